@@ -1,0 +1,42 @@
+# make demo   the whole job on a made-up hospital, from a bare machine with Python 3.11+
+# make test   lint, types, tests
+# make models rebuild every shipped model from recipes/ (hours on a CPU)
+
+PYTHON ?= python3
+DATA ?= ../shared/data
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
+
+.PHONY: demo test lint models clean
+
+demo: $(INSTALLED)
+	$(BIN)/clinical demo --out demo
+
+test: lint
+	$(BIN)/pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The package is installed, not linked: tests and demo see what a user gets.
+$(INSTALLED): pyproject.toml constraints.txt README.md $(SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases]' -c constraints.txt
+	touch $(INSTALLED)
+
+models: $(INSTALLED)
+	mkdir -p runs
+	$(BIN)/clinical diabetes130 $(DATA)/readmission --out runs/diabetes130.parquet
+	$(BIN)/clinical train runs/diabetes130.parquet --recipe recipes/readmission-diabetes130.toml \
+		--out clinical/models/readmission-diabetes130
+	$(BIN)/clinical synthesize runs/hospital --stays 3000 --seed 1
+	$(BIN)/clinical cohort runs/hospital --out runs/hospital.parquet
+	$(BIN)/clinical train runs/hospital.parquet --recipe recipes/readmission-demo.toml \
+		--out clinical/models/readmission-demo
+
+clean:
+	rm -rf $(VENV) demo runs build dist
