@@ -1,0 +1,264 @@
+"""A task model on disk: LoRA adapter or full weights, its configuration and its card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from domainbert.encoders import (
+    Encoder,
+    EncoderError,
+    find_encoder,
+    load_model,
+    load_tokenizer,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+CONFIG_KEY = "domainbert"
+ADAPTER_FILE = "adapter.safetensors"
+HEAD_MODULES = ("classifier", "pooler")
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Low-rank adapters on every linear layer of the encoder (Hu et al., arXiv 2106.09685)."""
+
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What a task model's `config.json` says under the key `domainbert`.
+
+    Attributes:
+        task: such as "readmission"; loading checks it.
+        labels: one name for each output of the head.
+        encoder: name of the encoder beneath an adapter, or that full weights started from.
+        encoder_sha256: of that encoder's weights; None if it came from the Hub.
+        lower_case: whether the tokenizer lower-cases.
+        lora: the adapter's shape; None with full weights.
+        settings: the task's own, such as window and c.
+        manifest: how the model was trained and how it scored.
+    """
+
+    task: str
+    labels: tuple[str, ...]
+    encoder: str
+    encoder_sha256: str | None
+    lower_case: bool
+    lora: LoRA | None
+    settings: dict[str, Any] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> TaskConfig:
+        """Read what `asdict` wrote."""
+        known = {field.name for field in fields(cls)}
+        if set(data) != known:
+            wrong = ", ".join(sorted(set(data) ^ known))
+            msg = f"config.json does not fit this version of domainbert: {wrong} missing or unknown"
+            raise EncoderError(msg)
+        lora = LoRA(**data["lora"]) if data["lora"] else None
+        return cls(**{**data, "labels": tuple(data["labels"]), "lora": lora})
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A model that can be run, its tokenizer, and its configuration.
+
+    `config` is None for a plain Hugging Face checkpoint, which says nothing about a task;
+    `adapter` holds the tensors that were merged into the encoder, None with full weights.
+    """
+
+    model: PreTrainedModel = field(repr=False)
+    tokenizer: PreTrainedTokenizerBase = field(repr=False)
+    config: TaskConfig | None
+    adapter: dict[str, Any] | None = field(repr=False, default=None)
+
+
+def add_lora(model: PreTrainedModel, lora: LoRA) -> Any:
+    """Wrap a model so that only low-rank adapters and its head train; returns a `PeftModel`."""
+    from peft import LoraConfig, get_peft_model
+
+    present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    heads = [name for name in HEAD_MODULES if name in present]
+    linear = r".*\.encoder\.layer\.\d+\..*(query|key|value|dense)"
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=linear,
+        modules_to_save=heads,
+    )
+    return get_peft_model(model, config)
+
+
+def save_task_model(
+    folder: str | Path,
+    *,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    config: TaskConfig,
+    card: str,
+    adapter: dict[str, Any] | None = None,
+) -> None:
+    """Write a model folder under a temporary name, then rename it.
+
+    Args:
+        folder: replaced if it is a model folder, refused if it holds anything else.
+        model: the plain model; written in full where there is no adapter.
+        tokenizer: written with full weights.
+        config: becomes `config.json`.
+        card: becomes `README.md`.
+        adapter: tensors from `adapter_tensors`.
+
+    Raises:
+        FileExistsError: the folder is there and is no model folder.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    if folder.exists() and any(folder.iterdir()) and not (folder / "config.json").is_file():
+        msg = f"{folder} is there and is not a model folder; choose another name"
+        raise FileExistsError(msg)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    temporary.chmod(0o755)
+    try:
+        document: dict[str, Any] = {}
+        if adapter is None:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            document = json.loads((temporary / "config.json").read_text())
+            document["architectures"] = [_published_class(model)]
+        else:
+            save_file(adapter, temporary / ADAPTER_FILE)
+        document[CONFIG_KEY] = asdict(config)
+        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n")
+        (temporary / "README.md").write_text(card)
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.replace(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _published_class(model: PreTrainedModel) -> str:
+    """The Hugging Face class that can read this model's weights elsewhere."""
+    ancestors = type(model).__mro__
+    return next(cls.__name__ for cls in ancestors if cls.__module__.startswith("transformers."))
+
+
+def adapter_tensors(peft_model: Any) -> dict[str, Any]:
+    """The trained tensors of a LoRA model, adapters and head, in the half precision of the file."""
+    from peft import get_peft_model_state_dict
+
+    tensors = get_peft_model_state_dict(peft_model, save_embedding_layers=False)
+    return {name: tensor.detach().cpu().half().contiguous() for name, tensor in tensors.items()}
+
+
+def load_task_model(
+    folder: str | Path, *, task: str, labels: int, model_class: Any, train_command: str
+) -> TaskModel:
+    """Load a model folder, or a plain Hugging Face checkpoint with a head for the same job.
+
+    An adapter is merged into its encoder, so that running it costs nothing extra.
+
+    Args:
+        folder: a model folder of ours, a Hugging Face checkpoint folder, or a Hub id.
+        task: what the caller does with it.
+        labels: outputs that the caller's head has.
+        model_class: a Hugging Face model class with that head.
+        train_command: what to type for a trained head, said when there is none.
+
+    Raises:
+        EncoderError: another task, another number of labels, an encoder whose checksum is not
+            that of training, missing weights, or an encoder without a trained head.
+    """
+    path = Path(folder)
+    document = _read_config(path) if path.is_dir() else {}
+    if CONFIG_KEY not in document:
+        encoder = find_encoder(folder)
+        model = load_model(encoder, model_class, train_command=train_command)
+        if model.config.num_labels != labels:
+            msg = f"{encoder.name} has {model.config.num_labels} labels; this task has {labels}"
+            raise EncoderError(msg)
+        return TaskModel(model=model, tokenizer=load_tokenizer(encoder), config=None)
+    config = TaskConfig.from_dict(document[CONFIG_KEY])
+    if config.task != task:
+        msg = f"{path} is a model for {config.task}, not for {task}"
+        raise EncoderError(msg)
+    if len(config.labels) != labels:
+        msg = f"{path} has {len(config.labels)} labels; a model for {task} has {labels}"
+        raise EncoderError(msg)
+    adapter = None
+    if config.lora is None:
+        encoder = find_encoder(path)
+        model = load_model(encoder, model_class, train_command=train_command)
+    else:
+        encoder = find_encoder(config.encoder)
+        _check_checksum(path, config, encoder)
+        wrapped = add_lora(load_model(encoder, model_class, num_labels=labels), config.lora)
+        adapter = _read_adapter(path, expected=set(adapter_tensors(wrapped)))
+        model = merge_adapter(wrapped, adapter)
+    tokenizer = load_tokenizer(encoder, lower_case=config.lower_case)
+    return TaskModel(model=model, tokenizer=tokenizer, config=config, adapter=adapter)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    if not file.is_file():
+        msg = f"{folder} holds no model: it has no config.json"
+        raise EncoderError(msg)
+    try:
+        return dict(json.loads(file.read_text()))
+    except (ValueError, TypeError) as error:
+        msg = f"{file} is not a JSON object ({error})"
+        raise EncoderError(msg) from None
+
+
+def _check_checksum(path: Path, config: TaskConfig, encoder: Encoder) -> None:
+    if config.encoder_sha256 and encoder.sha256 and config.encoder_sha256 != encoder.sha256:
+        msg = (
+            f"{path} was trained on {config.encoder} with SHA-256 {config.encoder_sha256[:12]}…, "
+            f"but the one here has {encoder.sha256[:12]}…; rebuild it with the command in its card"
+        )
+        raise EncoderError(msg)
+
+
+def _read_adapter(path: Path, *, expected: set[str]) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    file = path / ADAPTER_FILE
+    if not file.is_file():
+        msg = f"{path} lacks {ADAPTER_FILE}"
+        raise EncoderError(msg)
+    tensors = load_file(file)
+    if expected != set(tensors):
+        msg = f"{file} does not fit its encoder: {len(expected ^ set(tensors))} tensors differ"
+        raise EncoderError(msg)
+    return tensors
+
+
+def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
+    """Put adapter tensors into a LoRA model and merge them into its weights.
+
+    Args:
+        wrapped: from `add_lora`.
+        tensors: as `adapter_tensors` gives them, in any precision.
+
+    Returns:
+        The plain model in evaluation mode.
+    """
+    from peft import set_peft_model_state_dict
+
+    set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})
+    return wrapped.merge_and_unload().eval()

@@ -1,0 +1,79 @@
+"""A BERT sequence classifier that computes, in its last layer, only the row it reads: CLS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import BertForSequenceClassification
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+if TYPE_CHECKING:
+    import torch
+    from transformers.models.bert.modeling_bert import BertLayer, BertModel
+
+
+class CLSClassifier(BertForSequenceClassification):
+    """Hugging Face's BERT classifier, same weights and same numbers, less arithmetic.
+
+    The head reads the CLS row of the last layer and nothing else, so that layer needs the keys
+    and values of all tokens but the query, the output projection and the feed-forward block of
+    CLS alone: 5/6 of one layer's multiplications fall away, which is 14% of a six-layer encoder
+    and 7% of bert-base, in training as in inference.
+    """
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        **_: Any,
+    ) -> SequenceClassifierOutput:
+        """Score windows.
+
+        Args:
+            input_ids: token ids, shape (windows, tokens).
+            attention_mask: 1 for a token and 0 for padding, shape (windows, tokens); None where
+                nothing is padded, which is faster.
+            token_type_ids: segment of each token, shape (windows, tokens); None for one segment.
+
+        Returns:
+            `logits` of shape (windows, labels).
+        """
+        hidden = _cls_hidden(self.bert, input_ids, attention_mask, token_type_ids)
+        pooled = self.dropout(self.bert.pooler(hidden))
+        return SequenceClassifierOutput(logits=self.classifier(pooled))
+
+
+def _cls_hidden(
+    bert: BertModel,
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    token_type_ids: torch.Tensor | None,
+) -> torch.Tensor:
+    """The last layer's CLS row, shape (windows, 1, hidden)."""
+    hidden = bert.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
+    mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+    *layers, last = bert.encoder.layer
+    for layer in layers:
+        hidden = layer(hidden, mask)
+    return _cls_of_layer(last, hidden, mask)
+
+
+def _cls_of_layer(
+    layer: BertLayer, hidden: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    attention, cls = layer.attention.self, hidden[:, :1]
+    heads = (attention.num_attention_heads, attention.attention_head_size)
+    query, key, value = (
+        projection(rows).unflatten(-1, heads).transpose(1, 2)
+        for projection, rows in (
+            (attention.query, cls),
+            (attention.key, hidden),
+            (attention.value, hidden),
+        )
+    )
+    dropout = attention.dropout.p if attention.training else 0.0
+    context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    context = layer.attention.output(context.transpose(1, 2).flatten(2), cls)
+    return layer.feed_forward_chunk(context)

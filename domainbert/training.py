@@ -1,0 +1,297 @@
+"""One training configuration and the bridge to `transformers.Trainer`.
+
+A trainer's example is a group of windows with one label (a stay, or a window on its own); groups
+of like size travel together in batches under a token budget.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
+
+from domainbert.console import progress
+from domainbert.inference import pad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from transformers import PreTrainedModel
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train; a recipe's `[training]` table has these names.
+
+    Attributes:
+        epochs: passes over the training groups.
+        learning_rate: peak, after the warm-up; falls to zero in a line.
+        batch_tokens: tokens of one step at most, padding counted (one group always fits).
+        max_windows: windows of one group that a step reads at most; of a longer group a fresh
+            random choice each time, so that memory has a bound. Scoring reads all.
+        evaluations: evaluations on validation in each epoch.
+        patience: evaluations without a better score before training stops.
+        warmup: share of the steps with a rising learning rate.
+        weight_decay: AdamW's.
+        dropout: of hidden states. Attention has none in training: it would switch off the fused
+            attention kernels, for nothing that could be measured here.
+        rank: of the LoRA adapters.
+        full: train all weights instead.
+        seed: of the head, the order and dropout.
+    """
+
+    epochs: float = 3.0
+    learning_rate: float = 5e-4
+    batch_tokens: int = 4096
+    max_windows: int = 24
+    evaluations: int = 2
+    patience: int = 3
+    warmup: float = 0.06
+    weight_decay: float = 0.01
+    dropout: float = 0.1
+    rank: int = 16
+    full: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("epochs", "learning_rate", "batch_tokens", "max_windows", "evaluations"):
+            if getattr(self, name) <= 0:
+                msg = f"{name} must be above 0, got {getattr(self, name)}"
+                raise ValueError(msg)
+
+
+class WindowGroups(Dataset):
+    """Groups of windows, each with one target.
+
+    Args:
+        groups: for each group its windows' token ids, each window of shape (tokens,).
+        targets: shape (groups,), in [0, 1].
+    """
+
+    def __init__(self, groups: Sequence[Sequence[np.ndarray]], targets: np.ndarray) -> None:
+        if len(groups) != len(targets):
+            msg = f"{len(groups)} groups but {len(targets)} targets"
+            raise ValueError(msg)
+        self.groups, self.targets = groups, np.asarray(targets, dtype=np.float32)
+
+    def __len__(self) -> int:
+        """Number of groups."""
+        return len(self.groups)
+
+    def __getitem__(self, index: int) -> tuple[Sequence[np.ndarray], float]:
+        """One group and its target."""
+        return self.groups[index], float(self.targets[index])
+
+
+class TokenBudgetBatches(Sampler):
+    """Batches of groups of like size under a token budget; their order changes every epoch.
+
+    What is in a batch is decided once, by the seed, so that an epoch always has the same number
+    of steps and a run can be resumed exactly.
+
+    Args:
+        sizes: (windows, longest window) of each group, shape (groups, 2).
+        batch_tokens: windows x longest in a batch at most; a larger group travels alone.
+        seed: decides batches and order.
+        multiple_of: the number of batches is filled up to a multiple of this (of processes).
+    """
+
+    def __init__(
+        self, sizes: np.ndarray, *, batch_tokens: int, seed: int, multiple_of: int = 1
+    ) -> None:
+        generator = np.random.default_rng(seed)
+        # Jitter keeps batches from always holding the very same lengths.
+        noise = generator.uniform(0.9, 1.1, len(sizes))
+        order = np.argsort(sizes[:, 1] * noise, kind="stable")
+        self._batches: list[list[int]] = []
+        windows = longest = 0
+        batch: list[int] = []
+        for index in order:
+            windows, longest = windows + int(sizes[index, 0]), max(longest, int(sizes[index, 1]))
+            if batch and windows * longest > batch_tokens:
+                self._batches.append(batch)
+                batch, windows, longest = [], int(sizes[index, 0]), int(sizes[index, 1])
+            batch.append(int(index))
+        if batch:
+            self._batches.append(batch)
+        spare = -len(self._batches) % multiple_of
+        self._batches += self._batches[:spare]
+        self._seed, self._epoch = seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of this epoch."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The batches in this epoch's order."""
+        generator = np.random.default_rng((self._seed, self._epoch))
+        for index in generator.permutation(len(self._batches)):
+            yield self._batches[index]
+
+
+class GroupTrainer(Trainer):
+    """Hugging Face's Trainer over groups of windows.
+
+    Args:
+        model: window ids -> one logit a window; plain or wrapped by peft.
+        data: the training groups.
+        settings: how to train.
+        loss: (logits of all windows, group number of each window, targets) -> scalar loss.
+        evaluate: model -> metrics, "auroc" among them; called on the validation side.
+        pad_token_id: of the tokenizer.
+        folder: for checkpoints.
+
+    A bar on stderr counts the steps where stderr is a terminal.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        data: WindowGroups,
+        settings: TrainingSettings,
+        loss: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+        evaluate: Callable[[PreTrainedModel], dict[str, float]],
+        pad_token_id: int,
+        folder: Path,
+    ) -> None:
+        self._settings, self._loss, self._score, self._pad = settings, loss, evaluate, pad_token_id
+        self._generator = np.random.default_rng(settings.seed)
+        kept = [[len(w) for w in group][: settings.max_windows] for group in data.groups]
+        self._sizes = np.array([(len(lengths), max(lengths)) for lengths in kept])
+        steps = len(self._batches(processes=1))
+        super().__init__(
+            model=model,
+            args=_arguments(settings, folder=folder, steps=steps),
+            train_dataset=data,
+            eval_dataset=data,  # unused: `evaluate` scores validation as prediction would
+            data_collator=self._collate,
+            callbacks=[EarlyStoppingCallback(early_stopping_patience=settings.patience), StepBar()],
+        )
+        self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
+
+    def _batches(self, *, processes: int) -> TokenBudgetBatches:
+        return TokenBudgetBatches(
+            self._sizes,
+            batch_tokens=self._settings.batch_tokens,
+            seed=self._settings.seed,
+            multiple_of=processes,
+        )
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Batches under the token budget."""
+        batches = self._batches(processes=self.accelerator.num_processes)
+        loader: DataLoader[Any] = DataLoader(
+            self.train_dataset, batch_sampler=batches, collate_fn=self._collate
+        )
+        return self.accelerator.prepare(loader)
+
+    def _collate(self, examples: list[tuple[Sequence[np.ndarray], float]]) -> dict[str, Any]:
+        windows, group = [], []
+        for number, (members, _) in enumerate(examples):
+            chosen = self._at_most(members)
+            windows += chosen
+            group += [number] * len(chosen)
+        ids, mask = pad(windows, pad_token_id=self._pad)
+        batch = {
+            "input_ids": ids,
+            "group": torch.tensor(group),
+            "targets": torch.tensor([target for _, target in examples]),
+        }
+        return batch if mask is None else {**batch, "attention_mask": mask}
+
+    def _at_most(self, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
+        limit = self._settings.max_windows
+        if len(windows) <= limit:
+            return list(windows)
+        return [windows[i] for i in self._generator.choice(len(windows), limit, replace=False)]
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        """The loss of one batch of groups."""
+        del num_items_in_batch
+        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs.get("attention_mask"))
+        logits = outputs.logits.squeeze(-1).float()
+        loss = self._loss(logits, inputs["group"], inputs["targets"])
+        return (loss, outputs) if return_outputs else loss
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Score the validation side as prediction would, and report it to the callbacks."""
+        metrics = {f"eval_{k}": v for k, v in self._score(self.model).items()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+
+class StepBar(TrainerCallback):
+    """A bar over the steps; validation scores go to the log."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Show the bar."""
+        self._open = ExitStack()
+        self._advance = self._open.enter_context(progress("training", total=state.max_steps))
+        self._advance(state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count a step."""
+        self._advance(1)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Log the score."""
+        log.info("step %d: %s", state.global_step, kwargs.get("metrics"))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Take the bar away."""
+        self._open.close()
+
+
+def _arguments(settings: TrainingSettings, *, folder: Path, steps: int) -> TrainingArguments:
+    every = max(1, steps // settings.evaluations)
+    return TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=settings.epochs,
+        learning_rate=settings.learning_rate,
+        warmup_steps=int(settings.warmup * settings.epochs * steps),
+        weight_decay=settings.weight_decay,
+        max_grad_norm=1.0,
+        seed=settings.seed,
+        bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="auroc",
+        greater_is_better=True,
+        logging_strategy="steps",
+        logging_steps=max(1, every // 10),
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        accelerator_config={"even_batches": False},
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )

@@ -1,0 +1,200 @@
+"""Text -> windows of at most 512 tokens with character offsets, and what of the text was read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from transformers import PreTrainedTokenizerBase
+
+SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+UNKNOWN = "not in the vocabulary"
+NOT_TEXT = "control characters or undecodable bytes"
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]+")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A run of tokens of one text.
+
+    Attributes:
+        input_ids: token ids with [CLS] in front and [SEP] behind, shape (tokens,), int64.
+        start: first character of the text that its content covers.
+        end: one past the last character.
+    """
+
+    input_ids: np.ndarray = field(repr=False)
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        """Tokens, special ones counted."""
+        return len(self.input_ids)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Characters `start` to `end` of a text that the encoder could not read, and the reason."""
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class WindowedText:
+    """The windows of one text, its number of content tokens, and what could not be read."""
+
+    windows: tuple[Window, ...]
+    tokens: int
+    unread: tuple[Unread, ...]
+
+
+def plan_windows(
+    tokens: int, *, capacity: int, overlap: int = 0, good_cuts: np.ndarray | None = None
+) -> list[tuple[int, int]]:
+    """Cut a run of tokens into windows, as ranges of token numbers.
+
+    Every window is as long as fits, but ends at a good cut (a sentence's end or a line break)
+    where there is one within its last eighth. The windows' union is the run; with no overlap each
+    token stands in one window.
+
+    Args:
+        tokens: length of the run, >= 0; 0 gives no window.
+        capacity: content tokens a window holds, >= 1.
+        overlap: tokens that a window shares with the one before, 0 <= overlap < capacity.
+        good_cuts: shape (tokens,), bool: whether a window may well end after token i.
+
+    Returns:
+        Ranges (first, one past last) in order.
+
+    Raises:
+        ValueError: capacity < 1, or an overlap that leaves no room to move on.
+    """
+    if capacity < 1:
+        msg = f"a window must hold at least one token of text, got capacity {capacity}"
+        raise ValueError(msg)
+    if not 0 <= overlap < capacity:
+        msg = (
+            f"overlap must be between 0 and {capacity - 1} (less than window - {SPECIAL_TOKENS} "
+            f"tokens), got {overlap}"
+        )
+        raise ValueError(msg)
+    ranges = []
+    start = 0
+    while tokens - start > capacity:
+        end = start + capacity
+        if good_cuts is not None:
+            # The cut must lie beyond the overlap, or the next window would not move on.
+            earliest = max(end - capacity // 8, start + overlap + 1)
+            cuts = np.flatnonzero(good_cuts[earliest - 1 : end])
+            if len(cuts):
+                end = earliest + int(cuts[-1])
+        ranges.append((start, end))
+        start = end - overlap
+    if tokens:
+        ranges.append((start, tokens))
+    return ranges
+
+
+class Windower:
+    """Split texts into windows with one tokenizer.
+
+    Args:
+        tokenizer: a fast tokenizer, from `encoders.load_tokenizer`.
+        window: tokens of a window at most, [CLS] and [SEP] counted; 3 <= window <= limit.
+        overlap: tokens that consecutive windows share; 0 <= overlap < window - 2.
+        limit: the encoder's own limit, from `encoders.window_limit`.
+
+    Raises:
+        ValueError: a window or an overlap out of range.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        window: int = 512,
+        overlap: int = 0,
+        limit: int = 512,
+    ) -> None:
+        if not SPECIAL_TOKENS < window <= limit:
+            msg = f"window must be between {SPECIAL_TOKENS + 1} and {limit}, got {window}"
+            raise ValueError(msg)
+        self.window, self.overlap = window, overlap
+        self._capacity = window - SPECIAL_TOKENS
+        plan_windows(0, capacity=self._capacity, overlap=overlap)  # raises what it has to say
+        self._tokenizer = tokenizer
+        self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        self._unknown = tokenizer.unk_token_id
+        ends = tokenizer.convert_tokens_to_ids([".", "!", "?"])
+        self._sentence_ends = np.array([i for i in ends if i not in (None, self._unknown)])
+
+    def split(self, text: str) -> WindowedText:
+        """The windows of one text; see `split_many`."""
+        return self.split_many([text])[0]
+
+    def split_many(self, texts: Sequence[str]) -> list[WindowedText]:
+        """The windows of every text; a text with no token gives none.
+
+        No token is dropped, and time grows with the length of the text. `[SEP]` and its like in
+        the text are text, never the special tokens.
+        """
+        if not texts:
+            return []
+        encoded = self._tokenizer(
+            list(texts),
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            split_special_tokens=True,
+            truncation=False,
+            verbose=False,
+        )
+        rows = zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+        return [
+            self._windowed(
+                text, np.asarray(ids, dtype=np.int64), np.asarray(offsets).reshape(-1, 2)
+            )
+            for text, ids, offsets in rows
+        ]
+
+    def _windowed(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> WindowedText:
+        ranges = plan_windows(
+            len(ids),
+            capacity=self._capacity,
+            overlap=self.overlap,
+            good_cuts=self._good_cuts(text, ids, offsets) if len(ids) > self._capacity else None,
+        )
+        windows = tuple(
+            Window(
+                input_ids=np.concatenate(([self._cls], ids[first:last], [self._sep])),
+                start=int(offsets[first, 0]),
+                end=int(offsets[last - 1, 1]),
+            )
+            for first, last in ranges
+        )
+        return WindowedText(windows, tokens=len(ids), unread=self._unread(text, ids, offsets))
+
+    def _good_cuts(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Whether a sentence or a line ends after each token, shape (tokens,)."""
+        next_start = np.append(offsets[1:, 0], len(text))
+        breaks = np.array([match.start() for match in re.finditer("\n", text)], dtype=np.int64)
+        line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(breaks, offsets[:, 1])
+        # A full stop inside "3.5" is followed by no space.
+        sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > offsets[:, 1])
+        return line_ends | sentence_ends
+
+    def _unread(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> tuple[Unread, ...]:
+        unknown = [
+            Unread(int(start), int(end), UNKNOWN) for start, end in offsets[ids == self._unknown]
+        ]
+        dropped = [Unread(*match.span(), NOT_TEXT) for match in _NOT_TEXT.finditer(text)]
+        return tuple(sorted(unknown + dropped, key=lambda part: (part.start, part.end)))

@@ -1,0 +1,109 @@
+"""Tiny models made in code, the real data where they are, and no network for anyone."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+WORDS = """
+admitted afebrile alone and antibiotic blood breath chest chronic clinic compliance condition
+denies discharge disease dyspnea edema failure fever for from furosemide had has heart history home
+hospital in insulin kidney left lives medication missed mother no not of on pain patient pneumonia
+pulmonary renal return right shortness stable the to treated was weeks wife with without
+. , : ; - ! ? ( ) / 0 1 2 3 4 5 6 7 8 9 a b c d e f g h i j k l m n o p q r s t u v w x y z
+""".split()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network():
+    """Refuse every connection that leaves this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self, address):
+        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            msg = f"a test tried to reach the network: {address}"
+            raise RuntimeError(msg)
+        return connect(self, address)
+
+    socket.socket.connect = guarded
+    yield
+    socket.socket.connect = connect
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The public data sets, or skip."""
+    here = Path(__file__).parents[1] / ".." / "shared" / "data"
+    folder = Path(os.environ.get("DOMAINBERT_DATA", here)).resolve()
+    if not folder.is_dir():
+        pytest.skip(f"no data in {folder.name}; set DOMAINBERT_DATA to the folder that has it")
+    return folder
+
+
+def make_tokenizer(*, lower_case: bool = True):
+    """A WordPiece tokenizer over a few clinical words, letters and digits."""
+    from transformers import BertTokenizer
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"]
+    tokens = list(dict.fromkeys([*special, *WORDS, *pieces]))
+    vocab = {token: number for number, token in enumerate(tokens)}
+    return BertTokenizer(vocab=vocab, do_lower_case=lower_case, model_max_length=512)
+
+
+def make_network(*, seed: int = 0, labels: int = 1, positions: int = 64, layers: int = 2):
+    """A random BERT classifier of a few thousand weights, its head strong enough to disagree."""
+    import torch
+    from transformers import BertConfig
+
+    from domainbert.classifier import CLSClassifier
+
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=len(make_tokenizer()),
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=positions,
+        num_labels=labels,
+        attn_implementation="sdpa",
+    )
+    network = CLSClassifier(config).eval()
+    torch.nn.init.normal_(network.classifier.weight, std=1.0)
+    for parameter in network.bert.parameters():
+        if parameter.dim() == 2:
+            torch.nn.init.normal_(parameter, std=0.15)
+    return network
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """The tiny tokenizer."""
+    return make_tokenizer()
+
+
+@pytest.fixture
+def network():
+    """The tiny network: 64 positions, two layers."""
+    return make_network()
+
+
+@pytest.fixture
+def model(network, tokenizer):
+    """A tiny readmission model with windows of 64 tokens."""
+    from clinical.readmission import ReadmissionModel
+
+    return ReadmissionModel(network, tokenizer)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory) -> Path:
+    """A folder with a tiny random encoder (no head) and its tokenizer."""
+    folder = tmp_path_factory.mktemp("encoder")
+    make_network().bert.save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
