@@ -1,0 +1,391 @@
+"""ReadmissionModel: a stay's notes -> its 30-day readmission risk."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from clinical.aggregation import DEFAULT_C, aggregate_stays, check_c
+from clinical.calibration import Platt, sigmoid
+from clinical.notes import clean
+from clinical.results import Coverage, Status, StayRisk, UnreadSpan, WindowRisk
+from domainbert.encoders import window_limit
+from domainbert.inference import chunked, read_ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.adapters import TaskConfig
+    from domainbert.windows import Window
+
+TASK = "readmission"
+LABELS = ("readmitted",)
+TRAIN_COMMAND = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
+NOTE_JOINT = "\n\n"
+
+
+@dataclass(frozen=True)
+class ReadmissionSettings:
+    """What a readmission model does around its network.
+
+    Attributes:
+        window: tokens of a window at most, [CLS] and [SEP] counted; None is the encoder's limit.
+        overlap: tokens that consecutive windows share.
+        c: of the readmission rule, > 0.
+        clean_notes: write over marks that carry no meaning (see `clinical.notes`).
+        join_notes: window a stay's notes as one text, as the paper does with early notes, instead
+            of each on its own.
+        calibration: slope and intercept on the logit scale; None where none is fitted.
+        threshold: the probability from which validation reached 80% precision; None if it did not.
+    """
+
+    window: int | None = None
+    overlap: int = 0
+    c: float = DEFAULT_C
+    clean_notes: bool = True
+    join_notes: bool = False
+    calibration: tuple[float, float] | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check c."""
+        check_c(self.c)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A stay, windowed and waiting for its turn."""
+
+    stay_id: str | None
+    windows: list[tuple[int, Window]] = field(repr=False)
+    coverage: Coverage
+    status: Status = "ok"
+    reason: str = ""
+
+
+class ReadmissionModel:
+    """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the rule.
+
+    Make one with `from_pretrained` or `fit`. The network is Hugging Face's BERT for sequence
+    classification with one label (CLS -> dense -> tanh -> one logit -> sigmoid).
+
+    Args:
+        model: the network, with one label.
+        tokenizer: its fast tokenizer.
+        settings: see `ReadmissionSettings`.
+        device: where to run; by default CUDA where there is one, else the CPU.
+        batch_tokens: tokens of one batch, padding counted; by default by device.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        settings: ReadmissionSettings | None = None,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        from domainbert.inference import WindowRunner
+        from domainbert.windows import Windower
+
+        self.settings = settings or ReadmissionSettings()
+        self.network, self.tokenizer = model, tokenizer
+        self.manifest: dict[str, Any] = {}
+        self._config: TaskConfig | None = None
+        self._adapter: dict[str, torch.Tensor] | None = None
+        limit = window_limit(model.config)
+        self._windower = Windower(
+            tokenizer,
+            window=self.settings.window or limit,
+            overlap=self.settings.overlap,
+            limit=limit,
+        )
+        self._runner = WindowRunner(
+            model,
+            pad_token_id=tokenizer.pad_token_id,
+            device=device,
+            batch_tokens=batch_tokens,
+        )
+
+    @property
+    def c(self) -> float:
+        """The c of the readmission rule."""
+        return self.settings.c
+
+    def __repr__(self) -> str:
+        """Name the parts, never the notes."""
+        return f"ReadmissionModel(window={self._windower.window}, c={self.c:g})"
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> Self:
+        """Load a shipped model by name, a model folder, or a Hub id.
+
+        A plain Hugging Face checkpoint for sequence classification with one label loads too.
+
+        Raises:
+            EncoderError: see `domainbert.adapters.load_task_model`.
+        """
+        from clinical.models import resolve
+        from domainbert.adapters import load_task_model
+        from domainbert.classifier import CLSClassifier
+
+        loaded = load_task_model(
+            resolve(name),
+            task=TASK,
+            labels=len(LABELS),
+            model_class=CLSClassifier,
+            train_command=TRAIN_COMMAND,
+        )
+        stored = dict(loaded.config.settings) if loaded.config else {}
+        if stored.get("calibration"):
+            stored["calibration"] = tuple(stored["calibration"])
+        model = cls(
+            loaded.model,
+            loaded.tokenizer,
+            settings=ReadmissionSettings(**stored),
+            device=device,
+            batch_tokens=batch_tokens,
+        )
+        if loaded.config:
+            model._config, model.manifest = loaded.config, loaded.config.manifest
+            model._adapter = loaded.adapter
+        return model
+
+    @classmethod
+    def fit(cls, cohort: pd.DataFrame, **options: Any) -> ReadmissionModel:
+        """Train on a cohort; see `clinical.fitting.fit` for the options."""
+        from clinical.fitting import fit
+
+        return fit(cohort, **options)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model folder: an adapter where the model has one, else all weights.
+
+        Raises:
+            FileExistsError: the folder is there and is no model folder.
+        """
+        from clinical.card import model_card
+        from domainbert.adapters import save_task_model
+
+        config = self._task_config()
+        save_task_model(
+            folder,
+            model=self.network,
+            tokenizer=self.tokenizer,
+            config=config,
+            card=model_card(config),
+            adapter=self._adapter,
+        )
+
+    def _task_config(self) -> TaskConfig:
+        from domainbert.adapters import TaskConfig
+
+        stored = self._config or TaskConfig(
+            task=TASK,
+            labels=LABELS,
+            encoder=self.network.config.name_or_path or "unnamed",
+            encoder_sha256=None,
+            lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
+            lora=None,
+        )
+        return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
+
+    def predict(self, stay: str | Sequence[str]) -> StayRisk:
+        """The risk of one stay.
+
+        Args:
+            stay: one note, or a list of the stay's notes in time order.
+
+        Raises:
+            ValueError: no note has text, or a note is not a string.
+        """
+        result = next(self.predict_many([stay]))
+        if result.status != "ok":
+            msg = f"this stay cannot be scored: {result.reason}"
+            raise ValueError(msg)
+        return result
+
+    def predict_many(
+        self,
+        stays: Iterable[str | Sequence[str]],
+        *,
+        stay_ids: Iterable[object] | None = None,
+    ) -> Iterator[StayRisk]:
+        """The risks of many stays, in the order given, as they finish, in flat memory.
+
+        A stay that cannot be scored costs none of the others: its result has a `status` and a
+        `reason`.
+
+        Args:
+            stays: each one note (a string) or a list of notes.
+            stay_ids: one for each stay, carried into the results.
+        """
+        if stay_ids is None:
+            prepared = (self._prepare(stay, None) for stay in stays)
+        else:
+            prepared = (self._prepare(*pair) for pair in zip(stays, stay_ids, strict=True))
+        chunks = chunked(
+            prepared, size=lambda s: 1 + s.coverage.tokens, limit=self._runner.buffer_tokens
+        )
+        for chunk in read_ahead(chunks):
+            windows = [window.input_ids for stay in chunk for _, window in stay.windows]
+            probabilities = self.score_token_ids(windows)
+            ends = np.cumsum([len(stay.windows) for stay in chunk])
+            for stay, end in zip(chunk, ends, strict=True):
+                yield self._risk(stay, probabilities[end - len(stay.windows) : end])
+
+    def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
+        """The raw window level: token ids -> probabilities.
+
+        Args:
+            windows: token ids with [CLS] and [SEP], each of shape (tokens,) and at most the
+                encoder's limit long; not padded.
+
+        Returns:
+            Shape (windows,), float64, in [0, 1].
+
+        Raises:
+            ValueError: an empty window, or one past the encoder's limit.
+        """
+        arrays = [np.asarray(window, dtype=np.int64) for window in windows]
+        longest = window_limit(self.network.config)
+        for number, array in enumerate(arrays):
+            if not 0 < len(array) <= longest:
+                msg = f"window {number} has {len(array)} tokens; legal are 1 to {longest}"
+                raise ValueError(msg)
+        return sigmoid(self._runner.logits(arrays))
+
+    def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
+        """The windows of each stay as token ids, each of shape (tokens,); what training reads."""
+        prepared = (self._prepare(stay, None) for stay in stays)
+        return [[window.input_ids for _, window in stay.windows] for stay in prepared]
+
+    def window_probabilities(
+        self, windows: Sequence[Sequence[np.ndarray]], *, network: PreTrainedModel | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of all windows of many stays at once.
+
+        Args:
+            windows: from `token_ids`.
+            network: use this one instead of the model's own (one in training, say).
+
+        Returns:
+            probabilities of shape (windows,) stay after stay, and windows of each stay, shape
+            (stays,).
+        """
+        runner = self._runner if network is None else self._runner.with_model(network)
+        logits = runner.logits([window for stay in windows for window in stay])
+        return sigmoid(logits), np.array([len(stay) for stay in windows])
+
+    def trained(
+        self,
+        network: PreTrainedModel,
+        *,
+        config: TaskConfig,
+        adapter: dict[str, torch.Tensor] | None,
+    ) -> ReadmissionModel:
+        """This model with trained weights, ready to save."""
+        model = ReadmissionModel(network, self.tokenizer, settings=self.settings)
+        model._config, model._adapter = config, adapter
+        return model
+
+    def predict_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Score a table of notes, or of stays; see `clinical.scoring.score_frame`."""
+        from clinical.scoring import score_frame
+
+        return score_frame(self, frame)
+
+    def _prepare(self, stay: Any, stay_id: object) -> _Prepared:
+        name = None if stay_id is None else str(stay_id)
+        notes, unread, reason = _readable(stay)
+        if self.settings.join_notes:
+            notes = _joined(notes)
+        texts = [clean(text) if self.settings.clean_notes else text for _, text in notes]
+        windows: list[tuple[int, Window]] = []
+        tokens = 0
+        for (number, _), parts in zip(notes, self._windower.split_many(texts), strict=True):
+            windows += [(number, window) for window in parts.windows]
+            unread += [UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread]
+            tokens += parts.tokens
+        coverage = Coverage(
+            characters=sum(len(text) for _, text in notes),
+            tokens=tokens,
+            windows=len(windows),
+            unread=tuple(unread),
+        )
+        status: Status = "error" if reason else "ok" if windows else "empty"
+        if status == "empty":
+            reason = "no note of this stay has any text"
+        return _Prepared(name, [] if reason else windows, coverage, status, reason)
+
+    def _risk(self, stay: _Prepared, probabilities: np.ndarray) -> StayRisk:
+        if stay.status != "ok":
+            nan = math.nan
+            return StayRisk(
+                stay.stay_id, nan, nan, nan, None, (), stay.coverage, stay.status, stay.reason
+            )
+        counts = np.array([len(probabilities)])
+        probability = float(aggregate_stays(probabilities, counts, c=self.c)[0])
+        windows = tuple(
+            WindowRisk(note, window.start, window.end, float(p))
+            for (note, window), p in zip(stay.windows, probabilities, strict=True)
+        )
+        return StayRisk(
+            stay_id=stay.stay_id,
+            probability=probability,
+            p_max=float(probabilities.max()),
+            p_mean=float(probabilities.mean()),
+            calibrated=self._calibrate(probability),
+            windows=windows,
+            coverage=stay.coverage,
+        )
+
+    def _calibrate(self, probability: float) -> float | None:
+        if self.settings.calibration is None:
+            return None
+        return float(Platt(*self.settings.calibration).apply(probability))
+
+
+def _readable(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
+    """The notes of a stay that are text, with their numbers; the missing ones; a fault or ""."""
+    members = [stay] if isinstance(stay, str | bytes) or not isinstance(stay, Iterable) else stay
+    notes: list[tuple[int, str]] = []
+    missing: list[UnreadSpan] = []
+    for number, note in enumerate(members):
+        if isinstance(note, str):
+            notes.append((number, note))
+        elif note is None or (isinstance(note, float) and math.isnan(note)) or note is pd_na():
+            missing.append(UnreadSpan(number, 0, 0, "missing"))
+        else:
+            kind = type(note).__name__
+            hint = "; decode it first: note.decode()" if isinstance(note, bytes) else ""
+            return [], [], f"note {number} is {kind}, not text{hint}"
+    return notes, missing, ""
+
+
+def pd_na() -> object:
+    """Pandas' missing value, if pandas is in use at all."""
+    pandas = sys.modules.get("pandas")
+    return pandas.NA if pandas else None
+
+
+def _joined(notes: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """All notes as one; positions then count through the joined text, as note 0."""
+    return [(0, NOTE_JOINT.join(text for _, text in notes))] if notes else []

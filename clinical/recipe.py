@@ -1,0 +1,100 @@
+"""A recipe: everything about a trained model that is not its data, as one TOML file.
+
+[model]      encoder, objective, teacher, window
+[training]   the names of `domainbert.training.TrainingSettings`
+[card]       name, title, data, limits, licence, rebuild: what people should know
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from clinical.readmission import ReadmissionModel, ReadmissionSettings
+from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.tables import read_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from domainbert.training import TrainingSettings
+
+TABLES = ("model", "training", "card")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training plan; see `clinical.fitting.fit` for what its parts do."""
+
+    training: TrainingSettings
+    encoder: str = DEFAULT_ENCODER
+    objective: str = "stay"
+    teacher: float = 0.0
+    window: int | None = None
+    card: dict[str, str] = field(default_factory=dict)
+
+
+def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
+    """Read a recipe, or start from the defaults; overrides that are not None win.
+
+    Raises:
+        ValueError: not TOML, or a table or name that means nothing, with the legal ones.
+    """
+    from domainbert.training import TrainingSettings
+
+    tables: dict[str, dict[str, Any]] = {}
+    if path is not None:
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            msg = f"{path} is not TOML: {error}"
+            raise ValueError(msg) from None
+    given = {name: value for name, value in overrides.items() if value is not None}
+    own = {f.name for f in fields(Recipe)} - {"training", "card"}
+    settings = {f.name for f in fields(TrainingSettings)}
+    _check(path, tables, "model", own)
+    _check(path, tables, "training", settings)
+    if unknown := sorted(set(tables) - set(TABLES)):
+        msg = f"{path} has a table [{unknown[0]}]; legal are {', '.join(TABLES)}"
+        raise ValueError(msg)
+    training = {**tables.get("training", {}), **{k: v for k, v in given.items() if k in settings}}
+    model = {**tables.get("model", {}), **{k: v for k, v in given.items() if k in own}}
+    return Recipe(training=TrainingSettings(**training), card=tables.get("card", {}), **model)
+
+
+def _check(path: Path | None, tables: dict[str, Any], table: str, legal: set[str]) -> None:
+    if unknown := sorted(set(tables.get(table, {})) - legal):
+        msg = f"{path}: [{table}] has no {unknown[0]!r}; legal are {', '.join(sorted(legal))}"
+        raise ValueError(msg)
+
+
+def train_from_recipe(
+    recipe: Recipe, cohort_file: Path, *, checkpoints: Path | None = None, resume: bool = False
+) -> ReadmissionModel:
+    """Train by a recipe and measure on the cohort's test side, if it has one.
+
+    Args:
+        recipe: the plan.
+        cohort_file: the cohort, a table file.
+        checkpoints: folder that keeps the trainer's checkpoints.
+        resume: go on from the last checkpoint there.
+    """
+    from clinical.assessment import assess
+
+    cohort = read_table(cohort_file)
+    model = ReadmissionModel.fit(
+        cohort,
+        encoder=recipe.encoder,
+        objective=recipe.objective,
+        training=recipe.training,
+        settings=ReadmissionSettings(window=recipe.window),
+        teacher=recipe.teacher,
+        checkpoints=checkpoints,
+        resume=resume,
+    )
+    model.manifest["card"] = recipe.card
+    if (cohort["split"] == "test").any():
+        evaluations = assess(model, cohort).evaluations
+        model.manifest["scores"] = {name: e.to_dict() for name, e in evaluations.items()}
+    return model
