@@ -65,10 +65,10 @@ def bag_of_words_baseline(
 
     Source: Huang, Altosaar and Ranganath 2019, section 4.
     """
-    vectorizer = _vectorizer("bag of words", stays=len(train_texts))
-    counts = _learn_words(vectorizer, train_texts)
-    model = _fit(counts, _outcomes(train_y, counts.shape[0]), c=c, seed=seed)
-    return _probabilities(model, vectorizer.transform(test_texts))
+    words = vectorizer("bag of words", stays=len(train_texts))
+    counts = learn_words(words, train_texts)
+    model = fit_words(counts, _outcomes(train_y, counts.shape[0]), c=c, seed=seed)
+    return probabilities(model, words.transform(test_texts))
 
 
 def baselines(
@@ -94,15 +94,15 @@ def baselines(
     require_columns(test.columns, ("text",), source="test")
     train_y = _outcomes(train["readmitted"], len(train))
     val_y = _outcomes(val["readmitted"], len(val))
-    texts = [_joined(frame) for frame in (train, val, test)]
+    texts = [joined(frame) for frame in (train, val, test)]
     return {
-        name: _best(_vectorizer(name, stays=len(train)), grid, texts, train_y, val_y, seed=seed)
+        name: _best(vectorizer(name, stays=len(train)), grid, texts, train_y, val_y, seed=seed)
         for name, grid in _GRIDS.items()
     }
 
 
 def _best(
-    vectorizer: Any,
+    words: Any,
     grid: Sequence[float],
     texts: Sequence[Sequence[str]],
     train_y: NDArray[np.float64],
@@ -110,20 +110,21 @@ def _best(
     *,
     seed: int,
 ) -> BaselineScores:
-    train = _learn_words(vectorizer, texts[0])
-    val, test = (vectorizer.transform(side) for side in texts[1:])
-    models = {c: _fit(train, train_y, c=c, seed=seed) for c in grid}
-    scores = {c: _probabilities(model, val) for c, model in models.items()}
+    train = learn_words(words, texts[0])
+    val, test = (words.transform(side) for side in texts[1:])
+    models = {c: fit_words(train, train_y, c=c, seed=seed) for c in grid}
+    scores = {c: probabilities(model, val) for c, model in models.items()}
     best = max(grid, key=lambda c: auroc(val_y, scores[c]) or 0.0)
     return BaselineScores(
         validation=scores[best],
-        test=_probabilities(models[best], test),
+        test=probabilities(models[best], test),
         c=best,
         n_features=train.shape[1],
     )
 
 
-def _vectorizer(name: str, *, stays: int) -> Any:
+def vectorizer(name: str, *, stays: int) -> Any:
+    """What turns texts into features: `bag of words`, or `TF-IDF` for so many training stays."""
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     if name == "bag of words":
@@ -137,15 +138,17 @@ def _vectorizer(name: str, *, stays: int) -> Any:
     )
 
 
-def _learn_words(vectorizer: Any, texts: Sequence[str]) -> Any:
+def learn_words(words: Any, texts: Sequence[str]) -> Any:
+    """Fit a vectorizer on training texts; their features, shape (texts, features)."""
     try:
-        return vectorizer.fit_transform(texts)
+        return words.fit_transform(texts)
     except ValueError:
         failed = f"no word is left to count in {len(texts)} training texts; pass notes with words"
     raise ValueError(failed)
 
 
-def _fit(features: Any, y: NDArray[np.float64], *, c: float, seed: int) -> Any:
+def fit_words(features: Any, y: NDArray[np.float64], *, c: float, seed: int = 0) -> Any:
+    """Logistic regression of y, shape (stays,), on features; c is the inverse of its penalty."""
     from sklearn.linear_model import LogisticRegression
 
     # liblinear: raw counts differ in scale a thousandfold, which slows the other solvers down.
@@ -153,7 +156,8 @@ def _fit(features: Any, y: NDArray[np.float64], *, c: float, seed: int) -> Any:
     return model.fit(features, y)
 
 
-def _probabilities(model: Any, features: Any) -> NDArray[np.float64]:
+def probabilities(model: Any, features: Any) -> NDArray[np.float64]:
+    """A fitted model's probabilities of readmission, shape (stays,)."""
     return np.asarray(model.predict_proba(features)[:, 1], dtype=np.float64)
 
 
@@ -167,7 +171,7 @@ def _outcomes(y: ArrayLike, stays: int) -> NDArray[np.float64]:
     return outcome
 
 
-def _joined(frame: pd.DataFrame) -> list[str]:
+def joined(frame: pd.DataFrame) -> list[str]:
     """One text a stay: its notes in their order, a line break between them; none gives ''."""
     return [
         notes if isinstance(notes, str) else "\n".join(note for note in notes if note)

@@ -16,7 +16,10 @@ from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.tables import read_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    import pandas as pd
 
     from domainbert.training import TrainingSettings
 
@@ -70,19 +73,28 @@ def _check(path: Path | None, tables: dict[str, Any], table: str, legal: set[str
 
 
 def train_from_recipe(
-    recipe: Recipe, cohort_file: Path, *, checkpoints: Path | None = None, resume: bool = False
+    recipe: Recipe,
+    cohort_file: Path,
+    *,
+    also: Sequence[Path] = (),
+    checkpoints: Path | None = None,
+    resume: bool = False,
 ) -> ReadmissionModel:
     """Train by a recipe and measure on the cohort's test side, if it has one.
 
     Args:
         recipe: the plan.
         cohort_file: the cohort, a table file.
+        also: more cohorts, whose train sides join in training and in the baselines'; their other
+            sides are not used.
         checkpoints: folder that keeps the trainer's checkpoints.
         resume: go on from the last checkpoint there.
     """
+    import pandas as pd
+
     from clinical.assessment import assess
 
-    cohort = read_table(cohort_file)
+    cohort = pd.concat([read_table(cohort_file), *(_train_side(path) for path in also)])
     model = ReadmissionModel.fit(
         cohort,
         encoder=recipe.encoder,
@@ -98,3 +110,10 @@ def train_from_recipe(
         evaluations = assess(model, cohort).evaluations
         model.manifest["scores"] = {name: e.to_dict() for name, e in evaluations.items()}
     return model
+
+
+def _train_side(path: Path) -> pd.DataFrame:
+    """Another cohort's training rows, its patients kept apart by the file's name."""
+    rows = read_table(path)
+    rows = rows[rows["split"] == "train"]
+    return rows.assign(patient_id=path.stem + ":" + rows["patient_id"].astype(str))

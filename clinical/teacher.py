@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clinical.bagofwords import fit_words, joined, learn_words, probabilities, vectorizer
 from clinical.splits import assign_splits
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FOLDS = 5
+PENALTY = 0.3  # inverse strength, the middle of what serves cohorts of this kind
 
 
 def targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:
@@ -48,20 +50,20 @@ def out_of_fold(rows: pd.DataFrame) -> np.ndarray:
     """Each stay's probability from a bag of words fitted on the other patients' folds.
 
     TF-IDF over words and word pairs with logistic regression; shape (rows,), in (0, 1).
-    """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
 
-    texts = ["\n".join(note for note in notes if note) for notes in rows["text"]]
-    labels = rows["readmitted"].to_numpy(dtype=int)
-    fold = assign_splits(
-        rows["patient_id"], seed=1, fractions={f"{k}": 1 / FOLDS for k in range(FOLDS)}
-    )
-    words = TfidfVectorizer(ngram_range=(1, 2), min_df=5, sublinear_tf=True, dtype=np.float32)
-    matrix = words.fit_transform(texts)
+    Raises:
+        ValueError: all patients fall into one fold, or the others have one outcome only.
+    """
+    labels = rows["readmitted"].to_numpy(dtype=np.float64)
+    folds = {str(k): 1 / FOLDS for k in range(FOLDS)}
+    fold = assign_splits(rows["patient_id"], seed=1, fractions=folds)
+    features = learn_words(vectorizer("TF-IDF", stays=len(rows)), joined(rows))
+    if len(set(fold)) < 2:
+        msg = f"{rows['patient_id'].nunique()} patients fall into one fold; a teacher needs more"
+        raise ValueError(msg)
     result = np.empty(len(rows))
     for held_out in np.unique(fold):
         inside = fold == held_out
-        model = LogisticRegression(C=0.3, max_iter=1000).fit(matrix[~inside], labels[~inside])
-        result[inside] = model.predict_proba(matrix[inside])[:, 1]
+        model = fit_words(features[~inside], labels[~inside], c=PENALTY)
+        result[inside] = probabilities(model, features[inside])
     return result

@@ -61,13 +61,26 @@ class TaskConfig:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TaskConfig:
         """Read what `asdict` wrote."""
-        known = {field.name for field in fields(cls)}
-        if set(data) != known:
-            wrong = ", ".join(sorted(set(data) ^ known))
-            msg = f"config.json does not fit this version of domainbert: {wrong} missing or unknown"
+        _check_names(cls, data, part=CONFIG_KEY)
+        if data["lora"]:
+            _check_names(LoRA, data["lora"], part="lora")
+        if not isinstance(data["labels"], list):
+            msg = f"config.json: labels must be a list of names, got {data['labels']!r}"
             raise EncoderError(msg)
         lora = LoRA(**data["lora"]) if data["lora"] else None
         return cls(**{**data, "labels": tuple(data["labels"]), "lora": lora})
+
+
+def _check_names(wanted: type[TaskConfig | LoRA], data: object, *, part: str) -> None:
+    known = {field.name for field in fields(wanted)}
+    wrong = set(data) ^ known if isinstance(data, dict) else known
+    if wrong:
+        listed = ", ".join(sorted(map(str, wrong)))
+        msg = (
+            f"config.json does not fit this version of domainbert: under {part!r}, {listed} "
+            "missing or unknown"
+        )
+        raise EncoderError(msg)
 
 
 @dataclass(frozen=True)
@@ -113,7 +126,7 @@ def save_task_model(
     """Write a model folder under a temporary name, then rename it.
 
     Args:
-        folder: replaced if it is a model folder, refused if it holds anything else.
+        folder: replaced if it is a model folder of ours, refused if it holds anything else.
         model: the plain model; written in full where there is no adapter.
         tokenizer: written with full weights.
         config: becomes `config.json`.
@@ -125,8 +138,8 @@ def save_task_model(
     """
     from safetensors.torch import save_file
 
-    folder = Path(folder)
-    if folder.exists() and any(folder.iterdir()) and not (folder / "config.json").is_file():
+    folder = Path(folder).resolve()
+    if not _may_replace(folder):
         msg = f"{folder} is there and is not a model folder; choose another name"
         raise FileExistsError(msg)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -144,11 +157,33 @@ def save_task_model(
         document[CONFIG_KEY] = asdict(config)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n")
         (temporary / "README.md").write_text(card)
-        if folder.exists():
-            shutil.rmtree(folder)
-        temporary.replace(folder)
+        _swap(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _may_replace(folder: Path) -> bool:
+    """Whether nothing is there, or only what we wrote: `config.json` alone is too common a name."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return True
+    try:
+        return CONFIG_KEY in _read_config(folder)
+    except EncoderError:
+        return False
+
+
+def _swap(new: Path, folder: Path) -> None:
+    """Put a finished folder in the place of another, which comes back if that fails."""
+    old = new.with_name(f"{new.name}-old")
+    try:
+        if folder.exists():
+            folder.replace(old)
+        new.replace(folder)
+    except BaseException:
+        if old.exists() and not folder.exists():
+            old.replace(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _published_class(model: PreTrainedModel) -> str:
@@ -207,7 +242,7 @@ def load_task_model(
         encoder = find_encoder(config.encoder)
         _check_checksum(path, config, encoder)
         wrapped = add_lora(load_model(encoder, model_class, num_labels=labels), config.lora)
-        adapter = _read_adapter(path, expected=set(adapter_tensors(wrapped)))
+        adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)
     tokenizer = load_tokenizer(encoder, lower_case=config.lower_case)
     return TaskModel(model=model, tokenizer=tokenizer, config=config, adapter=adapter)
@@ -234,16 +269,24 @@ def _check_checksum(path: Path, config: TaskConfig, encoder: Encoder) -> None:
         raise EncoderError(msg)
 
 
-def _read_adapter(path: Path, *, expected: set[str]) -> dict[str, Any]:
+def _read_adapter(path: Path, *, expected: dict[str, Any]) -> dict[str, Any]:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     file = path / ADAPTER_FILE
     if not file.is_file():
         msg = f"{path} lacks {ADAPTER_FILE}"
         raise EncoderError(msg)
-    tensors = load_file(file)
-    if expected != set(tensors):
-        msg = f"{file} does not fit its encoder: {len(expected ^ set(tensors))} tensors differ"
+    try:
+        tensors = load_file(file)
+    except SafetensorError as error:
+        msg = f"{file} is broken ({error}); copy it again"
+        raise EncoderError(msg) from None
+    found = {(name, tensor.shape) for name, tensor in tensors.items()}
+    wanted = {(name, tensor.shape) for name, tensor in expected.items()}
+    if found != wanted:
+        differing = {name for name, _ in found ^ wanted}
+        msg = f"{file} does not fit its encoder: {len(differing)} tensors differ"
         raise EncoderError(msg)
     return tensors
 

@@ -9,6 +9,7 @@ import difflib
 import hashlib
 import importlib.metadata
 import logging
+import pickle
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -153,7 +154,9 @@ def load_config(encoder: Encoder) -> PretrainedConfig:
     from transformers import AutoConfig
 
     with _quiet(), _explained(encoder):
-        return AutoConfig.from_pretrained(encoder.location, local_files_only=encoder.is_local)
+        return AutoConfig.from_pretrained(
+            encoder.location, local_files_only=encoder.is_local, trust_remote_code=False
+        )
 
 
 def load_tokenizer(encoder: Encoder, *, lower_case: bool | None = None) -> PreTrainedTokenizerBase:
@@ -164,23 +167,39 @@ def load_tokenizer(encoder: Encoder, *, lower_case: bool | None = None) -> PreTr
         lower_case: overrides what the tokenizer's files say.
 
     Raises:
-        EncoderError: no fast tokenizer, or a cased vocabulary with lower-casing, which would
-            turn every capitalised word into the wrong pieces without a word of warning.
+        EncoderError: no fast tokenizer; no vocabulary, or one larger than the encoder's; or a
+            cased vocabulary with lower-casing, which would turn every capitalised word into the
+            wrong pieces without a word of warning.
     """
     from transformers import AutoTokenizer
 
     options = {} if lower_case is None else {"do_lower_case": lower_case}
     with _quiet(), _explained(encoder):
         tokenizer = AutoTokenizer.from_pretrained(
-            encoder.location, local_files_only=encoder.is_local, **options
+            encoder.location, local_files_only=encoder.is_local, trust_remote_code=False, **options
         )
     if not tokenizer.is_fast:
         msg = f"{encoder.name} has no fast tokenizer; offsets into the text need one"
         raise EncoderError(msg)
+    _check_vocabulary(tokenizer, encoder)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     check_casing(tokenizer, name=encoder.name)
     return tokenizer
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, encoder: Encoder) -> None:
+    """Refuse a tokenizer that is not this encoder's: without files, the library makes one up."""
+    words, rows = len(tokenizer), getattr(load_config(encoder), "vocab_size", None)
+    if words <= len(tokenizer.all_special_tokens):
+        msg = f"{encoder.name} has no vocabulary: expected tokenizer.json or vocab.txt beside it"
+        raise EncoderError(msg)
+    if rows is not None and words > rows:
+        msg = (
+            f"{encoder.name} has a vocabulary of {words} but its config.json says {rows}; "
+            "put the tokenizer files it was trained with beside it"
+        )
+        raise EncoderError(msg)
 
 
 def check_casing(tokenizer: PreTrainedTokenizerBase, *, name: str) -> None:
@@ -195,7 +214,7 @@ def check_casing(tokenizer: PreTrainedTokenizerBase, *, name: str) -> None:
         for token in tokenizer.get_vocab()
     )
     normalizer = tokenizer.backend_tokenizer.normalizer
-    if cased and getattr(normalizer, "lowercase", False):
+    if cased and normalizer is not None and normalizer.normalize_str("A") == "a":
         msg = (
             f"{name} has a cased vocabulary but its tokenizer lower-cases; put "
             '{"do_lower_case": false} into its tokenizer_config.json'
@@ -233,8 +252,14 @@ def load_model(
             attn_implementation="sdpa",
             dtype=torch.float32,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are in the report, which says more
             **config,
         )
+    misfits = sorted(str(key) for key, *_ in report["mismatched_keys"])
+    misfit = [key for key in misfits if train_command or _is_body(key, model.base_model_prefix)]
+    if misfit:
+        msg = f"{encoder.name}: {len(misfit)} weights, such as {misfit[0]}, do not fit config.json"
+        raise EncoderError(msg)
     missing = sorted(str(key) for key in report["missing_keys"])
     body = [key for key in missing if _is_body(key, model.base_model_prefix)]
     if body:
@@ -270,11 +295,18 @@ def _explained(encoder: Encoder) -> Iterator[None]:
         yield
     except EncoderError:
         raise
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        where = "" if encoder.is_local else " (a Hub id: loading it needs the network)"
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        msg = f"{encoder.name}{where} cannot be loaded: {type(error).__name__}: {reason[:300]}"
+    except Exception as error:  # the readers of weights and tokenizers raise all sorts
+        where = "" if encoder.is_local else " (no folder here, so a Hub id: it needs the network)"
+        msg = f"{encoder.name}{where} cannot be loaded: {_reason(error)}"
         raise EncoderError(msg) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, pickle.UnpicklingError):
+        # The library's own words recommend to execute what is in the file.
+        return "its .bin holds more than weights, and only weights are read"
+    first = next(iter(str(error).strip().splitlines()), "")
+    return ": ".join(part for part in (type(error).__name__, first[:300]) if part)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def plan_batches(lengths: Sequence[int] | np.ndarray, *, batch_tokens: int) -> l
 def read_ahead(items: Iterable[T]) -> Iterator[T]:
     """The same items in the same order, the next one prepared in a thread while this is used."""
     iterator = iter(items)
-    done = object()
+    done: Any = object()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead") as pool:
         upcoming = pool.submit(next, iterator, done)
         while (item := upcoming.result()) is not done:
@@ -91,12 +91,14 @@ class WindowRunner:
         import torch
 
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 4096)
+        if batch_tokens is None:
+            batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
+        self.batch_tokens = batch_tokens
         if self.batch_tokens < 1:
             msg = f"batch_tokens must be at least 1, got {batch_tokens}"
             raise ValueError(msg)
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
-        self._model = model.to(self.device)  # type: ignore[arg-type]
+        self._model = model.to(self.device)
         self._pad = pad_token_id
 
     def with_model(self, model: PreTrainedModel) -> WindowRunner:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import gzip
 import os
+import re
+import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
+LISTED_COLUMNS = 40
 
 
 class TableError(ValueError):
@@ -48,10 +51,14 @@ def require_columns(available: Iterable[str], needed: Iterable[str], *, source: 
     for name in needed:
         if name in available:
             continue
-        lowered = {column.lower(): column for column in available}
+        # The first row of a file without a header is data, and may be a note: it stays unsaid.
+        shown = [column for column in available if len(column) <= 60 and column.count(" ") < 3]
+        lowered = {column.lower(): column for column in shown}
         near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
         guess = f"; did you mean {lowered[near[0]]!r}? Rename it to {name!r}" if near else ""
-        listed = ", ".join(available) if available else "none"
+        listed = ", ".join(shown[:LISTED_COLUMNS]) or "none"
+        if rest := len(available) - len(shown[:LISTED_COLUMNS]):
+            listed += f" (and {rest} more)"
         msg = f"{source} has no column {name!r}{guess}. Columns there: {listed}"
         raise TableError(msg)
 
@@ -73,68 +80,58 @@ def iter_table(
     Raises:
         TableError: no such file, not a table, or a column that is not there.
     """
-    path, ending = Path(path), table_format(path)
+    path = Path(path)
+    for frame in _frames(path, chunk_rows=chunk_rows):
+        if columns is not None:
+            require_columns(frame.columns, columns, source=path.name)
+            frame = frame[list(columns)]
+        if len(frame):
+            yield frame
+
+
+def _frames(path: Path, *, chunk_rows: int) -> Iterator[pd.DataFrame]:
+    """A table in pieces; one without rows where only its columns are there."""
+    ending = table_format(path)
     if not path.is_file():
         msg = f"{path}: no such file"
         raise TableError(msg)
     readers = {".csv": _iter_csv, ".parquet": _iter_parquet, ".jsonl": _iter_jsonl}
-    reader = readers[ending.removesuffix(".gz")]
-    seen_rows = False
     try:
-        for frame in reader(path, chunk_rows):
-            if columns is not None:
-                require_columns(frame.columns, columns, source=path.name)
-                frame = frame[list(columns)]
-            if len(frame):
-                seen_rows = True
-                yield frame
-    except (TableError, GeneratorExit):
+        yield from readers[ending.removesuffix(".gz")](path, chunk_rows)
+    except (TableError, MemoryError):
         raise
-    except Exception as error:
-        if seen_rows and not _is_parse_error(error):
-            raise
+    except Exception as error:  # noqa: BLE001  (readers and decompressors raise all sorts)
         # The parser's own message may quote the row, and a row may be a note: it stays unsaid.
-        msg = f"{path.name} cannot be read as {ending} ({type(error).__name__})"
+        line = re.search(r"in line (\d+)|starting at row (\d+)", str(error))
+        place = f", {line[0].removeprefix('in ')}" if line else ""
+        msg = f"{path.name}{place} cannot be read as {ending} ({type(error).__name__})"
         raise TableError(msg) from None
-
-
-def _is_parse_error(error: Exception) -> bool:
-    import pandas as pd
-    import pyarrow as pa
-
-    return isinstance(error, pd.errors.ParserError | pa.ArrowInvalid | ValueError | OSError)
 
 
 def read_table(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Read a whole table; see `iter_table`. An empty file gives a frame with no rows."""
     import pandas as pd
 
-    frames = list(iter_table(path, columns=columns))
-    if frames:
-        return pd.concat(frames, ignore_index=True)
-    return pd.DataFrame(columns=list(columns or table_columns(path)))
+    # In one piece, so that a column has one type however its values change on the way.
+    frame = next(iter_table(path, columns=columns, chunk_rows=sys.maxsize), None)
+    return pd.DataFrame(columns=list(columns or table_columns(path))) if frame is None else frame
 
 
 def table_columns(path: str | Path) -> list[str]:
-    """The column names of a table, with no row read where the format has a header."""
-    path, ending = Path(path), table_format(path)
-    if ending == ".parquet":
-        import pyarrow.parquet as pq
+    """The column names of a table, from its header or first row.
 
-        return list(pq.read_schema(path).names)
-    first = next(iter_table(path, chunk_rows=1), None)
-    if first is not None:
-        return [str(name) for name in first.columns]
-    if path.stat().st_size and ending.startswith(".csv"):
-        with _open_text(path) as handle:
-            return handle.readline().strip().split(",")
-    return []
+    Raises:
+        TableError: see `iter_table`.
+    """
+    first = next(_frames(Path(path), chunk_rows=1), None)
+    return [] if first is None else [str(name) for name in first.columns]
 
 
 def _open_text(path: Path) -> Any:
+    # utf-8-sig: the mark that spreadsheets put in front is no part of the first name.
     if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
-    return path.open(encoding="utf-8", errors="replace", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+    return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _iter_csv(path: Path, chunk_rows: int) -> Iterator[pd.DataFrame]:
@@ -144,6 +141,10 @@ def _iter_csv(path: Path, chunk_rows: int) -> Iterator[pd.DataFrame]:
         header = pd.read_csv(handle, nrows=0) if _has_text(path) else pd.DataFrame()
     if not len(header.columns):
         return
+    with _open_text(path) as handle:
+        # Raises where the first row has more fields than the header has names: of such a file
+        # pandas would take the first column for the rows' names, and move every other.
+        pd.read_csv(handle, header=None, nrows=2, dtype=str)
     text_like = ("_id", "text", "patient_nbr")
     dtypes = {name: str for name in header.columns if str(name).lower().endswith(text_like)}
     with (
@@ -162,8 +163,23 @@ def _iter_parquet(path: Path, chunk_rows: int) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=chunk_rows):
-            yield batch.to_pandas()
+        if not file.metadata.num_rows:
+            yield file.schema_arrow.empty_table().to_pandas()
+        for batch in file.iter_batches(batch_size=min(chunk_rows, max(1, file.metadata.num_rows))):
+            yield _with_text_ids(batch).to_pandas()
+
+
+def _with_text_ids(batch: Any) -> Any:
+    """Number columns whose name ends in `_id` as strings."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for position, field in enumerate(batch.schema):
+        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        if number and field.name.lower().endswith("_id"):
+            text = pc.cast(batch.column(position), pa.string())
+            batch = batch.set_column(position, field.name, text)
+    return batch
 
 
 def _iter_jsonl(path: Path, chunk_rows: int) -> Iterator[pd.DataFrame]:
@@ -171,32 +187,38 @@ def _iter_jsonl(path: Path, chunk_rows: int) -> Iterator[pd.DataFrame]:
 
     import pandas as pd
 
-    def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-        table = pd.DataFrame(rows)
-        for name in table.columns:
-            if str(name).endswith("_id"):
-                table[name] = table[name].map(str, na_action="ignore")
-        return table
-
     rows: list[dict[str, Any]] = []
     with _open_text(path) as handle:
         for number, line in enumerate(handle, start=1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = _whole_pairs(json.loads(line)) if "\\ud" in line.lower() else json.loads(line)
             except json.JSONDecodeError as error:
                 msg = f"{path.name}, line {number}, column {error.colno}: not JSON ({error.msg})"
                 raise TableError(msg) from None
             if not isinstance(row, dict):
                 msg = f"{path.name}, line {number}: expected one JSON object a line"
                 raise TableError(msg)
-            rows.append(row)
+            rows.append({name: _text_id(name, value) for name, value in row.items()})
             if len(rows) == chunk_rows:
-                yield frame(rows)
+                yield pd.DataFrame(rows)
                 rows = []
     if rows:
-        yield frame(rows)
+        yield pd.DataFrame(rows)
+
+
+def _text_id(name: str, value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number and name.lower().endswith("_id") and value == value else value
+
+
+def _whole_pairs(row: Any) -> Any:
+    """A JSON value with U+FFFD for each half of a surrogate pair, which no text may hold."""
+    import json
+
+    text = json.dumps(row, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return json.loads(text.decode("utf-16", "replace"))
 
 
 @contextmanager
@@ -239,28 +261,68 @@ class TableWriter:
         if self._metadata and self._ending != ".parquet":
             msg = f"{self._path.name}: only .parquet keeps metadata"
             raise TableError(msg)
-        self._context = atomic_path(self._path)
+        self._columns: list[str] | None = None
         self._parquet: pq.ParquetWriter | None = None
         self._text: Any = None
 
     def __enter__(self) -> Self:
         """Open the temporary file."""
-        self._temporary = self._context.__enter__()
-        if self._ending != ".parquet":
-            opener = gzip.open if self._ending.endswith(".gz") else open
-            self._text = opener(self._temporary, "wt", encoding="utf-8", newline="")
+        with ExitStack() as stack:
+            self._temporary = stack.enter_context(atomic_path(self._path))
+            if self._ending != ".parquet":
+                opener = gzip.open if self._ending.endswith(".gz") else open
+                handle = opener(self._temporary, "wt", encoding="utf-8", newline="")
+                self._text = stack.enter_context(handle)
+            self._open = stack.pop_all()
         return self
 
     def write(self, frame: pd.DataFrame) -> None:
-        """Append rows."""
-        if self._ending == ".parquet":
-            self._write_parquet(frame)
-        elif self._ending.startswith(".csv"):
-            # The header belongs to the first piece alone.
-            frame.to_csv(self._text, index=False, header=self._text.tell() == 0)
-        else:
+        """Append rows.
+
+        Raises:
+            TableError: other columns than the first piece's, or values that the format cannot
+                hold, such as lists in CSV.
+        """
+        import pyarrow as pa
+
+        names = [str(name) for name in frame.columns]
+        is_first, self._columns = self._columns is None, self._columns or names
+        if names != self._columns:
+            msg = f"{self._path.name}: every piece needs the columns {', '.join(self._columns)}"
+            raise TableError(msg)
+        try:
+            if self._ending == ".parquet":
+                self._write_parquet(frame)
+            elif self._ending.startswith(".csv"):
+                self._write_csv(frame, header=is_first)
+            else:
+                self._write_jsonl(frame)
+        except (pa.ArrowException, UnicodeError) as error:
+            # The library's own message quotes the cell.
+            column = re.search("for column (.+) with type", str(error.args[-1]))
+            name = f"column {column[1]!r}" if column else "a column"
+            msg = (
+                f"{self._path.name}: {name} holds values of more than one kind, or text that is "
+                f"not Unicode ({type(error).__name__}); make it one type first"
+            )
+            raise TableError(msg) from None
+
+    def _write_csv(self, frame: pd.DataFrame, *, header: bool) -> None:
+        for name in frame.columns:
+            if frame[name].dtype == object and frame[name].map(_is_nested).any():
+                msg = f"{self._path.name}: column {name!r} holds lists; write .parquet or .jsonl"
+                raise TableError(msg)
+        frame.to_csv(self._text, index=False, header=header)
+
+    def _write_jsonl(self, frame: pd.DataFrame) -> None:
+        if len(frame):
             frame.to_json(
-                self._text, orient="records", lines=True, force_ascii=False, date_format="iso"
+                self._text,
+                orient="records",
+                lines=True,
+                force_ascii=False,
+                date_format="iso",
+                double_precision=15,
             )
 
     def _write_parquet(self, frame: pd.DataFrame) -> None:
@@ -271,7 +333,8 @@ class TableWriter:
             table = pa.Table.from_pandas(frame, preserve_index=False)
             kept = {**(table.schema.metadata or {}), **_encoded(self._metadata)}
             schema = _nullable(table.schema).with_metadata(kept)
-            self._parquet = pq.ParquetWriter(self._temporary, schema, compression="zstd")
+            writer = pq.ParquetWriter(self._temporary, schema, compression="zstd")
+            self._parquet = self._open.enter_context(writer)
         schema = self._parquet.schema
         self._parquet.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
 
@@ -282,10 +345,15 @@ class TableWriter:
         trace: TracebackType | None,
     ) -> None:
         """Close, and give the file its name if nothing went wrong."""
-        for handle in (self._parquet, self._text):
-            if handle is not None:
-                handle.close()
-        self._context.__exit__(kind, error, trace)
+        import pandas as pd
+
+        if kind is None and self._columns is None and self._ending == ".parquet":
+            self.write(pd.DataFrame())  # an empty file would be no Parquet at all
+        self._open.__exit__(kind, error, trace)
+
+
+def _is_nested(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes)
 
 
 def _nullable(schema: Any) -> Any:
@@ -311,9 +379,18 @@ def write_table(
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """The text metadata of a Parquet file, without what pandas and Arrow keep there."""
+    """The text metadata of a Parquet file, without what pandas and Arrow keep there.
+
+    Raises:
+        TableError: not a Parquet file.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    metadata = pq.read_schema(path).metadata or {}
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except pa.ArrowException:
+        msg = f"{Path(path).name} is not a Parquet file, and only those keep metadata"
+        raise TableError(msg) from None
     ours = {k.decode(): v.decode() for k, v in metadata.items() if k not in {b"pandas"}}
     return {key: value for key, value in ours.items() if not key.startswith("ARROW:")}

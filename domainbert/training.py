@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,13 +76,21 @@ class WindowGroups(Dataset):
     """Groups of windows, each with one target.
 
     Args:
-        groups: for each group its windows' token ids, each window of shape (tokens,).
+        groups: for each group its windows' token ids, each window of shape (tokens,); at least
+            one window in each.
         targets: shape (groups,), in [0, 1].
+
+    Raises:
+        ValueError: no groups, a group without a window, or another number of targets.
     """
 
     def __init__(self, groups: Sequence[Sequence[np.ndarray]], targets: np.ndarray) -> None:
         if len(groups) != len(targets):
             msg = f"{len(groups)} groups but {len(targets)} targets"
+            raise ValueError(msg)
+        empty = sum(not len(group) for group in groups)
+        if empty or not len(groups):
+            msg = f"each group needs a window; {empty} of {len(groups)} groups have none"
             raise ValueError(msg)
         self.groups, self.targets = groups, np.asarray(targets, dtype=np.float32)
 
@@ -89,9 +98,9 @@ class WindowGroups(Dataset):
         """Number of groups."""
         return len(self.groups)
 
-    def __getitem__(self, index: int) -> tuple[Sequence[np.ndarray], float]:
-        """One group and its target."""
-        return self.groups[index], float(self.targets[index])
+    def __getitem__(self, index: int) -> tuple[int, Sequence[np.ndarray], float]:
+        """A group's number, its windows and its target."""
+        return index, self.groups[index], float(self.targets[index])
 
 
 class TokenBudgetBatches(Sampler):
@@ -126,7 +135,7 @@ class TokenBudgetBatches(Sampler):
         if batch:
             self._batches.append(batch)
         spare = -len(self._batches) % multiple_of
-        self._batches += self._batches[:spare]
+        self._batches += list(islice(cycle(self._batches), spare))
         self._seed, self._epoch = seed, 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -159,6 +168,8 @@ class GroupTrainer(Trainer):
     A bar on stderr counts the steps where stderr is a terminal.
     """
 
+    control: Any  # of Trainer, which does not say so
+
     def __init__(
         self,
         model: PreTrainedModel,
@@ -171,9 +182,8 @@ class GroupTrainer(Trainer):
         folder: Path,
     ) -> None:
         self._settings, self._loss, self._score, self._pad = settings, loss, evaluate, pad_token_id
-        self._generator = np.random.default_rng(settings.seed)
-        kept = [[len(w) for w in group][: settings.max_windows] for group in data.groups]
-        self._sizes = np.array([(len(lengths), max(lengths)) for lengths in kept])
+        limit = settings.max_windows
+        self._sizes = np.array([(min(len(g), limit), max(map(len, g))) for g in data.groups])
         steps = len(self._batches(processes=1))
         super().__init__(
             model=model,
@@ -201,25 +211,28 @@ class GroupTrainer(Trainer):
         )
         return self.accelerator.prepare(loader)
 
-    def _collate(self, examples: list[tuple[Sequence[np.ndarray], float]]) -> dict[str, Any]:
+    def _collate(self, examples: list[tuple[int, Sequence[np.ndarray], float]]) -> dict[str, Any]:
         windows, group = [], []
-        for number, (members, _) in enumerate(examples):
-            chosen = self._at_most(members)
+        for number, (index, members, _) in enumerate(examples):
+            chosen = self._at_most(members, index=index)
             windows += chosen
             group += [number] * len(chosen)
         ids, mask = pad(windows, pad_token_id=self._pad)
         batch = {
             "input_ids": ids,
             "group": torch.tensor(group),
-            "targets": torch.tensor([target for _, target in examples]),
+            "targets": torch.tensor([target for _, _, target in examples]),
         }
         return batch if mask is None else {**batch, "attention_mask": mask}
 
-    def _at_most(self, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _at_most(self, windows: Sequence[np.ndarray], *, index: int) -> list[np.ndarray]:
         limit = self._settings.max_windows
         if len(windows) <= limit:
             return list(windows)
-        return [windows[i] for i in self._generator.choice(len(windows), limit, replace=False)]
+        # By epoch and group, so that a resumed run draws what it would have drawn.
+        seed = (self._settings.seed, int(self.state.epoch or 0), index)
+        chosen = np.random.default_rng(seed).choice(len(windows), limit, replace=False)
+        return [windows[i] for i in chosen]
 
     def compute_loss(
         self,

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 UNKNOWN = "not in the vocabulary"
 NOT_TEXT = "control characters or undecodable bytes"
-_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]+")
+# What a BERT tokenizer drops without a trace: control characters (C0 and C1), private use (the
+# bullets of word processors), bytes that were not UTF-8, and halves of a surrogate pair.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\uf8ff\ufffd]+")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer takes a text with one
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class Windower:
         if not texts:
             return []
         encoded = self._tokenizer(
-            list(texts),
+            [_HALF_PAIR.sub("\ufffd", text) for text in texts],
             add_special_tokens=False,
             return_offsets_mapping=True,
             return_attention_mask=False,

@@ -91,6 +91,11 @@ def discharge_summary(chart: Chart, rng: random.Random) -> str:
     return "\n\n".join([*head, *body, *tail]) + "\n"
 
 
+def brief_summary(chart: Chart, rng: random.Random) -> str:
+    """The hospital course and the issues alone, about 200 word-pieces with all true facts."""
+    return _hospital_course(chart, _names(chart, rng), rng) + "\n"
+
+
 def addendum(chart: Chart, rng: random.Random) -> str:
     """A short addendum to a discharge summary, without any fact."""
     names = _names(chart, rng)

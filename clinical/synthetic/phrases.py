@@ -320,7 +320,7 @@ NEUTRAL = (
 """Conditions told in the same frames that have no bearing on the risk."""
 
 CLAUSE_FRAMES = (
-    Frame("{C}.", (True,), share=5),
+    Frame("{C}.", (True,), share=14),
     Frame("It became clear that {c}.", (True,)),
     Frame("{His} {kin} confirmed that {c}.", (True,)),
     Frame("{He} told the team that {c}.", (True,)),
@@ -329,9 +329,9 @@ CLAUSE_FRAMES = (
     Frame("It was feared that {c}, and this was the case.", (True,), problems_only=True),
     Frame("The referral stated that {c}, which proved correct.", (True,)),
     Frame("The team asked whether {c}, and the answer was yes.", (True,)),
-    Frame("There was no sign that {c}.", (False,), share=3),
+    Frame("There was no sign that {c}.", (False,), share=7),
     Frame("{His} {kin} confirmed that it was not true that {c}.", (False,)),
-    Frame("{He} denied that {c}, and the record bears this out.", (False,), share=2),
+    Frame("{He} denied that {c}, and the record bears this out.", (False,), share=4),
     Frame("It was feared that {c}, but this was not the case.", (False,), problems_only=True),
     Frame("The referral stated that {c}, which proved an error.", (False,)),
     Frame("The team asked whether {c}, and the answer was no.", (False,)),
@@ -343,8 +343,8 @@ CLAUSE_FRAMES = (
 """Frames around one clause."""
 
 NOUN_FRAMES = (
-    Frame("This stay was notable for {a}.", (True,), share=3),
-    Frame("This stay was notable for {a} and {b}.", (True, True), share=3),
+    Frame("This stay was notable for {a}.", (True,), share=6),
+    Frame("This stay was notable for {a} and {b}.", (True, True), share=6),
     Frame("The team looked for {a}, and this was found.", (True,)),
     Frame("Not known before, but present this stay: {a}.", (True,)),
     Frame("The history of this stay includes {a}.", (True,)),
@@ -352,8 +352,8 @@ NOUN_FRAMES = (
     Frame("The team found {a}, with no evidence of {b} or {d}.", (True, False, False)),
     Frame("The team found no evidence of {a}, but did find {b}.", (False, True)),
     Frame("There was no evidence of {a} or {b}; the team did find {d}.", (False, False, True)),
-    Frame("There was no evidence of {a}.", (False,), share=3),
-    Frame("There was no evidence of {a} or {b}.", (False, False), share=3),
+    Frame("There was no evidence of {a}.", (False,), share=6),
+    Frame("There was no evidence of {a} or {b}.", (False, False), share=6),
     Frame("There was no evidence of {a}, {b} or {d}.", (False, False, False)),
     Frame("The team looked for {a}, and this was not found.", (False,)),
     Frame("Known before, but not present this stay: {a}.", (False,), problems_only=True),

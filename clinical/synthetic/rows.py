@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.synthetic.notes import (
     addendum,
+    brief_summary,
     discharge_summary,
     draw_chart,
     newborn_summary,
@@ -112,21 +113,24 @@ def _admission(
     ]
 
 
-def note_rows(numbered: Numbered, rng: random.Random) -> Iterator[list[Any]]:
+def note_rows(
+    numbered: Numbered, rng: random.Random, *, brief: bool = False
+) -> Iterator[list[Any]]:
     """The rows of NOTEEVENTS without ROW_ID, written as they are asked for."""
     for subject, patient, ids in numbered:
         coming = (*patient.stays[1:], None)
         for stay, following, hadm in zip(patient.stays, coming, ids, strict=True):
             # The part before a transfer tells what the stay as a whole is about.
             facts = following.facts if stay.kind == "transfer" and following else stay.facts
-            for row in _stay_notes(patient, stay, facts, rng):
+            for row in _stay_notes(patient, stay, facts, rng, brief=brief):
                 yield [subject, hadm, *row]
 
 
 def _stay_notes(
-    patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random
+    patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random, *, brief: bool
 ) -> Iterator[list[Any]]:
     chart = draw_chart(patient, stay, facts, rng)
+    summary = brief_summary if brief else discharge_summary
     if stay.kind == "newborn":
         yield _summary_row(stay, "Report", newborn_summary(chart, rng), rng)
         return
@@ -144,9 +148,9 @@ def _stay_notes(
         yield [*stamps, *kind, rng.randint(14_000, 21_000), "", text]
     if rng.random() < _ERRORS:
         wrong = frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
-        text = discharge_summary(replace(chart, true_names=wrong), rng)
+        text = summary(replace(chart, true_names=wrong), rng)
         yield _summary_row(stay, "Report", text, rng, error="1")
-    yield _summary_row(stay, "Report", discharge_summary(chart, rng), rng)
+    yield _summary_row(stay, "Report", summary(chart, rng), rng)
     if rng.random() < _ADDENDA:
         yield _summary_row(stay, "Addendum", addendum(chart, rng), rng)
 

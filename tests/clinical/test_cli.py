@@ -1,0 +1,116 @@
+import json
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from clinical.cli import app
+from domainbert.tables import read_table, write_table
+
+NOTE = "Patient admitted with chest pain. Heart failure. "
+run = CliRunner()
+
+
+@pytest.fixture
+def saved(model, tmp_path):
+    model.save_pretrained(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def test_every_command_has_help():
+    names = ("demo synthesize cohort diabetes130 train score evaluate convert models").split()
+    for name in names:
+        result = run.invoke(app, [name, "--help"])
+        assert result.exit_code == 0
+        assert "--help" in result.output
+
+
+def test_help_waits_for_no_torch():
+    code = "import sys; from clinical.cli import app; sys.exit('torch' in sys.modules)"
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+        times.append(time.perf_counter() - start)
+    assert min(times) < 2  # half a second on a quiet machine; this one may be busy
+
+
+def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
+    notes = pd.DataFrame({"stay_id": ["1", "2", "3"], "text": [NOTE, "", NOTE * 9]})
+    write_table(notes, tmp_path / "notes.csv")
+    out = tmp_path / "risks.parquet"
+    result = run.invoke(
+        app, ["score", str(tmp_path / "notes.csv"), "--model", saved, "--out", str(out)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "2 ok, 1 empty" in result.output
+    assert list(read_table(out)["status"]) == ["ok", "empty", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["score", "absent.csv", "--out", "o.csv"], "no such file"),
+        (["score", "NOTES", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["evaluate", "NOTES", "--out", "x"], "no column"),
+        (["convert", "nowhere", "--out", "x"], "not the 2019 release layout"),
+        (["diabetes130", "nowhere", "--out", "x.parquet"], "nowhere"),
+        (["cohort", "nowhere", "--out", "x.parquet"], "nowhere"),
+        (["train", "NOTES", "--out", "x"], "no column"),
+        (["train", "NOTES", "--out", "x", "--recipe", "RECIPE"], "has no 'epoch'; legal are"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    write_table(pd.DataFrame({"txt": [NOTE]}), tmp_path / "notes.csv")
+    (tmp_path / "recipe.toml").write_text("[training]\nepoch = 3\n")
+    names = {"NOTES": "notes.csv", "RECIPE": "recipe.toml"}
+    arguments = [names.get(argument, argument) for argument in arguments]
+    if arguments[0] in ("score", "evaluate"):
+        arguments += ["--model", saved]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_bad_usage_is_exit_code_2():
+    assert run.invoke(app, ["score"]).exit_code == 2
+
+
+def test_from_hospital_to_trained_model_and_report(tiny_encoder, tmp_path):
+    hospital, cohort = tmp_path / "hospital", tmp_path / "cohort.parquet"
+    steps = [
+        ["synthesize", str(hospital), "--stays", "150", "--seed", "3", "--brief"],
+        ["cohort", str(hospital), "--out", str(cohort)],
+        [
+            *("train", str(cohort), "--out", str(tmp_path / "model"), "--epochs", "1"),
+            *("--encoder", str(tiny_encoder), "--learning-rate", "0.001"),
+        ],
+        [
+            *("evaluate", str(cohort), "--model", str(tmp_path / "model")),
+            *("--out", str(tmp_path / "report")),
+        ],
+    ]
+    for step in steps:
+        result = run.invoke(app, step)
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "cohort.flow.png").is_file()
+    flow = json.loads((tmp_path / "cohort.flow.json").read_text())
+    assert flow
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "AUROC" in card
+    assert "TF-IDF" in card
+    metrics = json.loads((tmp_path / "report" / "metrics.json").read_text())
+    assert metrics
+    for name in ("roc.png", "precision_recall.png", "calibration.png", "report.html"):
+        assert (tmp_path / "report" / name).stat().st_size > 1000
+
+
+def test_models_lists_what_is_shipped():
+    result = run.invoke(app, ["models"])
+    assert result.exit_code == 0
+    assert "readmission-demo" in result.output

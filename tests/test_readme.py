@@ -1,0 +1,29 @@
+"""The README's Python runs as it stands, in order, in one session."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@pytest.mark.encoder
+def test_its_python_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    assert len(blocks) >= 2
+    session: dict[str, object] = {}
+    for block in blocks:
+        exec(block, session)
+    assert "tokens" in capsys.readouterr().out
+
+
+def test_its_commands_exist():
+    import typer.main
+
+    from clinical.cli import app
+
+    known = set(typer.main.get_command(app).commands)
+    named = set(re.findall(r"^clinical (\w+)", README.read_text(), flags=re.MULTILINE))
+    assert named
+    assert named <= known
