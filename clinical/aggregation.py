@@ -46,7 +46,12 @@ def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
     Raises:
         ValueError: no window, a probability outside [0, 1] or NaN, or c not above 0.
     """
-    values = np.asarray(probabilities, dtype=np.float64)
+    try:
+        values = np.asarray(probabilities, dtype=np.float64)
+    except (TypeError, ValueError):
+        # NumPy would quote what it could not read, and that may be a note.
+        msg = "probabilities must be a sequence of numbers"
+        raise ValueError(msg) from None
     if values.ndim != 1 or not len(values):
         msg = f"probabilities must be a sequence of at least one number, got shape {values.shape}"
         raise ValueError(msg)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from domainbert.console import one_line_errors, say, stdout
+
+if TYPE_CHECKING:
+    from clinical.cohort import Cohort
+    from clinical.evaluation import Evaluation
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -224,7 +228,7 @@ def models() -> None:
     stdout.print(table)
 
 
-def evaluation_table(evaluations: dict) -> Table:  # type: ignore[type-arg]
+def evaluation_table(evaluations: dict[str, Evaluation]) -> Table:
     """Metrics down, models across, each with its 95% interval."""
     from clinical.card import METRICS, spell
 
@@ -235,8 +239,8 @@ def evaluation_table(evaluations: dict) -> Table:  # type: ignore[type-arg]
     return table
 
 
-def _print_flow(built: object) -> None:
+def _print_flow(built: Cohort) -> None:
     table = Table("step", "removed", "left", title="Flow")
-    for row in built.flow.itertuples():  # type: ignore[attr-defined]
+    for row in built.flow.itertuples():
         table.add_row(str(row.reason), str(row.removed), str(row.left))
     stdout.print(table)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from clinical.aggregation import DEFAULT_C, aggregate_stays, check_c
 from clinical.calibration import Platt, sigmoid
-from clinical.notes import clean
-from clinical.results import Coverage, Status, StayRisk, UnreadSpan, WindowRisk
+from clinical.results import StayRisk, WindowRisk
+from clinical.stays import ReadStay, StayReader
 from domainbert.encoders import window_limit
 from domainbert.inference import chunked, read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -26,12 +24,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from domainbert.adapters import TaskConfig
-    from domainbert.windows import Window
 
 TASK = "readmission"
 LABELS = ("readmitted",)
 TRAIN_COMMAND = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
-NOTE_JOINT = "\n\n"
 
 
 @dataclass(frozen=True)
@@ -60,17 +56,6 @@ class ReadmissionSettings:
     def __post_init__(self) -> None:
         """Check c."""
         check_c(self.c)
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A stay, windowed and waiting for its turn."""
-
-    stay_id: str | None
-    windows: list[tuple[int, Window]] = field(repr=False)
-    coverage: Coverage
-    status: Status = "ok"
-    reason: str = ""
 
 
 class ReadmissionModel:
@@ -105,11 +90,14 @@ class ReadmissionModel:
         self._config: TaskConfig | None = None
         self._adapter: dict[str, torch.Tensor] | None = None
         limit = window_limit(model.config)
-        self._windower = Windower(
+        windower = Windower(
             tokenizer,
             window=self.settings.window or limit,
             overlap=self.settings.overlap,
             limit=limit,
+        )
+        self._reader = StayReader(
+            windower, clean_notes=self.settings.clean_notes, join_notes=self.settings.join_notes
         )
         self._runner = WindowRunner(
             model,
@@ -125,7 +113,7 @@ class ReadmissionModel:
 
     def __repr__(self) -> str:
         """Name the parts, never the notes."""
-        return f"ReadmissionModel(window={self._windower.window}, c={self.c:g})"
+        return f"ReadmissionModel(window={self._reader.window}, c={self.c:g})"
 
     @classmethod
     def from_pretrained(
@@ -238,9 +226,9 @@ class ReadmissionModel:
             stay_ids: one for each stay, carried into the results.
         """
         if stay_ids is None:
-            prepared = (self._prepare(stay, None) for stay in stays)
+            prepared = (self._reader.read(stay) for stay in stays)
         else:
-            prepared = (self._prepare(*pair) for pair in zip(stays, stay_ids, strict=True))
+            prepared = (self._reader.read(*pair) for pair in zip(stays, stay_ids, strict=True))
         chunks = chunked(
             prepared, size=lambda s: 1 + s.coverage.tokens, limit=self._runner.buffer_tokens
         )
@@ -264,7 +252,7 @@ class ReadmissionModel:
         Raises:
             ValueError: an empty window, or one past the encoder's limit.
         """
-        arrays = [np.asarray(window, dtype=np.int64) for window in windows]
+        arrays = [_token_array(window, number) for number, window in enumerate(windows)]
         longest = window_limit(self.network.config)
         for number, array in enumerate(arrays):
             if not 0 < len(array) <= longest:
@@ -274,7 +262,7 @@ class ReadmissionModel:
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,); what training reads."""
-        prepared = (self._prepare(stay, None) for stay in stays)
+        prepared = (self._reader.read(stay) for stay in stays)
         return [[window.input_ids for _, window in stay.windows] for stay in prepared]
 
     def window_probabilities(
@@ -312,30 +300,7 @@ class ReadmissionModel:
 
         return score_frame(self, frame)
 
-    def _prepare(self, stay: Any, stay_id: object) -> _Prepared:
-        name = None if stay_id is None else str(stay_id)
-        notes, unread, reason = _readable(stay)
-        if self.settings.join_notes:
-            notes = _joined(notes)
-        texts = [clean(text) if self.settings.clean_notes else text for _, text in notes]
-        windows: list[tuple[int, Window]] = []
-        tokens = 0
-        for (number, _), parts in zip(notes, self._windower.split_many(texts), strict=True):
-            windows += [(number, window) for window in parts.windows]
-            unread += [UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread]
-            tokens += parts.tokens
-        coverage = Coverage(
-            characters=sum(len(text) for _, text in notes),
-            tokens=tokens,
-            windows=len(windows),
-            unread=tuple(unread),
-        )
-        status: Status = "error" if reason else "ok" if windows else "empty"
-        if status == "empty":
-            reason = "no note of this stay has any text"
-        return _Prepared(name, [] if reason else windows, coverage, status, reason)
-
-    def _risk(self, stay: _Prepared, probabilities: np.ndarray) -> StayRisk:
+    def _risk(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
         if stay.status != "ok":
             nan = math.nan
             return StayRisk(
@@ -363,29 +328,10 @@ class ReadmissionModel:
         return float(Platt(*self.settings.calibration).apply(probability))
 
 
-def _readable(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
-    """The notes of a stay that are text, with their numbers; the missing ones; a fault or ""."""
-    members = [stay] if isinstance(stay, str | bytes) or not isinstance(stay, Iterable) else stay
-    notes: list[tuple[int, str]] = []
-    missing: list[UnreadSpan] = []
-    for number, note in enumerate(members):
-        if isinstance(note, str):
-            notes.append((number, note))
-        elif note is None or (isinstance(note, float) and math.isnan(note)) or note is pd_na():
-            missing.append(UnreadSpan(number, 0, 0, "missing"))
-        else:
-            kind = type(note).__name__
-            hint = "; decode it first: note.decode()" if isinstance(note, bytes) else ""
-            return [], [], f"note {number} is {kind}, not text{hint}"
-    return notes, missing, ""
-
-
-def pd_na() -> object:
-    """Pandas' missing value, if pandas is in use at all."""
-    pandas = sys.modules.get("pandas")
-    return pandas.NA if pandas else None
-
-
-def _joined(notes: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """All notes as one; positions then count through the joined text, as note 0."""
-    return [(0, NOTE_JOINT.join(text for _, text in notes))] if notes else []
+def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:
+    try:
+        return np.asarray(window, dtype=np.int64)
+    except (TypeError, ValueError):
+        # NumPy would quote what it could not read, and that may be a note.
+        msg = f"window {number} holds something else than token ids; for text use predict"
+        raise ValueError(msg) from None

@@ -37,6 +37,7 @@ class TrainingSettings:
     Attributes:
         epochs: passes over the training groups.
         learning_rate: peak, after the warm-up; falls to zero in a line.
+        batch_size: groups of one step at most.
         batch_tokens: tokens of one step at most, padding counted (one group always fits).
         max_windows: windows of one group that a step reads at most; of a longer group a fresh
             random choice each time, so that memory has a bound. Scoring reads all.
@@ -53,6 +54,7 @@ class TrainingSettings:
 
     epochs: float = 3.0
     learning_rate: float = 5e-4
+    batch_size: int = 16
     batch_tokens: int = 4096
     max_windows: int = 24
     evaluations: int = 2
@@ -66,7 +68,10 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in ("epochs", "learning_rate", "batch_tokens", "max_windows", "evaluations"):
+        for name in (
+            *("epochs", "learning_rate", "batch_size", "batch_tokens"),
+            *("max_windows", "evaluations"),
+        ):
             if getattr(self, name) <= 0:
                 msg = f"{name} must be above 0, got {getattr(self, name)}"
                 raise ValueError(msg)
@@ -111,13 +116,20 @@ class TokenBudgetBatches(Sampler):
 
     Args:
         sizes: (windows, longest window) of each group, shape (groups, 2).
+        batch_size: groups in a batch at most.
         batch_tokens: windows x longest in a batch at most; a larger group travels alone.
         seed: decides batches and order.
         multiple_of: the number of batches is filled up to a multiple of this (of processes).
     """
 
     def __init__(
-        self, sizes: np.ndarray, *, batch_tokens: int, seed: int, multiple_of: int = 1
+        self,
+        sizes: np.ndarray,
+        *,
+        batch_size: int,
+        batch_tokens: int,
+        seed: int,
+        multiple_of: int = 1,
     ) -> None:
         generator = np.random.default_rng(seed)
         # Jitter keeps batches from always holding the very same lengths.
@@ -128,7 +140,8 @@ class TokenBudgetBatches(Sampler):
         batch: list[int] = []
         for index in order:
             windows, longest = windows + int(sizes[index, 0]), max(longest, int(sizes[index, 1]))
-            if batch and windows * longest > batch_tokens:
+            full = len(batch) == batch_size or windows * longest > batch_tokens
+            if batch and full:
                 self._batches.append(batch)
                 batch, windows, longest = [], int(sizes[index, 0]), int(sizes[index, 1])
             batch.append(int(index))
@@ -198,6 +211,7 @@ class GroupTrainer(Trainer):
     def _batches(self, *, processes: int) -> TokenBudgetBatches:
         return TokenBudgetBatches(
             self._sizes,
+            batch_size=self._settings.batch_size,
             batch_tokens=self._settings.batch_tokens,
             seed=self._settings.seed,
             multiple_of=processes,

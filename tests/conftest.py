@@ -107,3 +107,15 @@ def tiny_encoder(tmp_path_factory) -> Path:
     make_network().bert.save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def new_tokenizer():
+    """`make_tokenizer`, for tests that need their own."""
+    return make_tokenizer
+
+
+@pytest.fixture(scope="session")
+def new_network():
+    """`make_network`, for tests that need their own."""
+    return make_network

@@ -28,7 +28,7 @@ def release(network, tokenizer, tmp_path):
     for name, tensor in network.state_dict().items():
         for old, new in RENAMED.items():
             if name.endswith(new):
-                name = name.removesuffix(new) + old  # noqa: PLW2901
+                name = name.removesuffix(new) + old
         weights[name] = tensor
     torch.save(weights, folder / "pytorch_model.bin")
     vocabulary = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)

@@ -16,7 +16,7 @@ def stays():
 def test_fit_and_predict_the_scikit_learn_way(stays, tiny_encoder):
     texts, labels = stays
     classifier = clinical.ReadmissionClassifier(
-        encoder=str(tiny_encoder), epochs=6, learning_rate=2e-2
+        encoder=str(tiny_encoder), epochs=5, learning_rate=5e-3
     )
     groups = [f"patient-{n // 2}" for n in range(len(texts))]
     assert classifier.fit(texts, labels, groups=groups) is classifier

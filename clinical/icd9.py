@@ -1,0 +1,182 @@
+"""What the codes of the diabetes table mean: its three id columns, and ICD-9-CM diagnoses.
+
+The source has a file for each. Most of its rows hold diagnosis categories, such as 428, which the
+file of ICD-9-CM titles does not name: they are named here by what the titles of their codes share,
+or, where that gives no good name, by `icd9_categories.csv` beside this module.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from domainbert.tables import TableError, require_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENCOUNTERS: Final = "diabetic_data.csv.gz"
+ID_TITLES: Final = "IDs_mapping.csv"
+DIAGNOSIS_TITLES: Final = "icd9_diagnosis_long_titles.txt"
+# How the source writes what it does not know.
+MISSING: Final = frozenset(
+    {"", "?", "NULL", "Not Available", "Not Mapped", "Unknown/Invalid", "PhysicianNotFound"}
+)
+ID_COLUMNS: Final = ("admission_type_id", "discharge_disposition_id", "admission_source_id")
+
+# The mapping file's shorthand, in lower case, and how a note says it.
+_ID_REWRITES: Final = (
+    (r"discharged/transferred(/referred)?(?: (?=another))?", "discharged to "),
+    (r"discharged to +(?=to|within)", "discharged "),
+    (r"\bsnf\b|skilled nursing facility \(snf\)", "skilled nursing facility"),
+    (r"\bicf\b", "intermediate care facility"),
+    (r"\bama\b", "against medical advice"),
+    (r"rehab fac including.*", "rehabilitation facility"),
+    (r"hospital inpt/same fac.*", "the same hospital"),
+    (r"critial", "critical"),
+    (r"\b(?:hmo|iv)\b", lambda found: found[0].upper()),
+    (r"\bmedic(?:are|aid)\b", lambda found: found[0].capitalize()),
+    (r" \(cah\)|[ .]+$", ""),
+)
+# What a title says only for the coder, or about what is not known.
+_BOILERPLATE: Final = re.compile(
+    r", type II or unspecified type|,? not (?:stated|specified) as [^,]*"
+    r"|,? not elsewhere classified| \[[^]]*\]| without mention of [^,]*"
+    r"|, (?:organism |part )?unspecified$"
+)
+_VAGUE_TITLE: Final = re.compile(
+    r"other|unspecified"
+    r"|.*(?:, unspecified|unspecified site|site unspecified|other and unspecified)",
+    re.IGNORECASE,
+)
+_VAGUE_WORDS: Final = re.compile(
+    r" (?:of|in|at) (?:other |unspecified |specified |multiple |and )*(?:sites?|parts?)\b"
+    r"|\b(?:other and (?:ill-defined|unspecified)|other specified|other|unspecified|part of) ?"
+    r"|\bopen (?=fracture|dislocation)| with(?:out)? .*| not elsewhere classified",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class CodeTitles:
+    """What the numbers and codes of the table mean.
+
+    Attributes:
+        ids: for each of the three id columns, a phrase by id; empty where the id means "unknown".
+        diagnoses: ICD-9-CM titles by code without its dot, whole categories among them.
+    """
+
+    ids: Mapping[str, Mapping[str, str]] = field(repr=False)
+    diagnoses: Mapping[str, str] = field(repr=False)
+
+    def diagnosis(self, code: str) -> str:
+        """The title of an ICD-9-CM code, or of the nearest category above it, or the code."""
+        whole, _, decimals = code.strip().upper().partition(".")
+        # The table was once read as numbers: 38 is category 038, 8 is 008.
+        plain = whole.zfill(3) + decimals
+        for length in range(len(plain), _category_length(plain) - 1, -1):
+            if title := self.diagnoses.get(plain[:length]):
+                return title
+        return f"ICD-9 code {code}"
+
+
+def read_titles(folder: str | Path) -> CodeTitles:
+    """Read what the codes mean: the id tables and the ICD-9-CM titles of the folder.
+
+    Raises:
+        TableError: a file that is not there, or that does not hold what its name says.
+    """
+    return CodeTitles(
+        ids=_read_ids(source_file(folder, ID_TITLES)),
+        diagnoses=_read_diagnoses(source_file(folder, DIAGNOSIS_TITLES)),
+    )
+
+
+def source_file(folder: str | Path, name: str) -> Path:
+    """The path of one of the source's files.
+
+    Raises:
+        TableError: the folder or the file is not there.
+    """
+    folder = Path(folder)
+    path = folder / name
+    if path.is_file():
+        return path
+    if not folder.is_dir():
+        files = f"{ENCOUNTERS}, {ID_TITLES} and {DIAGNOSIS_TITLES}"
+        msg = f"{folder}: no such folder; name the one that holds {files}"
+        raise TableError(msg)
+    found = {entry.name.lower(): entry.name for entry in folder.iterdir()}
+    near = difflib.get_close_matches(name.lower(), found, n=1)
+    guess = f"; rename {found[near[0]]!r} to that" if near else ""
+    msg = f"{folder} has no file {name!r}{guess}"
+    raise TableError(msg)
+
+
+def _read_ids(path: Path) -> dict[str, dict[str, str]]:
+    tables: dict[str, dict[str, str]] = {}
+    table: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
+        key, _, title = (part.strip(' "') for part in line.partition(","))
+        if title == "description":
+            table = tables.setdefault(key, {})
+        elif key.isdigit():
+            table[key] = "" if title in MISSING else _phrase(title)
+    require_columns(tables, ID_COLUMNS, source=path.name)
+    return tables
+
+
+def _phrase(title: str) -> str:
+    phrase = title.lower()
+    for pattern, plain in _ID_REWRITES:
+        phrase = re.sub(pattern, plain, phrase)
+    return phrase
+
+
+def _category_length(code: str) -> int:
+    return 4 if code.startswith("E") else 3
+
+
+def _read_diagnoses(path: Path) -> dict[str, str]:
+    """Titles by code, and by the categories (428, V45, E849) and subcategories above them."""
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    codes = dict(re.findall(r"(?m)^([0-9VE][0-9]{2,4})\s+(\S.*?)\s*$", text))
+    if not codes:
+        msg = f"{path.name} has no lines such as '4280  Congestive heart failure, unspecified'"
+        raise TableError(msg)
+    groups: dict[str, list[str]] = defaultdict(list)
+    for code, title in codes.items():
+        for length in range(_category_length(code), 5):
+            groups[code[:length]].append(title)
+    named = {group: _category(titles) for group, titles in groups.items()}
+    named |= _read_categories()
+    named |= {code: _BOILERPLATE.sub("", title) for code, title in codes.items()}
+    return {code: " ".join(title.split()) for code, title in named.items() if title}
+
+
+def _read_categories() -> dict[str, str]:
+    """The names that cannot be had from the titles of a category's codes."""
+    with Path(__file__).with_name("icd9_categories.csv").open(encoding="utf-8", newline="") as file:
+        return {row["code"]: row["title"] for row in csv.DictReader(file)}
+
+
+def _category(titles: list[str]) -> str:
+    """Name a category by what its codes share, else by its last code for "unspecified" or "other".
+
+    Empty where neither is found: no name is better than a wrong one.
+    """
+    heads = {title.split(",")[0] for title in titles}
+    if len(heads) == 1:
+        return heads.pop()
+    vague = [title for title in titles if _VAGUE_TITLE.match(title)]
+    if not vague:
+        return ""
+    # A list ("ovary, fallopian tube, and ligament") is one thing; else a comma starts a detail.
+    title = vague[-1] if re.search(r", (?:and|or) ", vague[-1]) else vague[-1].split(",")[0]
+    name = _VAGUE_WORDS.sub("", title).strip()
+    return name[:1].upper() + name[1:]
