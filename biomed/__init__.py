@@ -1,0 +1,1 @@
+"""BioBERT: biomedical text -> entities, answers, embeddings. Nothing is here yet."""
