@@ -39,7 +39,16 @@ class CLSClassifier(BertForSequenceClassification):
 
         Returns:
             `logits` of shape (windows, labels).
+
+        Raises:
+            ValueError: another attention kernel than SDPA, which would read our mask wrongly.
         """
+        if self.config._attn_implementation != "sdpa":
+            msg = (
+                f"CLSClassifier computes with sdpa, not {self.config._attn_implementation}: "
+                'model.set_attn_implementation("sdpa")'
+            )
+            raise ValueError(msg)
         hidden = _cls_hidden(self.bert, input_ids, attention_mask, token_type_ids)
         pooled = self.dropout(self.bert.pooler(hidden))
         return SequenceClassifierOutput(logits=self.classifier(pooled))

@@ -6,6 +6,7 @@ import os
 import socket
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 WORDS = """
@@ -119,3 +120,8 @@ def new_tokenizer():
 def new_network():
     """`make_network`, for tests that need their own."""
     return make_network
+
+
+# A busy machine is no reason to fail.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
