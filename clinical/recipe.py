@@ -1,4 +1,4 @@
-"""A recipe: everything about a trained model that is not its data, as one TOML file.
+"""The recipe of a readmission model, one TOML file.
 
 [model]      encoder, objective, teacher, window
 [training]   the names of `domainbert.training.TrainingSettings`
@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from clinical.readmission import ReadmissionModel, ReadmissionSettings
 from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
 from domainbert.tables import read_table
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from domainbert.training import TrainingSettings
-
-TABLES = ("model", "training", "card")
 
 
 @dataclass(frozen=True)
@@ -46,30 +44,15 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
     """
     from domainbert.training import TrainingSettings
 
-    tables: dict[str, dict[str, Any]] = {}
-    if path is not None:
-        try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            msg = f"{path} is not TOML: {error}"
-            raise ValueError(msg) from None
-    given = {name: value for name, value in overrides.items() if value is not None}
     own = {f.name for f in fields(Recipe)} - {"training", "card"}
-    settings = {f.name for f in fields(TrainingSettings)}
-    _check(path, tables, "model", own)
-    _check(path, tables, "training", settings)
-    if unknown := sorted(set(tables) - set(TABLES)):
-        msg = f"{path} has a table [{unknown[0]}]; legal are {', '.join(TABLES)}"
-        raise ValueError(msg)
-    training = {**tables.get("training", {}), **{k: v for k, v in given.items() if k in settings}}
-    model = {**tables.get("model", {}), **{k: v for k, v in given.items() if k in own}}
-    return Recipe(training=TrainingSettings(**training), card=tables.get("card", {}), **model)
-
-
-def _check(path: Path | None, tables: dict[str, Any], table: str, legal: set[str]) -> None:
-    if unknown := sorted(set(tables.get(table, {})) - legal):
-        msg = f"{path}: [{table}] has no {unknown[0]!r}; legal are {', '.join(sorted(legal))}"
-        raise ValueError(msg)
+    settings = training_names()
+    tables = read_recipe_tables(
+        path, legal={"model": own, "training": settings, "card": CARD_NAMES}
+    )
+    given = {name: value for name, value in overrides.items() if value is not None}
+    training = {**tables["training"], **{k: v for k, v in given.items() if k in settings}}
+    model = {**tables["model"], **{k: v for k, v in given.items() if k in own}}
+    return Recipe(training=TrainingSettings(**training), card=tables["card"], **model)
 
 
 def train_from_recipe(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONFIG_KEY = "domainbert"
 ADAPTER_FILE = "adapter.safetensors"
-HEAD_MODULES = ("classifier", "pooler")
+HEAD_MODULES = ("classifier", "pooler", "qa_outputs")
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ def add_lora(model: PreTrainedModel, lora: LoRA) -> Any:
 
     present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
     heads = [name for name in HEAD_MODULES if name in present]
-    linear = r".*\.encoder\.layer\.\d+\..*(query|key|value|dense)"
+    linear = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
         target_modules=linear,
-        modules_to_save=heads,
+        modules_to_save=heads or None,
     )
     return get_peft_model(model, config)
 
@@ -201,7 +201,7 @@ def adapter_tensors(peft_model: Any) -> dict[str, Any]:
 
 
 def load_task_model(
-    folder: str | Path, *, task: str, labels: int, model_class: Any, train_command: str
+    folder: str | Path, *, task: str, labels: int | None, model_class: Any, train_command: str
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same job.
 
@@ -210,7 +210,7 @@ def load_task_model(
     Args:
         folder: a model folder of ours, a Hugging Face checkpoint folder, or a Hub id.
         task: what the caller does with it.
-        labels: outputs that the caller's head has.
+        labels: outputs that the caller's head has; None takes any number.
         model_class: a Hugging Face model class with that head.
         train_command: what to type for a trained head, said when there is none.
 
@@ -223,7 +223,7 @@ def load_task_model(
     if CONFIG_KEY not in document:
         encoder = find_encoder(folder)
         model = load_model(encoder, model_class, train_command=train_command)
-        if model.config.num_labels != labels:
+        if labels not in (None, model.config.num_labels):
             msg = f"{encoder.name} has {model.config.num_labels} labels; this task has {labels}"
             raise EncoderError(msg)
         return TaskModel(model=model, tokenizer=load_tokenizer(encoder), config=None)
@@ -231,7 +231,7 @@ def load_task_model(
     if config.task != task:
         msg = f"{path} is a model for {config.task}, not for {task}"
         raise EncoderError(msg)
-    if len(config.labels) != labels:
+    if labels not in (None, len(config.labels)):
         msg = f"{path} has {len(config.labels)} labels; a model for {task} has {labels}"
         raise EncoderError(msg)
     adapter = None
@@ -241,7 +241,9 @@ def load_task_model(
     else:
         encoder = find_encoder(config.encoder)
         _check_checksum(path, config, encoder)
-        wrapped = add_lora(load_model(encoder, model_class, num_labels=labels), config.lora)
+        wrapped = add_lora(
+            load_model(encoder, model_class, num_labels=len(config.labels)), config.lora
+        )
         adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)
     tokenizer = load_tokenizer(encoder, lower_case=config.lower_case)

@@ -68,13 +68,13 @@ def chunked(items: Iterable[T], *, size: Callable[[T], int], limit: int) -> Iter
 
 
 class WindowRunner:
-    """Run a sequence classifier over windows.
+    """Run a model over windows.
 
     fp32 on a CPU, bf16 on CUDA; `inference_mode` and scaled-dot-product attention everywhere. A
     window's number does not depend on its company (within 1e-5 in fp32).
 
     Args:
-        model: a one-label sequence classifier.
+        model: takes `input_ids`, and `attention_mask` where rows are padded.
         pad_token_id: what fills the shorter rows of a batch.
         device: where to run; by default CUDA where there is one.
         batch_tokens: tokens of one batch, padding counted; by default by device.
@@ -108,7 +108,7 @@ class WindowRunner:
         )
 
     def logits(self, windows: Sequence[np.ndarray]) -> np.ndarray:
-        """Score one pool of windows.
+        """Score one pool of windows by a one-label classifier.
 
         Args:
             windows: token ids with special tokens, each of shape (tokens,).
@@ -116,9 +116,31 @@ class WindowRunner:
         Returns:
             Logits in the order given, shape (windows,), float32.
         """
+        rows = self.run(windows, read=lambda output, _: output.logits[:, 0])
+        return np.array(rows, dtype=np.float32)
+
+    def run(
+        self,
+        windows: Sequence[np.ndarray],
+        *,
+        read: Callable[[Any, torch.Tensor | None], torch.Tensor],
+        token_types: Sequence[np.ndarray] | None = None,
+    ) -> list[np.ndarray]:
+        """What a model says of one pool of windows.
+
+        Args:
+            windows: token ids with special tokens, each of shape (tokens,).
+            read: (model output, mask of shape (rows, longest) or None where nothing is padded) ->
+                what to keep, one row a window. Runs on the device.
+            token_types: the segment of each token, shaped as `windows`; one segment by default.
+
+        Returns:
+            For each window, in the order given, its row of what `read` kept, float32. Where that
+            has an axis of tokens, the first `len(window)` along it are the window's.
+        """
         import torch
 
-        result = np.empty(len(windows), dtype=np.float32)
+        result: list[Any] = [None] * len(windows)
         training = self._model.training
         self._model.eval()
         try:
@@ -129,9 +151,13 @@ class WindowRunner:
                     ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
                     inputs = {"input_ids": ids.to(self.device)}
                     if mask is not None:
-                        inputs["attention_mask"] = mask.to(self.device)
-                    output = self._model(**inputs).logits
-                    result[batch] = output.squeeze(-1).float().cpu().numpy()
+                        mask = inputs["attention_mask"] = mask.to(self.device)
+                    if token_types is not None:
+                        types, _ = pad([token_types[i] for i in batch], pad_token_id=0)
+                        inputs["token_type_ids"] = types.to(self.device)
+                    kept = read(self._model(**inputs), mask).float().cpu().numpy()
+                    for row, index in enumerate(batch):
+                        result[index] = kept[row]
         finally:
             self._model.train(training)
         return result

@@ -1,0 +1,104 @@
+"""From a hospital's tables to a labelled cohort: the public call, and what it writes."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from clinical.cohort.definition import load_definition, nearest
+from clinical.cohort.pipeline import Request, export_cohort, export_issues, read_source, scratch
+from clinical.cohort.result import Cohort, issues_path
+from clinical.cohort.schemas import load_schema
+from domainbert.tables import TableError, atomic_path
+
+NOTES = ("discharge", "early")
+
+
+def build_cohort(
+    source: str | Path,
+    *,
+    schema: str = "mimic3",
+    notes: str = "discharge",
+    hours: float = 48,
+    definition: str | Path | None = None,
+    mapping: str | Path | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    data_end: str | date | None = None,
+) -> Cohort:
+    """Build a readmission cohort; every admission of the source is in it, kept or with a reason.
+
+    Out of core: the notes are never all in memory. The same tables give the same cohort in
+    whatever order their rows are.
+
+    Args:
+        source: a folder of `.csv`, `.csv.gz` or `.parquet` files, a DuckDB file,
+            `postgresql://…` or `sqlite:///…`.
+        schema: "mimic3", "mimic4" or "generic".
+        notes: "discharge" for prediction at discharge, from the discharge summary and its addenda
+            in time order; "early" for prediction `hours` after admission, from every other note
+            charted by then, of stays that are still in hospital.
+        hours: hours after admission, > 0; for "early" only.
+        definition: a readmission definition in TOML; the shipped `readmission-30d` without it.
+        mapping: for "generic", a TOML file that names the source's tables and columns.
+        seed: of the split by patient.
+        out: the Parquet file to write, with a list of everything that was wrong with the source
+            beside it (`NAME.issues.csv`); without it, a temporary file that lives as long as the
+            result.
+        data_end: up to when admissions were recorded; stays with less than the horizon left
+            before it are censored. A bare date is the midnight at which the day begins.
+
+    Returns:
+        The cohort, with its flow.
+
+    Raises:
+        TableError: a table or column that is not there or cannot be read.
+        DefinitionError: a definition or mapping that says something unknown.
+        ValueError: an argument outside of what is legal.
+    """
+    if notes not in NOTES:
+        msg = f"unknown notes {notes!r}{nearest(notes, list(NOTES))} Legal: {list(NOTES)}"
+        raise ValueError(msg)
+    if not (math.isfinite(hours) and hours > 0):
+        msg = f"hours must be a number above 0, got {hours!r}"
+        raise ValueError(msg)
+    if out is not None and Path(out).suffix.lower() != ".parquet":
+        msg = f"out must end in .parquet, got {Path(out).name}"
+        raise TableError(msg)
+    request = Request(
+        source=source,
+        schema=load_schema(schema, mapping=mapping),
+        notes=notes,
+        hours=hours,
+        definition=load_definition(definition),
+        seed=seed,
+        data_end=_moment(data_end),
+    )
+    if out is not None:
+        return _build(request, Path(out))
+    keep = tempfile.TemporaryDirectory(prefix="cohort-")
+    return _build(request, Path(keep.name) / "cohort.parquet", keep=keep)
+
+
+def _build(request: Request, out: Path, *, keep: Any = None) -> Cohort:
+    listed = issues_path(out)
+    with atomic_path(out) as table, atomic_path(listed) as listing, scratch(out.parent) as con:
+        caveats = read_source(con, request)
+        export_issues(con, listing)
+        export_cohort(con, table, request=request, caveats=caveats)
+    return Cohort.open(out, keep=keep)
+
+
+def _moment(value: str | date | None) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the source has no zone
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        msg = f"data_end must be an ISO date such as '2019-12-31', got {value!r}"
+        raise ValueError(msg) from None

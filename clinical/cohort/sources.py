@@ -1,0 +1,241 @@
+"""Open a hospital's tables wherever they are: a folder, a DuckDB file, PostgreSQL or SQLite.
+
+Every source hands over its tables in the same way: as something DuckDB can scan once, with every
+column as text, so that a CSV file and a database are read by the same rules.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from domainbert.tables import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import duckdb
+
+_FILE_ENDINGS = (".csv", ".csv.gz", ".parquet")
+_DEEPEST = 4  # folders below the source in which a table's file is looked for
+
+
+class Source(Protocol):
+    """A set of tables; names are matched without regard to case."""
+
+    name: str
+
+    def tables(self) -> list[str]:
+        """Names of all tables, for messages."""
+
+    def columns(self, table: str) -> list[str] | None:
+        """Column names as the source spells them, or None if there is no such table."""
+
+    def scan(self, table: str, columns: Sequence[str]) -> str:
+        """What to write after FROM: a relation of these columns as text, good for one scan."""
+
+
+@contextmanager
+def open_source(source: str | Path, *, con: duckdb.DuckDBPyConnection) -> Iterator[Source]:
+    """Open a source by its form: a folder, a DuckDB file, `postgresql://…` or `sqlite:///…`.
+
+    Raises:
+        TableError: no such folder or file, or a form we do not know.
+        ImportError: a database whose driver is not installed.
+    """
+    text = str(source)
+    if text.startswith(("postgresql://", "postgres://", "sqlite://")):
+        from clinical.cohort.databases import open_database
+
+        with open_database(text, con=con) as database:
+            yield database
+    elif Path(source).is_dir():
+        yield FolderSource(Path(source), con)
+    elif Path(source).is_file():
+        yield DuckDBSource(Path(source), con)
+    else:
+        msg = (
+            f"{text.split('@')[-1]}: no such folder or file. A source is a folder of "
+            f"{', '.join(_FILE_ENDINGS)} files, a DuckDB file, postgresql://… or sqlite:///…"
+        )
+        raise TableError(msg)
+
+
+class FolderSource:
+    """A folder of files, one a table; the shallowest file of a name is taken."""
+
+    def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
+        self.name = str(folder)
+        self._folder = folder
+        self._con = con
+        self._files: dict[str, list[Path]] = {}
+        for path in _walk(folder, _DEEPEST):
+            ending = next((e for e in _FILE_ENDINGS if path.name.lower().endswith(e)), None)
+            if ending:
+                self._files.setdefault(path.name[: -len(ending)].lower(), []).append(path)
+
+    def tables(self) -> list[str]:
+        """Files that could be tables, relative to the folder."""
+        paths = [path for group in self._files.values() for path in group]
+        return sorted(str(path.relative_to(self._folder)) for path in paths)
+
+    def columns(self, table: str) -> list[str] | None:
+        """Column names of the table's file."""
+        path = self._path(table)
+        if path is None:
+            return None
+        if path.suffix.lower() == ".parquet":
+            return _parquet_columns(path)
+        return _csv_columns(path)
+
+    def scan(self, table: str, columns: Sequence[str]) -> str:
+        """A scan of the file; lines that are no rows go to the table `malformed_lines`."""
+        path = self._path(table)
+        if path is None:
+            raise AssertionError(table)
+        if path.suffix.lower() == ".parquet":
+            return f"(SELECT {as_text(columns)} FROM read_parquet({quoted(str(path))}))"  # noqa: S608
+        everything = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in _csv_columns(path))
+        # Sniffing would guess types and dialect from a sample; a note can look like anything.
+        return (
+            f"read_csv({quoted(str(path))}, auto_detect=false, header=true, delim=',', quote='\"', "
+            f"escape='\"', columns={{{everything}}}, max_line_size=16777216, "
+            f"buffer_size=33554432, store_rejects=true, rejects_limit=0, "
+            f"rejects_table='malformed_lines', rejects_scan='malformed_scans')"
+        )
+
+    def _path(self, table: str) -> Path | None:
+        paths = self._files.get(table.lower(), [])
+        depth = min((len(path.parts) for path in paths), default=0)
+        paths = [path for path in paths if len(path.parts) == depth]
+        if len(paths) > 1:
+            names = ", ".join(str(path.relative_to(self._folder)) for path in paths)
+            msg = f"{self.name} has more than one file for {table}: {names}. Leave one there"
+            raise TableError(msg)
+        return paths[0] if paths else None
+
+
+class DuckDBSource:
+    """The tables of a DuckDB file, opened for reading only."""
+
+    def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
+        import duckdb
+
+        self.name = str(path)
+        self._con = con
+        try:
+            con.execute(f"ATTACH {quoted(str(path))} AS hospital (READ_ONLY)")
+        except duckdb.Error as error:
+            hint = "; for SQLite write sqlite:///PATH" if _is_sqlite(path) else ""
+            msg = f"{path} is neither a folder nor a DuckDB file ({type(error).__name__}){hint}"
+            raise TableError(msg) from None
+        rows = con.execute(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_catalog = 'hospital'"
+        ).fetchall()
+        self._tables = [(str(schema), str(table)) for schema, table in rows]
+
+    def tables(self) -> list[str]:
+        """Tables and views, with their schema."""
+        return sorted(".".join(place) for place in self._tables)
+
+    def columns(self, table: str) -> list[str] | None:
+        """Column names of the table."""
+        place = find_table(table, self._tables, source=self.name)
+        if place is None:
+            return None
+        rows = self._con.execute(
+            "SELECT column_name FROM information_schema.columns WHERE table_catalog = 'hospital' "
+            "AND table_schema = ? AND table_name = ? ORDER BY ordinal_position",
+            place,
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def scan(self, table: str, columns: Sequence[str]) -> str:
+        """The table itself, its columns as text."""
+        place = find_table(table, self._tables, source=self.name)
+        if place is None:
+            raise AssertionError(table)
+        path = ".".join(identifier(part) for part in ("hospital", *place))
+        return f"(SELECT {as_text(columns)} FROM {path})"  # noqa: S608
+
+
+def find_table(
+    table: str, known: Sequence[tuple[str, str]], *, source: str
+) -> tuple[str, str] | None:
+    """The one (schema, table) of that name, written `table` or `schema.table`, in any case.
+
+    Raises:
+        TableError: two schemas have one.
+    """
+    wanted = table.lower()
+    matches = [place for place in known if wanted in (place[1].lower(), ".".join(place).lower())]
+    if len(matches) > 1:
+        names = ", ".join(".".join(place) for place in matches)
+        msg = (
+            f"{source} has more than one table {table}: {names}. Name the one you mean as "
+            'table = "schema.table" in a mapping (schema="generic")'
+        )
+        raise TableError(msg)
+    return matches[0] if matches else None
+
+
+def quoted(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def as_text(columns: Sequence[str]) -> str:
+    """A SELECT list that casts every column to text under its own name."""
+    return ", ".join(f"CAST({identifier(c)} AS VARCHAR) AS {identifier(c)}" for c in columns)
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            yield path
+        elif depth and path.is_dir() and not path.name.startswith("."):
+            yield from _walk(path, depth - 1)
+
+
+def _csv_columns(path: Path) -> list[str]:
+    import csv
+    import gzip
+    import io
+
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opener(path, "rb") as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
+            header = next(csv.reader(text), [])
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
+        raise TableError(msg) from None
+    lowered = [name.lower() for name in header]
+    repeated = sorted({name for name in header if lowered.count(name.lower()) > 1})
+    if not header or repeated:
+        fault = f"repeats the columns {', '.join(repeated)}" if header else "is empty"
+        msg = f"{path.name} {fault}; it needs a first line with one name for each column"
+        raise TableError(msg)
+    return header
+
+
+def _parquet_columns(path: Path) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return list(pq.read_schema(path).names)
+    except (OSError, pa.ArrowInvalid) as error:
+        msg = f"{path.name} cannot be read as Parquet ({type(error).__name__})"
+        raise TableError(msg) from None
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(16).startswith(b"SQLite format 3")

@@ -1,0 +1,56 @@
+-- One row in, one row out: every admission as read, with the fault that makes it unusable, if any.
+-- In:  raw_admissions (row, then our columns as text), rules (one row).
+-- Out: admissions; fault is NULL or the name of a step of the flow.
+
+CREATE TABLE admissions AS
+WITH read AS (
+    SELECT
+        row,
+        identifier(patient_id) AS patient_id,
+        identifier(stay_id) AS stay_id,
+        coalesce(is_decimal(patient_id) OR is_decimal(stay_id), false) AS id_was_decimal,
+        moment(admit_time) AS admit_time,
+        moment(discharge_time) AS discharge_time,
+        moment(death_time) AS death_time,
+        moment(death_date) AS death_date,
+        moment(birth_date) AS birth_date,
+        is_unreadable(admit_time) AS admit_unreadable,
+        is_unreadable(discharge_time) AS discharge_unreadable,
+        is_unreadable(death_time) AS death_unreadable,
+        is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
+        upper_clean(admission_type) AS admission_type,
+        is_true(died)
+            OR clean(death_time) IS NOT NULL
+            OR coalesce(list_contains(rules.died_locations, upper_clean(discharge_location)), false)
+            AS died_in_hospital,
+        coalesce(list_contains(rules.newborn_types, upper_clean(admission_type)), false)
+            AS newborn,
+        clean(sex) AS sex,
+        try_cast(clean(age) AS DOUBLE) AS age,
+        clean(ethnicity) AS ethnicity,
+        clean(insurance) AS insurance,
+        -- What two rows must share to be copies of one another.
+        [identifier(patient_id), clean(admit_time), clean(discharge_time), clean(death_time),
+         clean(died), clean(admission_type), clean(discharge_location), clean(sex), clean(age),
+         clean(birth_date), clean(death_date), clean(ethnicity), clean(insurance)] AS content
+    FROM raw_admissions, rules
+),
+repeats AS (
+    SELECT stay_id, count(DISTINCT content) AS versions, min(row) AS first_row
+    FROM read
+    WHERE stay_id IS NOT NULL
+    GROUP BY stay_id
+)
+SELECT
+    read.*,
+    CASE
+        WHEN patient_id IS NULL OR read.stay_id IS NULL THEN 'missing_id'
+        -- A copy adds nothing. Rows that contradict each other cannot be decided between.
+        WHEN repeats.versions > 1 OR row <> repeats.first_row THEN 'duplicate_stay'
+        WHEN admit_unreadable OR discharge_unreadable OR death_unreadable THEN 'unreadable_time'
+        WHEN admit_time IS NULL OR discharge_time IS NULL THEN 'missing_time'
+        WHEN discharge_time < admit_time THEN 'negative_stay'
+    END AS fault,
+    repeats.versions > 1 AS is_contradicted
+FROM read
+LEFT JOIN repeats USING (stay_id);

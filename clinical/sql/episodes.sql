@@ -1,0 +1,67 @@
+-- Stays of a patient that touch or overlap become one episode of care, and each episode learns
+-- what came after it.
+-- In:  admissions, rules.
+-- Out: members (stay -> episode), episodes (with the next unplanned return).
+
+-- A stay without a readable end is no index, but its beginning is a fact: it can be the return of
+-- an earlier stay. Where its end would be is not guessed: it lasts no time here.
+CREATE TABLE members AS
+WITH timeline AS (
+    SELECT *, coalesce(discharge_time, admit_time) AS end_time
+    FROM admissions
+    WHERE admit_time IS NOT NULL
+      AND (fault IS NULL OR fault IN ('unreadable_time', 'missing_time'))
+      AND coalesce(discharge_time >= admit_time, true)
+),
+reached AS (
+    SELECT *, max(end_time) OVER (
+        PARTITION BY patient_id ORDER BY admit_time, end_time, stay_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS earlier_end
+    FROM timeline
+)
+SELECT
+    reached.*,
+    sum(CASE
+        WHEN earlier_end IS NULL THEN 1
+        WHEN admit_time > earlier_end + to_microseconds(rules.gap_us) THEN 1
+        ELSE 0
+    END) OVER (
+        PARTITION BY patient_id ORDER BY admit_time, end_time, stay_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS episode
+FROM reached, rules;
+
+CREATE TABLE episodes AS
+WITH whole AS (
+    SELECT
+        patient_id,
+        episode,
+        -- An episode with an open stay has no known end: the open stay stands for it.
+        first(stay_id ORDER BY discharge_time DESC NULLS FIRST, admit_time DESC, stay_id DESC)
+            AS last_stay,
+        first(stay_id ORDER BY admit_time, end_time, stay_id) AS first_stay,
+        min(admit_time) AS start_time,
+        max(end_time) AS end_time,
+        count(*) AS n_stays,
+        bool_or(newborn) AS newborn,
+        bool_or(died_in_hospital) AS died_in_hospital,
+        first(admission_type ORDER BY admit_time, end_time, stay_id) AS entry_type
+    FROM members
+    GROUP BY patient_id, episode
+),
+planned AS (
+    SELECT whole.*,
+        NOT coalesce(list_contains(rules.planned_types, entry_type), false) AS unplanned
+    FROM whole, rules
+)
+SELECT
+    *,
+    lead(start_time) OVER later AS next_start,
+    min(start_time) FILTER (unplanned) OVER later AS return_time,
+    arg_min(first_stay, start_time) FILTER (unplanned) OVER later AS return_stay
+FROM planned
+WINDOW later AS (
+    PARTITION BY patient_id ORDER BY episode
+    ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+);

@@ -1,0 +1,69 @@
+-- Everything that was wrong with a row of the source, row by row; rows count from 1 below a header.
+-- Notes that have an id are listed by it; only unreadable times have their row numbers as well.
+-- In:  admissions, patients_read, patients, members, notes, repeated_notes, unreadable_notes.  Out: issues.
+
+CREATE TABLE issues AS
+SELECT getvariable('admissions_table') AS source, row, stay_id AS id, problem
+FROM (
+    SELECT row, stay_id, CASE
+        WHEN fault = 'duplicate_stay' AND NOT is_contradicted THEN 'copy of another row'
+        WHEN fault = 'duplicate_stay' THEN 'stay id with contradicting rows'
+        WHEN fault = 'missing_id' THEN 'no patient id or no stay id'
+        WHEN fault = 'unreadable_time' THEN concat_ws(', ',
+            CASE WHEN admit_unreadable THEN 'admission time unreadable' END,
+            CASE WHEN discharge_unreadable THEN 'discharge time unreadable' END,
+            CASE WHEN death_unreadable THEN 'death time unreadable' END)
+        WHEN fault = 'missing_time' THEN 'no admission or no discharge time'
+        WHEN fault = 'negative_stay' THEN 'discharge before admission'
+    END AS problem
+    FROM admissions
+    UNION ALL
+    SELECT row, stay_id, 'birth or death date unreadable' FROM admissions WHERE date_unreadable
+    UNION ALL
+    SELECT row, stay_id, 'id written as a decimal, read as a whole number'
+    FROM admissions WHERE id_was_decimal
+    UNION ALL
+    SELECT row, stay_id, 'no admission type, counted as unplanned'
+    FROM admissions, rules WHERE rules.has_types AND admission_type IS NULL AND fault IS NULL
+    UNION ALL
+    SELECT a.row, a.stay_id, 'patient not in the table of patients'
+    FROM admissions a JOIN patients p USING (patient_id), rules
+    WHERE rules.has_patients AND NOT p.is_listed
+    UNION ALL
+    SELECT a.row, a.stay_id, 'label may miss a stay of the patient that had to be left out'
+    FROM admissions a SEMI JOIN (
+        SELECT patient_id FROM admissions ANTI JOIN members USING (row)
+        WHERE fault <> 'duplicate_stay' OR is_contradicted
+    ) USING (patient_id)
+    WHERE a.fault IS NULL
+    UNION ALL
+    SELECT row, stay_id, 'admitted after the end of data'
+    FROM admissions, rules WHERE admit_time > rules.data_end
+)
+WHERE problem IS NOT NULL
+
+UNION ALL
+SELECT getvariable('patients_table'), row, patient_id, CASE
+    WHEN patient_id IS NULL THEN 'no patient id'
+    WHEN is_contradicted THEN 'patient id with contradicting rows, none used'
+    ELSE 'birth or death date unreadable' END
+FROM patients_read
+WHERE patient_id IS NULL OR is_contradicted OR date_unreadable
+
+UNION ALL
+SELECT source, row, coalesce(note_id, stay_id), CASE status
+    WHEN 'no_stay_id' THEN 'note without a stay id'
+    WHEN 'unknown_stay' THEN 'note of a stay that is not in the admissions'
+    WHEN 'other_patient' THEN 'note whose patient is not the stay''s'
+    WHEN 'marked_error' THEN 'note marked as an error'
+    WHEN 'empty' THEN 'note without text'
+    WHEN 'after_return' THEN 'discharge note charted when the patient was back'
+    WHEN 'missing_time' THEN 'note without a chart time' END
+FROM notes
+WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'empty',
+                 'after_return', 'missing_time')
+UNION ALL
+SELECT source, row, id, 'chart time unreadable' FROM unreadable_notes
+UNION ALL
+SELECT source, row, note_id, 'copy of another note of the stay'
+FROM notes SEMI JOIN repeated_notes ON note = notes.rowid;

@@ -1,0 +1,19 @@
+-- Which stay's notes belong to which row of the cohort, and until when they count.
+-- In:  stays.  Out: note_stays, one row a stay id.
+
+CREATE TABLE note_stays AS
+SELECT
+    member.stay_id,
+    -- Contradicting rows may name two patients; then none is checked.
+    CASE WHEN count(DISTINCT member.patient_id) = 1 THEN min(member.patient_id) END AS patient_id,
+    min(kept.stay_no) AS stay_no,
+    min(kept.episode_start) + to_microseconds(min(rules.hours_us)) AS cutoff,
+    min(kept.discharge_time) AS discharge_time,
+    min(kept.next_start) AS next_start
+FROM stays member
+CROSS JOIN rules
+LEFT JOIN stays kept
+    ON kept.stay_id = member.episode_stay AND kept.patient_id = member.patient_id
+    AND kept.exclusion IS NULL
+WHERE member.stay_id IS NOT NULL
+GROUP BY member.stay_id;

@@ -1,0 +1,18 @@
+-- What becomes of every note, and where a time is unreadable; filled by notes.sql and
+-- unreadable_notes.sql, one table of the source after the other.
+CREATE TABLE notes (
+    source VARCHAR,
+    row BIGINT,
+    stay_no BIGINT,
+    note_id VARCHAR,
+    stay_id VARCHAR,
+    status VARCHAR,
+    id_was_decimal BOOLEAN,
+    is_unreadable BOOLEAN,
+    charted_by TIMESTAMP,
+    is_addendum BOOLEAN,
+    text_hash UBIGINT,
+    text VARCHAR
+);
+
+CREATE TABLE unreadable_notes (source VARCHAR, row BIGINT, id VARCHAR);

@@ -1,0 +1,65 @@
+-- One pass over a table of notes: what becomes of each, and the text of those that are used alone.
+-- In:  raw_notes (row, then our columns as text), note_stays, rules.
+-- Out: appended to notes.
+--
+-- Prediction at discharge: discharge summaries and their addenda, whenever charted, but nothing
+-- charted once the patient was back: it may tell of the return.
+-- Early prediction: every note but those, charted at or before admission + hours. A note with a
+-- date alone counts as charted at the end of that day, the latest that it can be.
+
+INSERT INTO notes
+WITH read AS (
+    SELECT
+        n.row,
+        s.stay_no,
+        clean(n.note_id) AS note_id,
+        identifier(n.stay_id) AS stay_id,
+        coalesce(is_decimal(n.stay_id), false) AS id_was_decimal,
+        s.stay_id IS NOT NULL AS is_known,
+        identifier(n.patient_id) <> s.patient_id AS other_patient,
+        is_true(n.error) AS is_error,
+        NOT coalesce(regexp_matches(n.text, '\S'), false) AS is_empty,
+        coalesce(list_contains(rules.discharge_categories, upper_clean(n.category)), false)
+            AS is_summary,
+        coalesce(list_contains(rules.addendum_kinds, upper_clean(n.kind)), false) AS is_addendum,
+        is_unreadable(n.chart_time) OR is_unreadable(n.chart_date) AS is_unreadable,
+        CASE WHEN NOT is_date_only(n.chart_time) THEN moment(n.chart_time) END AS chart_time,
+        date_trunc('day', coalesce(moment(n.chart_time), moment(n.chart_date))) AS chart_day,
+        s.cutoff, s.next_start, s.discharge_time,
+        n.text
+    FROM raw_notes n
+    CROSS JOIN rules
+    LEFT JOIN note_stays s ON s.stay_id = identifier(n.stay_id)
+),
+timed AS (
+    SELECT *, coalesce(chart_time, chart_day + INTERVAL 1 DAY) AS charted_by
+    FROM read
+),
+judged AS (
+    SELECT timed.*, CASE
+        WHEN stay_id IS NULL THEN 'no_stay_id'
+        WHEN NOT is_known THEN 'unknown_stay'
+        WHEN other_patient THEN 'other_patient'
+        WHEN is_error THEN 'marked_error'
+        WHEN is_empty THEN 'empty'
+        WHEN stay_no IS NULL THEN 'stay_excluded'
+        WHEN is_summary = rules.early THEN 'other_category'
+        WHEN rules.early AND charted_by IS NULL THEN
+            CASE WHEN is_unreadable THEN 'unreadable_time' ELSE 'missing_time' END
+        WHEN rules.early AND charted_by > cutoff THEN 'charted_later'
+        WHEN NOT rules.early AND coalesce(
+            CASE WHEN chart_time IS NOT NULL THEN chart_time >= next_start
+                 -- On the day of discharge itself the date cannot tell before from after.
+                 ELSE chart_day >= date_trunc('day', next_start)
+                  AND chart_day > date_trunc('day', discharge_time) END, false)
+            THEN 'after_return'
+        ELSE 'used'
+    END AS status
+    FROM timed, rules
+)
+SELECT
+    getvariable('note_table') AS source, row, stay_no, note_id, stay_id, status,
+    id_was_decimal, is_unreadable, charted_by, is_addendum,
+    CASE WHEN status = 'used' THEN hash(text) END AS text_hash,
+    CASE WHEN status = 'used' THEN text END AS text
+FROM judged;

@@ -1,0 +1,57 @@
+-- What is known of each patient, once.
+-- In:  raw_patients (may have no rows), admissions, rules.
+-- Out: patients_read (every row of the source), patients (one row a patient of the admissions).
+
+CREATE TABLE patients_read AS
+WITH read AS (
+    SELECT
+        row,
+        identifier(patient_id) AS patient_id,
+        clean(sex) AS sex,
+        moment(birth_date) AS birth_date,
+        moment(death_date) AS death_date,
+        try_cast(clean(anchor_age) AS DOUBLE) AS anchor_age,
+        try_cast(clean(anchor_year) AS DOUBLE) AS anchor_year,
+        is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
+        is_unreadable(death_date) AS death_unreadable,
+        [clean(sex), clean(birth_date), clean(death_date), clean(anchor_age), clean(anchor_year)]
+            AS content
+    FROM raw_patients
+)
+SELECT *, count(DISTINCT content) OVER (PARTITION BY patient_id) > 1 AS is_contradicted
+FROM read;
+
+CREATE TABLE patients AS
+WITH said AS (   -- copies agree; contradicting rows say nothing
+    SELECT DISTINCT patient_id, sex, birth_date, death_date, anchor_age, anchor_year
+    FROM patients_read
+    WHERE patient_id IS NOT NULL AND NOT is_contradicted
+),
+seen AS (        -- what the admissions themselves say of a death
+    SELECT patient_id, min(coalesce(death_time, death_date)) AS death_date
+    FROM admissions
+    WHERE patient_id IS NOT NULL AND NOT coalesce(is_contradicted, false)
+    GROUP BY patient_id
+),
+listed AS (
+    SELECT patient_id, bool_and(NOT is_contradicted AND NOT death_unreadable) AS death_known
+    FROM patients_read
+    GROUP BY patient_id
+),
+everyone AS (
+    SELECT DISTINCT patient_id FROM admissions WHERE patient_id IS NOT NULL
+)
+SELECT
+    everyone.patient_id,
+    said.sex,
+    said.birth_date,
+    said.anchor_age,
+    said.anchor_year,
+    coalesce(said.death_date, seen.death_date) AS death_date,
+    listed.patient_id IS NOT NULL AS is_listed,
+    coalesce(listed.death_known, NOT rules.has_patients) AS death_known
+FROM everyone
+CROSS JOIN rules
+LEFT JOIN said USING (patient_id)
+LEFT JOIN seen USING (patient_id)
+LEFT JOIN listed USING (patient_id);

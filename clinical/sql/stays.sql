@@ -1,0 +1,76 @@
+-- The label and the reasons, before any note is read: the first rule that applies names the row.
+-- In:  admissions, patients, members, episodes, rules.
+-- Out: stays, one row an admission, numbered in an order that does not depend on the input's.
+
+CREATE TABLE stays AS
+WITH joined AS (
+    SELECT
+        a.row,
+        a.patient_id,
+        a.stay_id,
+        a.admit_time,
+        a.discharge_time,
+        a.admission_type,
+        a.fault,
+        a.content,
+        coalesce(a.sex, p.sex) AS sex,
+        a.ethnicity,
+        a.insurance,
+        e.last_stay AS episode_stay,
+        e.last_stay = a.stay_id AS ends_episode,
+        e.start_time AS episode_start,
+        e.next_start,
+        e.return_time,
+        e.return_stay,
+        e.n_stays > 1 AS transfer,
+        e.newborn,
+        -- A date of death before the day of discharge: discharged dead (organ donors, for one).
+        e.died_in_hospital OR coalesce(p.death_date < date_trunc('day', a.discharge_time), false)
+            AS died_in_hospital,
+        -- De-identification shifts births of people over 89 by centuries: 90 stands for all of them.
+        CASE
+            WHEN coalesce(a.age, age_then) > 120 THEN 90
+            WHEN coalesce(a.age, age_then) >= 0 THEN floor(coalesce(a.age, age_then))
+        END AS age,
+        date_diff('microsecond', a.discharge_time, e.return_time) AS return_us,
+        -- A death is mostly known by its day alone, which begins before the hour of discharge.
+        CASE WHEN rules.deaths_known AND p.death_known THEN
+            coalesce(p.death_date >= date_trunc('day', a.discharge_time)
+                     AND p.death_date < a.discharge_time + to_microseconds(rules.horizon_us), false)
+        END AS died_within_horizon,
+        coalesce(a.discharge_time + to_microseconds(rules.horizon_us) > rules.data_end, false)
+            AS censored,
+        a.discharge_time <= e.start_time + to_microseconds(rules.hours_us) AS left_early
+    FROM admissions a
+    CROSS JOIN rules
+    LEFT JOIN patients p USING (patient_id)
+    LEFT JOIN members m ON m.row = a.row
+    LEFT JOIN episodes e ON e.patient_id = m.patient_id AND e.episode = m.episode
+    LEFT JOIN LATERAL (
+        SELECT coalesce(
+            datesub('year', coalesce(a.birth_date, p.birth_date), a.admit_time),
+            p.anchor_age + year(a.admit_time) - p.anchor_year
+        ) AS age_then
+    ) ON true
+)
+SELECT
+    row_number() OVER (
+        ORDER BY patient_id NULLS LAST, joined.admit_time NULLS LAST, joined.stay_id NULLS LAST,
+            joined.content, joined.fault NULLS FIRST
+    ) AS stay_no,
+    joined.* EXCLUDE (content, fault),
+    return_us > 0 AND return_us < rules.horizon_us IS TRUE AS readmitted,
+    return_us / 86400e6 AS days_to_readmission,
+    CASE
+        WHEN joined.fault IS NOT NULL THEN joined.fault
+        WHEN NOT ends_episode THEN 'transfer'
+        WHEN newborn THEN 'newborn'
+        WHEN died_in_hospital THEN 'died_in_hospital'
+        WHEN coalesce(age < rules.minimum_age, rules.minimum_age IS NOT NULL)
+          OR coalesce(age > rules.maximum_age, rules.maximum_age IS NOT NULL) THEN 'age'
+        WHEN censored THEN 'censored'
+        WHEN rules.exclude_deaths AND died_within_horizon
+         AND NOT coalesce(return_us < rules.horizon_us, false) THEN 'died_after_discharge'
+        WHEN rules.early AND left_early THEN 'left_early'
+    END AS exclusion
+FROM joined, rules;

@@ -1,0 +1,22 @@
+-- The notes that are used, each once, laid out by stay so that a few stays can be read at a time.
+-- In:  notes.  Out: repeated_notes, texts.
+
+CREATE TABLE repeated_notes AS
+SELECT rowid AS note
+FROM notes
+WHERE status = 'used' AND note_id IS NOT NULL
+QUALIFY row_number() OVER (PARTITION BY source, stay_no, note_id, text_hash) > 1;
+
+CREATE TABLE texts AS
+SELECT
+    stay_no,
+    charted_by,
+    is_addendum,
+    -- The number that ends a note id orders notes of the same time: 7, '10000032-DS-7'.
+    try_cast(regexp_extract(note_id, '[0-9]+$') AS UBIGINT) AS note_number,
+    note_id,
+    text
+FROM notes
+ANTI JOIN repeated_notes ON note = notes.rowid
+WHERE status = 'used'
+ORDER BY stay_no;

@@ -1,0 +1,119 @@
+"""A hospital written by hand: stays in days since a first day, tables as MIMIC-III has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from clinical.cohort import build_cohort
+
+START = datetime(2100, 1, 1)
+
+
+def moment(day: float | str) -> str:
+    """Days since the first one as text; text stays as it is."""
+    if isinstance(day, str):
+        return day
+    return (START + timedelta(days=day)).isoformat(sep=" ")
+
+
+@dataclass
+class Hospital:
+    """Collects rows, writes them as CSV and builds the cohort."""
+
+    folder: Path
+    admissions: list[dict] = field(default_factory=list)
+    notes: list[dict] = field(default_factory=list)
+    patients: list[dict] = field(default_factory=list)
+
+    def stay(self, admit, discharge, *, patient="7", kind="EMERGENCY", id=None, **columns) -> str:
+        id = str(100 + len(self.admissions)) if id is None else id
+        self.admissions.append(
+            {
+                "SUBJECT_ID": patient,
+                "HADM_ID": id,
+                "ADMITTIME": moment(admit),
+                "DISCHTIME": moment(discharge),
+                "DEATHTIME": "",
+                "ADMISSION_TYPE": kind,
+                "DISCHARGE_LOCATION": "HOME",
+                "INSURANCE": "Medicare",
+                "ETHNICITY": "WHITE",
+                "HOSPITAL_EXPIRE_FLAG": "0",
+            }
+            | columns
+        )
+        return id
+
+    def note(self, stay, text, *, category="Discharge summary", day="", at="", **columns) -> None:
+        self.notes.append(
+            {
+                "ROW_ID": str(len(self.notes) + 1),
+                "SUBJECT_ID": "7",
+                "HADM_ID": stay,
+                "CHARTDATE": moment(day)[:10],
+                "CHARTTIME": moment(at),
+                "CATEGORY": category,
+                "DESCRIPTION": "Report",
+                "ISERROR": "",
+                "TEXT": text,
+            }
+            | columns
+        )
+
+    def patient(self, id="7", *, born="2050-06-15 00:00:00", died="", sex="F") -> None:
+        self.patients.append({"SUBJECT_ID": id, "GENDER": sex, "DOB": born, "DOD": moment(died)})
+
+    def write(self) -> Path:
+        self.folder.mkdir(exist_ok=True)
+        for name, rows in self.tables().items():
+            pd.DataFrame(rows).to_csv(self.folder / f"{name}.csv", index=False)
+        return self.folder
+
+    def tables(self) -> dict[str, list[dict]]:
+        tables = {
+            "ADMISSIONS": self.admissions,
+            "NOTEEVENTS": self.notes,
+            "PATIENTS": self.patients,
+        }
+        return {name: rows for name, rows in tables.items() if rows}
+
+    def build(self, **options):
+        return build_cohort(self.write(), **options)
+
+    def rows(self, **options) -> dict[str, dict]:
+        """The cohort's rows by stay id."""
+        return by_stay(self.build(**options))
+
+
+def by_stay(cohort) -> dict[str, dict]:
+    frame = cohort.to_frame().astype(object)
+    rows = frame.where(frame.notna(), None).to_dict("records")
+    return {row["stay_id"]: row for row in rows}
+
+
+@pytest.fixture
+def hospital(tmp_path) -> Hospital:
+    return Hospital(tmp_path / "hospital")
+
+
+@pytest.fixture
+def define(tmp_path):
+    """Write a definition: the shipped one with some lines changed."""
+    from clinical.cohort import load_definition
+
+    def write(**changes) -> Path:
+        lines = load_definition().text.splitlines()
+        for key, value in changes.items():
+            places = [n for n, line in enumerate(lines) if line.lstrip("# ").startswith(f"{key} =")]
+            (place,) = places
+            lines[place] = f"{key} = {value}"
+        path = tmp_path / "definition.toml"
+        path.write_text("\n".join(lines))
+        return path
+
+    return write

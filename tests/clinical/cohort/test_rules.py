@@ -1,0 +1,270 @@
+"""Every rule of the definition, with a case on each side of its edge."""
+
+import pytest
+
+from .conftest import by_stay
+
+SECOND = 1 / 86400
+
+
+@pytest.mark.parametrize(
+    ("returns", "readmitted", "days"),
+    [
+        pytest.param([], 0, None, id="last stay is a negative"),
+        pytest.param([(29.99, "EMERGENCY")], 1, 29.99, id="29.99 days"),
+        pytest.param([(30 - SECOND, "EMERGENCY")], 1, 30 - SECOND, id="a second before 30 days"),
+        pytest.param([(30, "EMERGENCY")], 0, 30, id="30 days"),
+        pytest.param([(30.01, "URGENT")], 0, 30.01, id="30.01 days"),
+        pytest.param([(SECOND, "EMERGENCY")], 1, SECOND, id="a second"),
+        pytest.param([(0.2, "EMERGENCY")], 1, 0.2, id="same-day return"),
+        pytest.param([(5, "ELECTIVE")], 0, None, id="planned"),
+        pytest.param([(5, "elective ")], 0, None, id="planned, in other letters"),
+        pytest.param([(5, "SURGICAL SAME DAY ADMISSION")], 0, None, id="planned surgery"),
+        pytest.param([(5, "ELECTIVE"), (20, "EMERGENCY")], 1, 20, id="planned, then emergency"),
+        pytest.param([(5, "ELECTIVE"), (30, "EMERGENCY")], 0, 30, id="planned, then too late"),
+        pytest.param([(5, "EMERGENCY"), (20, "EMERGENCY")], 1, 5, id="the first return counts"),
+        pytest.param([(5, "")], 1, 5, id="no admission type is unplanned"),
+    ],
+)
+def test_label(hospital, returns, readmitted, days):
+    index = hospital.stay(0, 3)
+    for day, kind in returns:
+        hospital.stay(3 + day, 3 + day + 1, kind=kind)
+    row = hospital.rows()[index]
+    assert row["exclusion"] is None
+    assert row["readmitted"] == readmitted
+    assert row["days_to_readmission"] == (pytest.approx(days, abs=1e-9) if days else None)
+    assert not row["transfer"]
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"),
+    [
+        pytest.param(-1, "transfer", id="overlap of a day"),
+        pytest.param(0, "transfer", id="touching"),
+        pytest.param(SECOND, None, id="a second apart"),
+    ],
+)
+def test_stays_that_touch_are_one_episode(hospital, gap, expected):
+    first = hospital.stay(0, 3)
+    second = hospital.stay(3 + gap, 6)
+    rows = hospital.rows()
+    assert rows[first]["exclusion"] == expected
+    assert rows[second]["transfer"] == (expected is not None)
+    assert rows[first]["readmitted"] == (None if expected else 1)
+    assert rows[first]["episode_stay_id"] == (second if expected else first)
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(24, "transfer"), (23.9, None), (0, None)])
+def test_transfer_gap(hospital, define, hours, expected):
+    first = hospital.stay(0, 3)
+    hospital.stay(4, 6)
+    rows = hospital.rows(definition=define(transfer_gap_hours=hours))
+    assert rows[first]["exclusion"] == expected
+
+
+def test_transfer_chain_is_followed_up_from_its_end(hospital):
+    a, b, c = hospital.stay(0, 2), hospital.stay(2, 5), hospital.stay(4, 9)
+    back = hospital.stay(9 + 29.5, 40)
+    rows = hospital.rows()
+    assert [rows[stay]["exclusion"] for stay in (a, b, c)] == ["transfer", "transfer", None]
+    assert rows[c]["readmitted"] == 1
+    assert rows[c]["days_to_readmission"] == pytest.approx(29.5)
+    assert rows[c]["readmission_stay_id"] == back
+    assert rows[c]["transfer"]
+    assert str(rows[c]["episode_start"]) == "2100-01-01 00:00:00"
+    assert not rows[back]["transfer"]
+
+
+def test_stay_within_another_does_not_end_the_episode(hospital):
+    long, short = hospital.stay(0, 10), hospital.stay(2, 4)
+    back = hospital.stay(12, 13)
+    rows = hospital.rows()
+    assert rows[short]["exclusion"] == "transfer"
+    assert rows[long]["exclusion"] is None
+    assert rows[long]["readmission_stay_id"] == back
+    assert rows[long]["days_to_readmission"] == pytest.approx(2)
+
+
+def test_planned_episode_is_told_by_its_first_stay(hospital):
+    index = hospital.stay(0, 1)
+    hospital.stay(5, 6, kind="ELECTIVE")
+    hospital.stay(6, 8, kind="EMERGENCY")
+    assert hospital.rows()[index]["readmitted"] == 0
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param({"HOSPITAL_EXPIRE_FLAG": "1"}, id="flag"),
+        pytest.param({"DEATHTIME": "2100-01-03 05:00:00"}, id="time of death"),
+        pytest.param({"DISCHARGE_LOCATION": "DEAD/EXPIRED"}, id="location"),
+        pytest.param({"DISCHARGE_LOCATION": "died"}, id="location of MIMIC-IV"),
+    ],
+)
+def test_death_in_hospital(hospital, columns):
+    stay = hospital.stay(0, 2.5, **columns)
+    row = hospital.rows()[stay]
+    assert (row["exclusion"], row["readmitted"], row["split"]) == ("died_in_hospital", None, None)
+
+
+def test_death_before_the_day_of_discharge_is_no_index(hospital):
+    donor, alive = hospital.stay(0, 3.5), hospital.stay(0, 3.5, patient="8")
+    hospital.patient("7", died=2)
+    hospital.patient("8", died=3)  # at home, in the evening of the discharge
+    rows = hospital.rows()
+    assert rows[donor]["exclusion"] == "died_in_hospital"
+    assert rows[alive]["exclusion"] is None
+    assert rows[alive]["died_within_horizon"]
+
+
+def test_dying_during_the_return_is_a_readmission(hospital):
+    index = hospital.stay(0, 3)
+    hospital.stay(10, 12, HOSPITAL_EXPIRE_FLAG="1")
+    hospital.patient(died=12)
+    row = hospital.rows()[index]
+    assert (row["exclusion"], row["readmitted"]) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("death", "choice", "exclusion", "flag"),
+    [
+        pytest.param(10, "keep", None, True, id="at home at 10 days, kept"),
+        pytest.param(10, "exclude", "died_after_discharge", True, id="at home at 10 days, out"),
+        pytest.param(30, "exclude", None, False, id="at 30 days"),
+        pytest.param("", "exclude", None, False, id="alive"),
+    ],
+)
+def test_death_after_discharge(hospital, define, death, choice, exclusion, flag):
+    stay = hospital.stay(0, 3)
+    hospital.patient(died=3 + death if death else "")
+    row = hospital.rows(definition=define(death_after_discharge=f'"{choice}"'))[stay]
+    assert row["exclusion"] == exclusion
+    assert row["died_within_horizon"] is flag
+    assert row["readmitted"] == (None if exclusion else 0)
+
+
+def test_death_after_a_readmission_is_no_reason_to_leave_it_out(hospital, define):
+    stay = hospital.stay(0, 3)
+    hospital.stay(8, 9)
+    hospital.patient(died=12)
+    row = hospital.rows(definition=define(death_after_discharge='"exclude"'))[stay]
+    assert (row["exclusion"], row["readmitted"]) == (None, 1)
+
+
+def test_death_is_unknown_without_its_source(hospital):
+    stay = hospital.stay(0, 3)
+    cohort = hospital.build()
+    assert cohort.to_frame()["died_within_horizon"].isna().all()
+    assert any("deaths after discharge are unknown" in said for said in cohort.caveats)
+    hospital.patient("8")
+    assert hospital.rows()[stay]["died_within_horizon"] is None
+
+
+def test_newborn_is_no_index_but_its_later_stays_are(hospital):
+    birth, later = hospital.stay(0, 3, kind="newborn"), hospital.stay(40, 44)
+    rows = hospital.rows()
+    assert rows[birth]["exclusion"] == "newborn"
+    assert rows[later]["exclusion"] is None
+
+
+def test_newborn_moved_to_intensive_care_is_still_a_newborn(hospital):
+    birth, care = hospital.stay(0, 1, kind="NEWBORN"), hospital.stay(1, 9)
+    rows = hospital.rows()
+    assert (rows[birth]["exclusion"], rows[care]["exclusion"]) == ("transfer", "newborn")
+
+
+@pytest.mark.parametrize(
+    ("hours", "exclusion"), [(-SECOND * 24, "negative_stay"), (-24, "negative_stay"), (0, None)]
+)
+def test_discharge_before_admission(hospital, hours, exclusion):
+    stay = hospital.stay(3, 3 + hours / 24)
+    assert hospital.rows()[stay]["exclusion"] == exclusion
+
+
+def test_impossible_stay_is_no_readmission_either(hospital):
+    index = hospital.stay(0, 3)
+    hospital.stay(10, 9)
+    cohort = hospital.build()
+    row = by_stay(cohort)[index]
+    assert (row["exclusion"], row["readmitted"]) == (None, 0)
+    problem = "label may miss a stay of the patient that had to be left out"
+    assert problem in set(cohort.issues["problem"])
+
+
+def test_stay_without_an_end_is_a_readmission_but_no_index(hospital):
+    index, still_here = hospital.stay(0, 3), hospital.stay(10, "")
+    rows = hospital.rows()
+    assert rows[index]["readmitted"] == 1
+    assert rows[still_here]["exclusion"] == "missing_time"
+
+
+def test_episode_that_may_go_on_is_no_index(hospital):
+    first, still_here = hospital.stay(0, 3), hospital.stay(3, "")
+    rows = hospital.rows()
+    assert rows[first]["exclusion"] == "transfer"
+    assert rows[still_here]["exclusion"] == "missing_time"
+
+
+@pytest.mark.parametrize(
+    ("data_end", "exclusion"),
+    [
+        pytest.param("2100-02-03", None, id="follow-up of exactly 30 days"),
+        pytest.param("2100-02-02 23:59:59", "censored", id="a second short"),
+        pytest.param(None, None, id="no end given"),
+    ],
+)
+def test_censoring(hospital, data_end, exclusion):
+    stay = hospital.stay(0, 3)
+    row = hospital.rows(data_end=data_end)[stay]
+    assert row["exclusion"] == exclusion
+    assert row["censored"] == (exclusion == "censored")
+
+
+def test_censoring_takes_positives_and_negatives_alike(hospital):
+    stay = hospital.stay(0, 3)
+    hospital.stay(5, 6)
+    assert hospital.rows(data_end="2100-01-20")[stay]["exclusion"] == "censored"
+
+
+@pytest.mark.parametrize(
+    ("born", "limits", "age", "exclusion"),
+    [
+        pytest.param("2082-01-01", {"minimum_age": 18}, 18, None, id="18th birthday"),
+        pytest.param("2082-01-02", {"minimum_age": 18}, 17, "age", id="the day before"),
+        pytest.param("2034-12-31", {"maximum_age": 65}, 65, None, id="65 and a day"),
+        pytest.param("2034-01-01", {"maximum_age": 65}, 66, "age", id="66"),
+        pytest.param("", {"minimum_age": 18}, None, "age", id="unknown"),
+        pytest.param("", {}, None, None, id="unknown, and no limit"),
+        pytest.param("1800-01-01", {"minimum_age": 18}, 90, None, id="shifted: 90 or older"),
+        pytest.param("2101-01-01", {}, None, None, id="born after admission"),
+    ],
+)
+def test_age(hospital, define, born, limits, age, exclusion):
+    stay = hospital.stay(0, 3)
+    hospital.patient(born=born)
+    row = hospital.rows(definition=define(**limits))[stay]
+    assert (row["age"], row["exclusion"]) == (age, exclusion)
+
+
+def test_horizon_and_planned_types_are_the_definitions(hospital, define):
+    index = hospital.stay(0, 3)
+    hospital.stay(10, 11, kind="URGENT")
+    hospital.stay(60, 61, kind="ELECTIVE")
+    path = define(horizon_days=90, planned_types='["urgent"]')
+    row = hospital.rows(definition=path)[index]
+    assert (row["readmitted"], row["days_to_readmission"]) == (1, 57)
+
+
+def test_patients_do_not_mix(hospital):
+    index = hospital.stay(0, 3, patient="7")
+    hospital.stay(5, 6, patient="8")
+    assert hospital.rows()[index]["readmitted"] == 0
+
+
+def test_subgroups_come_along(hospital):
+    stay = hospital.stay(0, 3, INSURANCE="Private", ETHNICITY="ASIAN")
+    hospital.patient(sex="M")
+    row = hospital.rows()[stay]
+    assert (row["age"], row["sex"]) == (49, "M")
+    assert (row["insurance"], row["ethnicity"]) == ("Private", "ASIAN")
