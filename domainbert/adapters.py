@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import warnings
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,10 @@ def add_lora(model: PreTrainedModel, lora: LoRA) -> Any:
         target_modules=linear,
         modules_to_save=heads or None,
     )
-    return get_peft_model(model, config)
+    with warnings.catch_warnings():
+        # peft asks transformers for an attribute by its old name; nobody here can change that.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        return get_peft_model(model, config)
 
 
 def save_task_model(
