@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.bagofwords import baselines
 from clinical.calibration import Platt
-from clinical.evaluation import Evaluation, by_group, evaluate
-from clinical.figures import plot_calibration, plot_precision_recall, plot_roc, save_figure
+from clinical.evaluation import Evaluation, evaluate
+from clinical.figures import plot_calibration, plot_precision_recall, plot_roc
 from clinical.fitting import eligible
 from clinical.ranking import recall_at_precision
 from clinical.report import write_metrics, write_report
+from clinical.subgroups import by_group
 from domainbert.console import counted
+from domainbert.figures import save_figure
 
 if TYPE_CHECKING:
     import pandas as pd

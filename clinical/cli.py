@@ -73,7 +73,7 @@ def cohort(
 ) -> None:
     """Admissions and notes -> a labelled cohort, with every exclusion counted."""
     from clinical.cohort import build_cohort
-    from clinical.figures import save_figure
+    from domainbert.figures import save_figure
 
     built = build_cohort(
         source,

@@ -84,7 +84,8 @@ def best_possible(stays: pd.DataFrame, true_risk: pd.DataFrame) -> float:
 
 def _write_risks(model: ReadmissionModel, assessment: Assessment, out: Path) -> None:
     """The table of risks, and a figure of the riskiest stay's windows."""
-    from clinical.figures import plot_windows, save_figure
+    from clinical.figures import plot_windows
+    from domainbert.figures import save_figure
     from domainbert.tables import write_table
 
     stays = assessment.stays

@@ -6,14 +6,13 @@ up in a long job. In a notebook the value of a cell is shown after `%matplotlib 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clinical.calibration import checked, reliability_curve
 from clinical.ranking import PRECISION, Ranking, auroc, average_precision, precisions
-from domainbert.tables import atomic_path
+from domainbert.figures import COLOURS, DASHES, GREY, new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,21 +23,8 @@ if TYPE_CHECKING:
 
     from clinical.evaluation import Evaluation, Interval
 
-# Okabe and Ito's colours, told apart with any colour vision; the line styles do it in grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), "-", "--")
-_GREY = "#6B6B6B"
 _CROWD = 60  # windows, from which on white gaps would hide them
 _LINE = 0.085  # height of a line of text on the risk axis
-_STYLE = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _GREY,
-    "axes.labelcolor": "#222222",
-    "xtick.color": _GREY,
-    "ytick.color": _GREY,
-}
 
 
 def plot_roc(
@@ -58,7 +44,7 @@ def plot_roc(
         ValueError: bad input as for `clinical.ranking.auroc`, no scores, or one outcome only.
     """
     figure, axes = _square("False positive rate (1 − specificity)", "True positive rate (recall)")
-    axes.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
         outcome, risk = _both(y, probability)
         true, false = Ranking(outcome, risk).counts()
@@ -104,7 +90,7 @@ def plot_precision_recall(
 
 
 def _level(axes: Axes, level: float, text: str, *, below: bool, linestyle: Any) -> None:
-    axes.axhline(level, color=_GREY, linewidth=0.9, linestyle=linestyle, zorder=1)
+    axes.axhline(level, color=GREY, linewidth=0.9, linestyle=linestyle, zorder=1)
     axes.annotate(
         text,
         (1, level),
@@ -112,7 +98,7 @@ def _level(axes: Axes, level: float, text: str, *, below: bool, linestyle: Any) 
         textcoords="offset points",
         ha="right",
         va="top" if below else "bottom",
-        color=_GREY,
+        color=GREY,
         size=8,
     )
 
@@ -136,8 +122,8 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
     tails = [np.quantile(np.asarray(risks, dtype=float), 0.995) for risks in scores.values()]
     top = min(1.0, 1.05 * float(max(*tails, *(curve[[0, 3]].max() for curve in curves))))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
-    figure, (axes, below) = _axes((4.8, 6.0), (0.15, 0.3, 0.8, 0.64), (0.15, 0.1, 0.8, 0.16))
-    axes.plot([0, top], [0, top], color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    figure, (axes, below) = new_axes((4.8, 6.0), (0.15, 0.3, 0.8, 0.64), (0.15, 0.1, 0.8, 0.16))
+    axes.plot([0, top], [0, top], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     for (name, probability), curve, look in zip(scores.items(), curves, looks, strict=True):
         predicted, observed, low, high = curve
         error = np.abs(np.stack([observed - low, high - observed]))
@@ -191,8 +177,8 @@ def plot_windows(
     names, places = np.unique(numbers, return_inverse=True)
     lengths = np.array([last[places == place].max() for place in range(len(names))])
     offsets = np.r_[0, np.cumsum(lengths)[:-1]]
-    figure, (axes,) = _axes((7.2, 3.0))
-    colours = np.where(risks == risks.max(), _COLOURS[1], _COLOURS[5])
+    figure, (axes,) = new_axes((7.2, 3.0))
+    colours = np.where(risks == risks.max(), COLOURS[1], COLOURS[5])
     bars = axes.bar(
         first + offsets[places], risks, width=last - first, align="edge", color=list(colours)
     )
@@ -210,8 +196,8 @@ def _stay_lines(axes: Axes, risks: np.ndarray, probability: float) -> None:
     """The three numbers of a stay, named at the right edge and kept from covering each other."""
     lines = sorted(
         [
-            (float(risks.max()), "$P_{max}$", _COLOURS[1], (0, (5, 1.5))),
-            (float(risks.mean()), "$P_{mean}$", _COLOURS[2], (0, (1, 1))),
+            (float(risks.max()), "$P_{max}$", COLOURS[1], (0, (5, 1.5))),
+            (float(risks.mean()), "$P_{mean}$", COLOURS[2], (0, (1, 1))),
             (probability, "risk", "#222222", "-"),
         ]
     )
@@ -239,7 +225,7 @@ def _note_marks(axes: Axes, names: np.ndarray, offsets: np.ndarray, lengths: np.
     total = float(lengths.sum())
     for name, start, length in zip(names, offsets, lengths, strict=True):
         if start:
-            axes.axvline(start, color=_GREY, linewidth=0.8, ymax=1.06, clip_on=False)
+            axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
         if length > 0.08 * total:
             axes.annotate(
                 f"note {name}",
@@ -247,49 +233,14 @@ def _note_marks(axes: Axes, names: np.ndarray, offsets: np.ndarray, lengths: np.
                 (0, 3),
                 textcoords="offset points",
                 ha="center",
-                color=_GREY,
+                color=GREY,
                 size=8,
                 annotation_clip=False,
             )
 
 
-def save_figure(figure: Figure, path: str | Path, *, dpi: int = 200) -> Path:
-    """Write a figure in the format of its name's ending (.png, .svg, .pdf), whole or not at all.
-
-    The same figure gives the same bytes: no date is written into the file.
-
-    Raises:
-        ValueError: matplotlib does not know the ending.
-        TableError: the folder does not exist.
-    """
-    import matplotlib as mpl
-
-    path = Path(path)
-    kind = path.suffix.lstrip(".").lower()
-    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    # SVG names its parts at random unless it is given a salt.
-    with mpl.rc_context({"svg.hashsalt": "clinical"}), atomic_path(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=dpi, metadata=date, bbox_inches="tight")
-    return path
-
-
-def _axes(
-    size: tuple[float, float], *boxes: tuple[float, float, float, float]
-) -> tuple[Figure, list[Axes]]:
-    """A figure, size in inches, with axes in the given boxes (left, bottom, width, height)."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(_STYLE):
-        if boxes:
-            figure = Figure(figsize=size)
-            return figure, [figure.add_axes(box) for box in boxes]
-        figure = Figure(figsize=size, layout="constrained")
-        return figure, [figure.add_subplot()]
-
-
 def _square(across: str, up: str) -> tuple[Figure, Axes]:
-    figure, (axes,) = _axes((4.8, 4.8))
+    figure, (axes,) = new_axes((4.8, 4.8))
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=across, ylabel=up, aspect="equal")
     return figure, axes
 
@@ -300,8 +251,8 @@ def _looks(scores: Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
         raise ValueError("scores is empty; pass at least one set, such as {'model': probability}")
     return [
         {
-            "color": _COLOURS[i % len(_COLOURS)],
-            "linestyle": _DASHES[i % len(_DASHES)],
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": DASHES[i % len(DASHES)],
             "linewidth": 1.4 if i else 2.2,
             "zorder": 2 if i else 3,
         }

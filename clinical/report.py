@@ -129,7 +129,7 @@ def write_report(
         evaluation: the model's numbers.
         baselines: name -> numbers of others on the same stays.
         figures: PNG, SVG or JPEG files, shown in this order; names such as `roc.png` get a caption.
-        groups: as from `clinical.evaluation.by_group`.
+        groups: as from `clinical.subgroups.by_group`.
         flow: how the cohort came about, one row a step.
         model_facts: name -> what to know of the model: encoder, data, c, seed.
         examples: some stays; columns of `EXAMPLE_COLUMNS` alone.

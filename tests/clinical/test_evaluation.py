@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from clinical.evaluation import (
     Evaluation,
     Interval,
-    by_group,
     evaluate,
     recall_at_precision,
 )
+from clinical.subgroups import by_group
 from domainbert.tables import TableError
 
 

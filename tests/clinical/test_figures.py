@@ -11,8 +11,8 @@ from clinical.figures import (
     plot_precision_recall,
     plot_roc,
     plot_windows,
-    save_figure,
 )
+from domainbert.figures import save_figure
 from domainbert.tables import TableError
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clinical.evaluation import by_group, evaluate
-from clinical.figures import plot_roc, save_figure
+from clinical.evaluation import evaluate
+from clinical.figures import plot_roc
 from clinical.report import EXAMPLE_COLUMNS, write_metrics, write_report
+from clinical.subgroups import by_group
+from domainbert.figures import save_figure
 
 CANARY = "CANARY the patient was admitted with chest pain"
 
