@@ -223,6 +223,7 @@ def _train(
         folder=folder,
     )
     trainer.train(resume_from_checkpoint=True if resume else None)
+    network = trainer.trained()
     adapter = adapter_tensors(network) if lora else None
     # The file keeps half precision, so what is scored from here on is what will be loaded.
     plain = merge_adapter(network, adapter) if adapter else network.eval()

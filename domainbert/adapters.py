@@ -16,6 +16,7 @@ from domainbert.encoders import (
     find_encoder,
     load_model,
     load_tokenizer,
+    quiet,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def save_task_model(
     try:
         document: dict[str, Any] = {}
         if adapter is None:
-            model.save_pretrained(temporary)
+            with quiet():
+                model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
             document = json.loads((temporary / "config.json").read_text())
             document["architectures"] = [_published_class(model)]

@@ -153,7 +153,7 @@ def load_config(encoder: Encoder) -> PretrainedConfig:
     """The encoder's configuration."""
     from transformers import AutoConfig
 
-    with _quiet(), _explained(encoder):
+    with quiet(), _explained(encoder):
         return AutoConfig.from_pretrained(
             encoder.location, local_files_only=encoder.is_local, trust_remote_code=False
         )
@@ -174,7 +174,7 @@ def load_tokenizer(encoder: Encoder, *, lower_case: bool | None = None) -> PreTr
     from transformers import AutoTokenizer
 
     options = {} if lower_case is None else {"do_lower_case": lower_case}
-    with _quiet(), _explained(encoder):
+    with quiet(), _explained(encoder):
         tokenizer = AutoTokenizer.from_pretrained(
             encoder.location, local_files_only=encoder.is_local, trust_remote_code=False, **options
         )
@@ -245,7 +245,7 @@ def load_model(
     import torch
 
     _check_family(encoder, model_class)
-    with _quiet(), _explained(encoder):
+    with quiet(), _explained(encoder):
         model, report = model_class.from_pretrained(
             encoder.location,
             local_files_only=encoder.is_local,
@@ -310,8 +310,8 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence transformers' load report and bar: what it would say, `load_model` checks."""
+def quiet() -> Iterator[None]:
+    """Silence transformers' reports and bars: what they would say of a load, `load_model` checks."""
     from transformers.utils import logging as transformers_logging
 
     level = transformers_logging.get_verbosity()

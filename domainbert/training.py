@@ -271,6 +271,10 @@ class GroupTrainer(Trainer):
         )
         return metrics
 
+    def trained(self) -> Any:
+        """The model after training, free of what ran it in mixed precision."""
+        return self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+
 
 class StepBar(TrainerCallback):
     """A bar over the steps; validation scores go to the log."""

@@ -34,6 +34,14 @@ def no_network():
     socket.socket.connect = connect
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Tiny models gain nothing from threads, and lose much where the cores are busy."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The public data sets, or skip."""

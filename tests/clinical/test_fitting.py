@@ -16,7 +16,7 @@ SHORT = ReadmissionSettings(window=24)
 
 @pytest.fixture(scope="module")
 def cohort():
-    """Stays of one to four windows, whose label is told by a word in one of them."""
+    """Stays of one to four windows; a word in one of them tells the label, but for one in eleven."""
     generator = np.random.default_rng(0)
     filler = "patient home stable chest clinic blood breath weeks wife condition".split()
     rows = []
@@ -24,7 +24,8 @@ def cohort():
         words = list(generator.choice(filler, generator.integers(15, 70)))
         readmitted = int(generator.random() < 0.4)
         start = generator.integers(len(words) - 8)
-        words[start : start + 8] = ["failure" if readmitted else "afebrile"] * 8
+        told = readmitted != (number % 11 == 0)
+        words[start : start + 8] = ["failure" if told else "afebrile"] * 8
         side = ("train", "train", "train", "val", "test")[number % 5]
         rows.append((f"p{number}", [" ".join(words)], readmitted, side, None))
     return pd.DataFrame(rows, columns=["patient_id", "text", "readmitted", "split", "exclusion"])
@@ -37,7 +38,7 @@ def test_both_objectives_learn(cohort, tiny_encoder, objective, tmp_path):
     model = fit(cohort, encoder=tiny_encoder, objective=objective, training=QUICK, settings=SHORT)
     test = cohort[cohort["split"] == "test"]
     risks = [risk.probability for risk in model.predict_many(test["text"])]
-    assert roc_auc_score(test["readmitted"], risks) > 0.85
+    assert roc_auc_score(test["readmitted"], risks) > 0.75
     assert model.manifest["objective"] == objective
     assert model.manifest["stays"] == {"train": 132, "val": 44, "test": 44}
     model.save_pretrained(tmp_path / "model")
