@@ -15,7 +15,7 @@ demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -33,7 +33,7 @@ models: $(INSTALLED)
 	$(BIN)/clinical diabetes130 $(DATA)/readmission --out runs/diabetes130.parquet
 	$(BIN)/clinical train runs/diabetes130.parquet --recipe recipes/readmission-diabetes130.toml \
 		--out clinical/models/readmission-diabetes130
-	$(BIN)/clinical synthesize runs/hospital --stays 3000 --seed 1
+	$(BIN)/clinical synthesize runs/hospital --stays 1500 --seed 1
 	$(BIN)/clinical cohort runs/hospital --out runs/hospital.parquet
 	$(BIN)/clinical synthesize runs/brief --stays 10000 --seed 2 --brief
 	$(BIN)/clinical cohort runs/brief --out runs/brief.parquet

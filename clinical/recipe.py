@@ -1,6 +1,6 @@
 """The recipe of a readmission model, one TOML file.
 
-[model]      encoder, objective, teacher, window
+[model]      encoder, objective, teacher, window, c
 [training]   the names of `domainbert.training.TrainingSettings`
 [card]       name, title, data, limits, licence, rebuild: what people should know
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from clinical.aggregation import DEFAULT_C
 from clinical.readmission import ReadmissionModel, ReadmissionSettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
@@ -33,6 +34,7 @@ class Recipe:
     objective: str = "stay"
     teacher: float = 0.0
     window: int | None = None
+    c: float = DEFAULT_C
     card: dict[str, str] = field(default_factory=dict)
 
 
@@ -83,7 +85,7 @@ def train_from_recipe(
         encoder=recipe.encoder,
         objective=recipe.objective,
         training=recipe.training,
-        settings=ReadmissionSettings(window=recipe.window),
+        settings=ReadmissionSettings(window=recipe.window, c=recipe.c),
         teacher=recipe.teacher,
         checkpoints=checkpoints,
         resume=resume,
