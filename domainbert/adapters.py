@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import warnings
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,22 +17,21 @@ from domainbert.encoders import (
     load_tokenizer,
     quiet,
 )
+from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONFIG_KEY = "domainbert"
 ADAPTER_FILE = "adapter.safetensors"
-HEAD_MODULES = ("classifier", "pooler", "qa_outputs")
-
-
-@dataclass(frozen=True)
-class LoRA:
-    """Low-rank adapters on every linear layer of the encoder (Hu et al., arXiv 2106.09685)."""
-
-    rank: int = 16
-    alpha: int = 32
-    dropout: float = 0.0
+# Heads whose weights have the same names and shapes, so that only their class tells them apart.
+LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
+# All that a model folder of ours may hold.
+OUR_FILES = ("config.json", "README.md", "*.safetensors", "*.safetensors.index.json")
+TOKENIZER_FILES = (
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
+    *("merges.txt", "chat_template.jinja"),
+)
 
 
 @dataclass(frozen=True)
@@ -99,26 +97,6 @@ class TaskModel:
     adapter: dict[str, Any] | None = field(repr=False, default=None)
 
 
-def add_lora(model: PreTrainedModel, lora: LoRA) -> Any:
-    """Wrap a model so that only low-rank adapters and its head train; returns a `PeftModel`."""
-    from peft import LoraConfig, get_peft_model
-
-    present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
-    heads = [name for name in HEAD_MODULES if name in present]
-    linear = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"
-    config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=linear,
-        modules_to_save=heads or None,
-    )
-    with warnings.catch_warnings():
-        # peft asks transformers for an attribute by its old name; nobody here can change that.
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-        return get_peft_model(model, config)
-
-
 def save_task_model(
     folder: str | Path,
     *,
@@ -131,7 +109,8 @@ def save_task_model(
     """Write a model folder under a temporary name, then rename it.
 
     Args:
-        folder: replaced if it is a model folder of ours, refused if it holds anything else.
+        folder: replaced if it is a model folder of ours, refused if it holds anything else; see
+            `check_replaceable`, which asks before a long training.
         model: the plain model; written in full where there is no adapter.
         tokenizer: written with full weights.
         config: becomes `config.json`.
@@ -139,14 +118,12 @@ def save_task_model(
         adapter: tensors from `adapter_tensors`.
 
     Raises:
-        FileExistsError: the folder is there and is no model folder.
+        FileExistsError: the folder is there and is no model folder, or holds other files too.
     """
     from safetensors.torch import save_file
 
-    folder = Path(folder).resolve()
-    if not _may_replace(folder):
-        msg = f"{folder} is there and is not a model folder; choose another name"
-        raise FileExistsError(msg)
+    folder = Path(folder).expanduser().resolve()
+    check_replaceable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     temporary.chmod(0o755)
@@ -156,26 +133,38 @@ def save_task_model(
             with quiet():
                 model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
-            document = json.loads((temporary / "config.json").read_text())
+            document = json.loads((temporary / "config.json").read_text("utf-8"))
             document["architectures"] = [_published_class(model)]
         else:
             save_file(adapter, temporary / ADAPTER_FILE)
         document[CONFIG_KEY] = asdict(config)
-        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n")
-        (temporary / "README.md").write_text(card)
+        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        (temporary / "README.md").write_text(card, "utf-8")
         _swap(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _may_replace(folder: Path) -> bool:
-    """Whether nothing is there, or only what we wrote: `config.json` alone is too common a name."""
+def check_replaceable(folder: str | Path) -> None:
+    """Check that a model may be written here: over nothing, or over a model of ours alone.
+
+    Raises:
+        FileExistsError: something else would be lost.
+    """
+    folder = Path(folder).expanduser()
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return True
+        return
     try:
-        return CONFIG_KEY in _read_config(folder)
+        is_ours = CONFIG_KEY in _read_config(folder)  # `config.json` alone is too common a name
     except EncoderError:
-        return False
+        is_ours = False
+    if not is_ours:
+        msg = f"{folder} is there and is not a model folder; choose another name"
+        raise FileExistsError(msg)
+    for path in folder.iterdir():
+        if path.is_dir() or not any(path.match(name) for name in OUR_FILES + TOKENIZER_FILES):
+            msg = f"{folder} holds {path.name}, which is no part of a model; move it away first"
+            raise FileExistsError(msg)
 
 
 def _swap(new: Path, folder: Path) -> None:
@@ -198,14 +187,6 @@ def _published_class(model: PreTrainedModel) -> str:
     return next(cls.__name__ for cls in ancestors if cls.__module__.startswith("transformers."))
 
 
-def adapter_tensors(peft_model: Any) -> dict[str, Any]:
-    """The trained tensors of a LoRA model, adapters and head, in the half precision of the file."""
-    from peft import get_peft_model_state_dict
-
-    tensors = get_peft_model_state_dict(peft_model, save_embedding_layers=False)
-    return {name: tensor.detach().cpu().half().contiguous() for name, tensor in tensors.items()}
-
-
 def load_task_model(
     folder: str | Path, *, task: str, labels: int | None, model_class: Any, train_command: str
 ) -> TaskModel:
@@ -224,11 +205,12 @@ def load_task_model(
         EncoderError: another task, another number of labels, an encoder whose checksum is not
             that of training, missing weights, or an encoder without a trained head.
     """
-    path = Path(folder)
+    path = Path(folder).expanduser()
     document = _read_config(path) if path.is_dir() else {}
     if CONFIG_KEY not in document:
         encoder = find_encoder(folder)
         model = load_model(encoder, model_class, train_command=train_command)
+        _check_head(encoder, model)
         if labels not in (None, model.config.num_labels):
             msg = f"{encoder.name} has {model.config.num_labels} labels; this task has {labels}"
             raise EncoderError(msg)
@@ -243,10 +225,11 @@ def load_task_model(
     adapter = None
     if config.lora is None:
         encoder = find_encoder(path)
-        model = load_model(encoder, model_class, train_command=train_command)
+        model = load_model(
+            encoder, model_class, train_command=train_command, num_labels=len(config.labels)
+        )
     else:
-        encoder = find_encoder(config.encoder)
-        _check_checksum(path, config, encoder)
+        encoder = _encoder_beneath(path, config)
         wrapped = add_lora(
             load_model(encoder, model_class, num_labels=len(config.labels)), config.lora
         )
@@ -262,19 +245,36 @@ def _read_config(folder: Path) -> dict[str, Any]:
         msg = f"{folder} holds no model: it has no config.json"
         raise EncoderError(msg)
     try:
-        return dict(json.loads(file.read_text()))
+        return dict(json.loads(file.read_text("utf-8")))
     except (ValueError, TypeError) as error:
         msg = f"{file} is not a JSON object ({error})"
         raise EncoderError(msg) from None
 
 
-def _check_checksum(path: Path, config: TaskConfig, encoder: Encoder) -> None:
-    if config.encoder_sha256 and encoder.sha256 and config.encoder_sha256 != encoder.sha256:
+def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
+    """Refuse a published model for another task whose head happens to fit this one's."""
+    wanted, published = _published_class(model), model.config.architectures or []
+    others = [name for name in published if name.endswith(LIKE_HEADS) and name != wanted]
+    if others and wanted not in published:
+        msg = f"{encoder.name} is a {others[0]}, and this needs a {wanted}"
+        raise EncoderError(msg)
+
+
+def _encoder_beneath(path: Path, config: TaskConfig) -> Encoder:
+    """The encoder that an adapter was trained on, and no other."""
+    encoder = find_encoder(config.encoder)
+    if config.encoder_sha256 and not encoder.is_local:
+        # A folder's name may look like a Hub id, and nobody has named one.
+        msg = f"{path} was trained on the encoder folder {config.encoder}, which is not here"
+        raise EncoderError(msg)
+    if config.encoder_sha256 and config.encoder_sha256 != encoder.sha256:
         msg = (
             f"{path} was trained on {config.encoder} with SHA-256 {config.encoder_sha256[:12]}…, "
-            f"but the one here has {encoder.sha256[:12]}…; rebuild it with the command in its card"
+            f"but the one here has {str(encoder.sha256)[:12]}…; rebuild it with the command in "
+            "its card"
         )
         raise EncoderError(msg)
+    return encoder
 
 
 def _read_adapter(path: Path, *, expected: dict[str, Any]) -> dict[str, Any]:
@@ -297,19 +297,3 @@ def _read_adapter(path: Path, *, expected: dict[str, Any]) -> dict[str, Any]:
         msg = f"{file} does not fit its encoder: {len(differing)} tensors differ"
         raise EncoderError(msg)
     return tensors
-
-
-def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
-    """Put adapter tensors into a LoRA model and merge them into its weights.
-
-    Args:
-        wrapped: from `add_lora`.
-        tensors: as `adapter_tensors` gives them, in any precision.
-
-    Returns:
-        The plain model in evaluation mode.
-    """
-    from peft import set_peft_model_state_dict
-
-    set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})
-    return wrapped.merge_and_unload().eval()

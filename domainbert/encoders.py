@@ -311,7 +311,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers' reports and bars: what they would say of a load, `load_model` checks."""
+    """Silence transformers: what its reports would say of a load, `load_model` checks."""
     from transformers.utils import logging as transformers_logging
 
     level = transformers_logging.get_verbosity()

@@ -47,7 +47,10 @@ def read_recipe_tables(
         msg = f"{path} has a table [{unknown[0]}]; legal are {', '.join(legal)}"
         raise ValueError(msg)
     for table, names in legal.items():
-        if unknown := sorted(set(tables.setdefault(table, {})) - set(names)):
+        if not isinstance(tables.setdefault(table, {}), dict):
+            msg = f"{path}: {table} must be a table, written [{table}]"
+            raise ValueError(msg)
+        if unknown := sorted(set(tables[table]) - set(names)):
             msg = f"{path}: [{table}] has no {unknown[0]!r}; legal are {', '.join(sorted(names))}"
             raise ValueError(msg)
     return tables

@@ -1,33 +1,49 @@
-"""One training configuration and the bridge to `transformers.Trainer`.
-
-A trainer's example is a group of windows with one label (a stay, or a window on its own); groups
-of like size travel together in batches under a token budget.
-"""
+"""One training configuration and the bridge to `transformers.Trainer`."""
 
 from __future__ import annotations
 
 import logging
+import math
+import os
+import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import cycle, islice
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
+from domainbert.batches import TokenBudgetBatches, WindowGroups
 from domainbert.console import progress
+from domainbert.encoders import quiet
 from domainbert.inference import pad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from transformers import PreTrainedModel
 
 log = logging.getLogger(__name__)
+
+# What a setting must be: in words, its type, and its least and largest value.
+Legal = tuple[str, Any, float, float]
+COUNT: Legal = ("a whole number above 0", Integral, 1, math.inf)
+POSITIVE: Legal = ("a number above 0", Real, sys.float_info.min, sys.float_info.max)
+SHARE: Legal = ("a share in [0, 1)", Real, 0, math.nextafter(1, 0))
+LEGAL: dict[str, Legal] = {
+    "epochs": POSITIVE,
+    "learning_rate": POSITIVE,
+    "warmup": SHARE,
+    "weight_decay": SHARE,
+    "dropout": SHARE,
+    "full": ("true or false", bool, 0, 1),
+    "seed": ("a whole number from 0 to 2^32 - 1", Integral, 0, 2**32 - 1),
+}
 
 
 @dataclass(frozen=True)
@@ -67,103 +83,13 @@ class TrainingSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
-        for name in (
-            *("epochs", "learning_rate", "batch_size", "batch_tokens"),
-            *("max_windows", "evaluations"),
-        ):
-            if getattr(self, name) <= 0:
-                msg = f"{name} must be above 0, got {getattr(self, name)}"
+        """Check kinds and ranges: a recipe is typed by hand."""
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            legal, kind, least, largest = LEGAL.get(setting.name, COUNT)
+            if not isinstance(value, kind) or not least <= float(value) <= largest:
+                msg = f"{setting.name} must be {legal}, got {value!r}"
                 raise ValueError(msg)
-
-
-class WindowGroups(Dataset):
-    """Groups of windows, each with one target.
-
-    Args:
-        groups: for each group its windows' token ids, each window of shape (tokens,); at least
-            one window in each.
-        targets: shape (groups,), in [0, 1].
-
-    Raises:
-        ValueError: no groups, a group without a window, or another number of targets.
-    """
-
-    def __init__(self, groups: Sequence[Sequence[np.ndarray]], targets: np.ndarray) -> None:
-        if len(groups) != len(targets):
-            msg = f"{len(groups)} groups but {len(targets)} targets"
-            raise ValueError(msg)
-        empty = sum(not len(group) for group in groups)
-        if empty or not len(groups):
-            msg = f"each group needs a window; {empty} of {len(groups)} groups have none"
-            raise ValueError(msg)
-        self.groups, self.targets = groups, np.asarray(targets, dtype=np.float32)
-
-    def __len__(self) -> int:
-        """Number of groups."""
-        return len(self.groups)
-
-    def __getitem__(self, index: int) -> tuple[int, Sequence[np.ndarray], float]:
-        """A group's number, its windows and its target."""
-        return index, self.groups[index], float(self.targets[index])
-
-
-class TokenBudgetBatches(Sampler):
-    """Batches of groups of like size under a token budget; their order changes every epoch.
-
-    What is in a batch is decided once, by the seed, so that an epoch always has the same number
-    of steps and a run can be resumed exactly.
-
-    Args:
-        sizes: (windows, longest window) of each group, shape (groups, 2).
-        batch_size: groups in a batch at most.
-        batch_tokens: windows x longest in a batch at most; a larger group travels alone.
-        seed: decides batches and order.
-        multiple_of: the number of batches is filled up to a multiple of this (of processes).
-    """
-
-    def __init__(
-        self,
-        sizes: np.ndarray,
-        *,
-        batch_size: int,
-        batch_tokens: int,
-        seed: int,
-        multiple_of: int = 1,
-    ) -> None:
-        generator = np.random.default_rng(seed)
-        # Jitter keeps batches from always holding the very same lengths.
-        noise = generator.uniform(0.9, 1.1, len(sizes))
-        order = np.argsort(sizes[:, 1] * noise, kind="stable")
-        self._batches: list[list[int]] = []
-        windows = longest = 0
-        batch: list[int] = []
-        for index in order:
-            windows, longest = windows + int(sizes[index, 0]), max(longest, int(sizes[index, 1]))
-            full = len(batch) == batch_size or windows * longest > batch_tokens
-            if batch and full:
-                self._batches.append(batch)
-                batch, windows, longest = [], int(sizes[index, 0]), int(sizes[index, 1])
-            batch.append(int(index))
-        if batch:
-            self._batches.append(batch)
-        spare = -len(self._batches) % multiple_of
-        self._batches += list(islice(cycle(self._batches), spare))
-        self._seed, self._epoch = seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of this epoch."""
-        self._epoch = epoch
-
-    def __len__(self) -> int:
-        """Batches of an epoch."""
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """The batches in this epoch's order."""
-        generator = np.random.default_rng((self._seed, self._epoch))
-        for index in generator.permutation(len(self._batches)):
-            yield self._batches[index]
 
 
 class GroupTrainer(Trainer):
@@ -197,16 +123,31 @@ class GroupTrainer(Trainer):
         self._settings, self._loss, self._score, self._pad = settings, loss, evaluate, pad_token_id
         limit = settings.max_windows
         self._sizes = np.array([(min(len(g), limit), max(map(len, g))) for g in data.groups])
-        steps = len(self._batches(processes=1))
+        # As torchrun and accelerate say it; the Trainer knows, but wants the steps first.
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        steps = len(self._batches(processes=processes)) // processes
+        self._bar = StepBar()
         super().__init__(
             model=model,
             args=training_arguments(settings, folder=folder, steps=steps),
             train_dataset=data,
             eval_dataset=data,  # unused: `evaluate` scores validation as prediction would
             data_collator=self._collate,
-            callbacks=[EarlyStoppingCallback(early_stopping_patience=settings.patience), StepBar()],
+            callbacks=[EarlyStoppingCallback(early_stopping_patience=settings.patience), self._bar],
         )
         self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; the bar goes away however that ends, for it hides the cursor."""
+        try:
+            with quiet():
+                return super().train(*args, **kwargs)
+        finally:
+            self._bar.close()
+
+    def _epoch(self) -> int:
+        # The trainer's own count: a resumed run has it, whatever stands around the sampler.
+        return int(self.state.epoch or 0)
 
     def _batches(self, *, processes: int) -> TokenBudgetBatches:
         return TokenBudgetBatches(
@@ -214,6 +155,7 @@ class GroupTrainer(Trainer):
             batch_size=self._settings.batch_size,
             batch_tokens=self._settings.batch_tokens,
             seed=self._settings.seed,
+            epoch=self._epoch,
             multiple_of=processes,
         )
 
@@ -244,7 +186,7 @@ class GroupTrainer(Trainer):
         if len(windows) <= limit:
             return list(windows)
         # By epoch and group, so that a resumed run draws what it would have drawn.
-        seed = (self._settings.seed, int(self.state.epoch or 0), index)
+        seed = (self._settings.seed, self._epoch(), index)
         chosen = np.random.default_rng(seed).choice(len(windows), limit, replace=False)
         return [windows[i] for i in chosen]
 
@@ -279,9 +221,11 @@ class GroupTrainer(Trainer):
 class StepBar(TrainerCallback):
     """A bar over the steps; validation scores go to the log."""
 
+    def __init__(self) -> None:
+        self._open = ExitStack()
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Show the bar."""
-        self._open = ExitStack()
         self._advance = self._open.enter_context(progress("training", total=state.max_steps))
         self._advance(state.global_step)
 
@@ -295,6 +239,10 @@ class StepBar(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Take the bar away."""
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar away, after an interruption too."""
         self._open.close()
 
 
@@ -314,7 +262,7 @@ def training_arguments(
     Args:
         settings: of the run.
         folder: for checkpoints; the last two are kept.
-        steps: of one epoch.
+        steps: of one epoch, in each process.
         metric: that chooses the weights to keep; larger is better.
     """
     every = max(1, steps // settings.evaluations)

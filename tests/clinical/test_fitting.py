@@ -16,7 +16,7 @@ SHORT = ReadmissionSettings(window=24)
 
 @pytest.fixture(scope="module")
 def cohort():
-    """Stays of one to four windows; a word in one of them tells the label, but for one in eleven."""
+    """Stays of one to four windows, whose label a word tells; one in eleven is told wrongly."""
     generator = np.random.default_rng(0)
     filler = "patient home stable chest clinic blood breath weeks wife condition".split()
     rows = []

@@ -1,0 +1,65 @@
+"""Low-rank adapters: put on a model, taken off as tensors, merged into its weights."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+HEAD_MODULES = ("classifier", "pooler", "qa_outputs")
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Low-rank adapters on every linear layer of the encoder (Hu et al., arXiv 2106.09685)."""
+
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+
+
+def add_lora(model: PreTrainedModel, lora: LoRA) -> Any:
+    """Wrap a model so that only low-rank adapters and its head train; returns a `PeftModel`."""
+    from peft import LoraConfig, get_peft_model
+
+    present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    heads = [name for name in HEAD_MODULES if name in present]
+    linear = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=linear,
+        modules_to_save=heads or None,
+    )
+    with warnings.catch_warnings():
+        # peft asks transformers for an attribute by its old name; nobody here can change that.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        return get_peft_model(model, config)
+
+
+def adapter_tensors(peft_model: Any) -> dict[str, Any]:
+    """The trained tensors of a LoRA model, adapters and head, in the half precision of the file."""
+    from peft import get_peft_model_state_dict
+
+    tensors = get_peft_model_state_dict(peft_model, save_embedding_layers=False)
+    return {name: tensor.detach().cpu().half().contiguous() for name, tensor in tensors.items()}
+
+
+def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
+    """Put adapter tensors into a LoRA model and merge them into its weights.
+
+    Args:
+        wrapped: from `add_lora`.
+        tensors: as `adapter_tensors` gives them, in any precision.
+
+    Returns:
+        The plain model in evaluation mode.
+    """
+    from peft import set_peft_model_state_dict
+
+    set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})
+    return wrapped.merge_and_unload().eval()

@@ -1,0 +1,61 @@
+"""What a table is: its endings, its columns, and the error that names the fault."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FORMATS = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
+LISTED_COLUMNS = 40
+
+
+class TableError(ValueError):
+    """A table that cannot be read as asked; the message names the file, the fault and the fix."""
+
+
+def table_format(path: str | Path) -> str:
+    """The format of a table by its file name: one of `FORMATS`.
+
+    Raises:
+        TableError: the name ends in none of them.
+    """
+    name = Path(path).name.lower()
+    for ending in FORMATS:
+        if name.endswith(ending):
+            return ending
+    msg = f"{Path(path).name}: not a table we know; legal endings are {', '.join(FORMATS)}"
+    raise TableError(msg)
+
+
+def require_columns(available: Iterable[str], needed: Iterable[str], *, source: str) -> None:
+    """Check that every needed column is there.
+
+    Raises:
+        TableError: naming the missing column, the nearest one there is, and all of them.
+    """
+    available = [str(name) for name in available]
+    # The first row of a file without a header is data, and may be a note: it stays unsaid.
+    are_names = all(map(_is_like_a_name, available))
+    lowered = {column.lower(): column for column in available} if are_names else {}
+    for name in needed:
+        if name in available:
+            continue
+        near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
+        guess = f"; did you mean {lowered[near[0]]!r}? Rename it to {name!r}" if near else ""
+        listed = ", ".join(available[:LISTED_COLUMNS]) or "none"
+        if rest := len(available[LISTED_COLUMNS:]):
+            listed += f" (and {rest} more)"
+        if not are_names:
+            listed = f"{len(available)}, unsaid: they look like data, not like names"
+        msg = f"{source} has no column {name!r}{guess}. Columns there: {listed}"
+        raise TableError(msg)
+
+
+def _is_like_a_name(column: str) -> bool:
+    is_short = len(column) <= 60 and column.count(" ") < 3
+    is_text = column.isprintable() and "\ufffd" not in column
+    return is_short and is_text and any(map(str.isalpha, column))

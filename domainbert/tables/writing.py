@@ -1,0 +1,189 @@
+"""Write CSV, Parquet and JSON lines, whole or in pieces, under a name that appears when done."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import re
+import tempfile
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from domainbert.tables.names import TableError, table_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """A temporary name beside `path`, renamed over it when the block ends well, else removed.
+
+    Raises:
+        TableError: the folder of `path` does not exist.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        msg = f"{path.parent}: no such folder; make it first, or write somewhere else"
+        raise TableError(msg)
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.name.split('.')[0]}-", suffix="".join(path.suffixes)
+    )
+    os.close(handle)
+    temporary = Path(name)
+    # mkstemp makes private files; what we leave behind follows the user's umask like any other.
+    umask = os.umask(0)
+    os.umask(umask)
+    temporary.chmod(0o666 & ~umask)
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class TableWriter:
+    """Write a table piece by piece; the file appears under its name when all of it is written.
+
+    Use as a context manager; every piece has the columns of the first.
+    """
+
+    def __init__(self, path: str | Path, *, metadata: Mapping[str, str] | None = None) -> None:
+        self._path = Path(path)
+        self._ending = table_format(path)
+        self._metadata = dict(metadata or {})
+        if self._metadata and self._ending != ".parquet":
+            msg = f"{self._path.name}: only .parquet keeps metadata"
+            raise TableError(msg)
+        self._columns: list[str] | None = None
+        self._parquet: pq.ParquetWriter | None = None
+        self._text: Any = None
+
+    def __enter__(self) -> Self:
+        """Open the temporary file."""
+        with ExitStack() as stack:
+            self._temporary = stack.enter_context(atomic_path(self._path))
+            if self._ending != ".parquet":
+                opener = gzip.open if self._ending.endswith(".gz") else open
+                handle = opener(self._temporary, "wt", encoding="utf-8", newline="")
+                self._text = stack.enter_context(handle)
+            self._open = stack.pop_all()
+        return self
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append rows.
+
+        Raises:
+            TableError: other columns than the first piece's, or values that the format cannot
+                hold, such as lists in CSV.
+        """
+        import pyarrow as pa
+
+        names = [str(name) for name in frame.columns]
+        is_first, self._columns = self._columns is None, self._columns or names
+        if names != self._columns:
+            msg = f"{self._path.name}: every piece needs the columns {', '.join(self._columns)}"
+            raise TableError(msg)
+        try:
+            if self._ending == ".parquet":
+                self._write_parquet(frame)
+            elif self._ending.startswith(".csv"):
+                self._write_csv(frame, header=is_first)
+            else:
+                self._write_jsonl(frame)
+        except (pa.ArrowException, UnicodeError) as error:
+            # The library's own message quotes the cell.
+            column = re.search("for column (.+) with type", str(error.args[-1]))
+            name = f"column {column[1]!r}" if column else "a column"
+            msg = (
+                f"{self._path.name}: {name} holds values of more than one kind, or text that is "
+                f"not Unicode ({type(error).__name__}); make it one type first"
+            )
+            raise TableError(msg) from None
+
+    def _write_csv(self, frame: pd.DataFrame, *, header: bool) -> None:
+        quoting = csv.QUOTE_MINIMAL
+        for name, column in frame.items():
+            if column.dtype == object and column.map(_is_nested).any():
+                msg = f"{self._path.name}: column {name!r} holds lists; write .parquet or .jsonl"
+                raise TableError(msg)
+            if column.dtype.kind == "O" and column.map(_has_return).any():
+                # Minimal quoting leaves a lone carriage return bare, where readers end the row.
+                quoting = csv.QUOTE_NONNUMERIC
+        frame.to_csv(self._text, index=False, header=header, quoting=quoting)
+
+    def _write_jsonl(self, frame: pd.DataFrame) -> None:
+        if len(frame):
+            frame.to_json(
+                self._text,
+                orient="records",
+                lines=True,
+                force_ascii=False,
+                date_format="iso",
+                double_precision=15,
+            )
+
+    def _write_parquet(self, frame: pd.DataFrame) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._parquet is None:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            kept = {**(table.schema.metadata or {}), **_encoded(self._metadata)}
+            schema = _nullable(table.schema).with_metadata(kept)
+            writer = pq.ParquetWriter(self._temporary, schema, compression="zstd")
+            self._parquet = self._open.enter_context(writer)
+        schema = self._parquet.schema
+        self._parquet.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close, and give the file its name if nothing went wrong."""
+        import pandas as pd
+
+        if kind is None and self._columns is None and self._ending == ".parquet":
+            self.write(pd.DataFrame())  # an empty file would be no Parquet at all
+        self._open.__exit__(kind, error, trace)
+
+
+def _is_nested(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes)
+
+
+def _has_return(value: object) -> bool:
+    return isinstance(value, str) and "\r" in value
+
+
+def _nullable(schema: Any) -> Any:
+    """A column that is empty in the first piece is text in the next ones, and so are lists."""
+    import pyarrow as pa
+
+    def filled(kind: Any) -> Any:
+        if pa.types.is_list(kind):
+            return pa.list_(filled(kind.value_type))
+        return pa.string() if pa.types.is_null(kind) else kind
+
+    fields = [field.with_type(filled(field.type)) for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _encoded(metadata: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {key.encode(): value.encode() for key, value in metadata.items()}
+
+
+def write_table(
+    frame: pd.DataFrame, path: str | Path, *, metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a whole table under a temporary name and rename it; see `TableWriter`."""
+    with TableWriter(path, metadata=metadata) as writer:
+        writer.write(frame)
