@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from clinical.cohort.sources import find_table, identifier
+from clinical.cohort.sources import Source, find_table
+from clinical.cohort.sql import identifier
 from domainbert.tables import TableError
 
 if TYPE_CHECKING:
@@ -31,16 +33,22 @@ def open_database(uri: str, *, con: duckdb.DuckDBPyConnection) -> Iterator[Datab
         con: where the streams are registered.
 
     Raises:
-        TableError: the database cannot be opened.
-        ImportError: the driver is missing; the message has the line that installs it.
+        TableError: the database cannot be opened or read, or its driver is missing; the message
+            has the line that installs it.
     """
     kind = "sqlite" if uri.startswith("sqlite") else "postgresql"
-    connection = _connect_sqlite(uri) if kind == "sqlite" else _connect_postgres(uri)
-    with connection:
-        yield DatabaseSource(connection, con, kind=kind, name=_public_name(uri))
+    driver = _driver(f"adbc_driver_{kind}")
+    connect = _connect_sqlite if kind == "sqlite" else _connect_postgres
+    try:
+        with connect(driver, uri) as connection:
+            yield DatabaseSource(connection, con, kind=kind, name=_public_name(uri))
+    except driver.Error as error:
+        # The driver's own words may hold the address with its password.
+        msg = f"{_public_name(uri)} cannot be read ({type(error).__name__})"
+        raise TableError(msg) from None
 
 
-class DatabaseSource:
+class DatabaseSource(Source):
     """The tables of an open database; each scan is one stream."""
 
     def __init__(
@@ -93,31 +101,21 @@ class DatabaseSource:
             return list(cursor.fetchall())
 
 
-def _connect_sqlite(uri: str) -> Any:
+def _connect_sqlite(driver: Any, uri: str) -> Any:
     path = Path(uri.removeprefix("sqlite://").removeprefix("/"))
     if not path.is_file():
         # The driver would create an empty database under a mistyped name.
         msg = f"{path}: no such SQLite file (sqlite:///relative.db, sqlite:////absolute.db)"
         raise TableError(msg)
-    driver = _driver("adbc_driver_sqlite")
-    try:
-        return driver.connect(f"file:{path}?mode=ro")
-    except driver.Error as error:
-        msg = f"{path} cannot be opened as SQLite ({type(error).__name__})"
-        raise TableError(msg) from None
+    return driver.connect(f"file:{quote(str(path))}?mode=ro")
 
 
-def _connect_postgres(uri: str) -> Any:
-    driver = _driver("adbc_driver_postgresql")
-    try:
-        connection = driver.connect(uri)
-        with connection.cursor() as cursor:
-            # Times travel as text: in one form, and with no local clock in between.
-            cursor.execute("SET datestyle TO 'ISO'")
-            cursor.execute("SET TIME ZONE 'UTC'")
-    except driver.Error as error:
-        msg = f"{_public_name(uri)} cannot be opened ({type(error).__name__})"
-        raise TableError(msg) from None
+def _connect_postgres(driver: Any, uri: str) -> Any:
+    connection = driver.connect(uri)
+    with connection.cursor() as cursor:
+        # Times travel as text: in one form, and with no local clock in between.
+        cursor.execute("SET datestyle TO 'ISO'")
+        cursor.execute("SET TIME ZONE 'UTC'")
     return connection
 
 
@@ -126,7 +124,7 @@ def _driver(package: str) -> Any:
         return import_module(f"{package}.dbapi")
     except ImportError:
         msg = f"this database needs {package}: pip install 'domainbert[databases]'"
-        raise ImportError(msg) from None
+        raise TableError(msg) from None
 
 
 def _public_name(uri: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 SHIPPED = "readmission-30d"
 DEATH_CHOICES = ("keep", "exclude")
+_NUMBER, _POSITIVE = "a number >= 0", "a number above 0"
+_DEATHS, _TEXTS = '"keep" or "exclude"', "a list of text"
 
 
 class DefinitionError(ValueError):
@@ -59,14 +61,14 @@ class Definition:
 _KEYS: dict[tuple[str, str], tuple[str, bool]] = {
     ("", "name"): ("text", False),
     ("", "version"): ("text", False),
-    ("episode", "transfer_gap_hours"): ("number", False),
-    ("index", "newborn_types"): ("list of text", False),
-    ("index", "died_locations"): ("list of text", False),
-    ("index", "minimum_age"): ("number", True),
-    ("index", "maximum_age"): ("number", True),
-    ("readmission", "horizon_days"): ("positive number", False),
-    ("readmission", "planned_types"): ("list of text", False),
-    ("readmission", "death_after_discharge"): ("keep | exclude", False),
+    ("episode", "transfer_gap_hours"): (_NUMBER, False),
+    ("index", "newborn_types"): (_TEXTS, False),
+    ("index", "died_locations"): (_TEXTS, False),
+    ("index", "minimum_age"): (_NUMBER, True),
+    ("index", "maximum_age"): (_NUMBER, True),
+    ("readmission", "horizon_days"): (_POSITIVE, False),
+    ("readmission", "planned_types"): (_TEXTS, False),
+    ("readmission", "death_after_discharge"): (_DEATHS, False),
 }
 
 
@@ -144,16 +146,19 @@ def _checked(value: Any, kind: str, *, place: str, source: str) -> Any:
     """The value in the form that `Definition` holds, or an error naming its place."""
     if kind == "text" and isinstance(value, str) and value.strip():
         return value
-    if kind == "keep | exclude" and value in DEATH_CHOICES:
+    if kind == _DEATHS and value in DEATH_CHOICES:
         return value
-    if kind == "list of text" and isinstance(value, list) and all(_is_text(item) for item in value):
+    if kind == _TEXTS and isinstance(value, list) and all(_is_text(item) for item in value):
         return tuple(item.strip().upper() for item in value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind.endswith("number") and is_number and math.isfinite(value):
-        least_fits = value > 0 if kind.startswith("positive") else value >= 0
-        if least_fits:
-            return float(value)
-    msg = f"{source}: {place} must be a {kind}{' >= 0' if kind == 'number' else ''}, got {value!r}"
+    if (
+        kind in (_NUMBER, _POSITIVE)
+        and is_number
+        and math.isfinite(value)
+        and (value > 0 or (value == 0 and kind == _NUMBER))
+    ):
+        return float(value)
+    msg = f"{source}: {place} must be {kind}, got {value!r}"
     raise DefinitionError(msg)
 
 

@@ -16,8 +16,8 @@ _WIDTH = 7.2
 _LINE = 0.175
 _PADDING = 0.12
 _GAP = 0.26
-_MAIN = (0.1, 3.1)  # left edge and width of the boxes that lead down
-_ASIDE = (3.75, 3.35)  # of the boxes of what was left out
+_MAIN = (0.1, 3.0)  # left edge and width of the boxes that lead down
+_ASIDE = (3.45, 3.65)  # of the boxes of what was left out
 _FONT = 8.5
 _SIDES = {"train": "Training", "val": "Validation", "test": "Test"}
 
@@ -99,9 +99,10 @@ def _cohort_lines(summary: dict[str, Any]) -> list[str]:
         else f"{summary['hours']:g} h after admission"
     )
     return [
-        f"Cohort (n = {_n(kept['stays'])} stays of {_n(kept['patients'])} patients)",
-        f"Prediction {when}",
-        f"Readmitted within {days:g} days: {_share(kept)}",
+        f"Cohort (n = {_n(kept['stays'])})",
+        f"patients: {_n(kept['patients'])}",
+        f"readmitted within {days:g} days: {_share(kept)}",
+        f"prediction {when}",
     ]
 
 
@@ -121,7 +122,7 @@ def _draw_sides(axes: Axes, summary: dict[str, Any], top: float) -> None:
         _arrow(axes, (centres[-1], rail), (centres[-1], rail - _GAP))
         _box(axes, (left, width), rail - _GAP, [
             f"{_SIDES[name]} (n = {_n(counts['stays'])})",
-            f"{_n(counts['patients'])} patients",
+            f"patients: {_n(counts['patients'])}",
             f"readmitted: {_share(counts)}",
         ])  # fmt: skip
     axes.plot([middle, middle], [top, rail], color="black", linewidth=0.9)

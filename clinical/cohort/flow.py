@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clinical.cohort.csv_files import NO_ROW
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -21,11 +23,11 @@ STEPS: tuple[tuple[str, str, str], ...] = (
     ("Usable stays", "unreadable_time", "unreadable time"),
     ("Usable stays", "missing_time", "no admission or discharge time"),
     ("Usable stays", "negative_stay", "discharge before admission"),
-    ("Episodes of care", "transfer", "continued in a later stay (transfer)"),
+    ("Episodes of care", "transfer", "continued in a later stay: transfer"),
     ("Index discharges", "newborn", "newborn"),
     ("Index discharges", "died_in_hospital", "died in hospital"),
     ("Index discharges", "age", "age outside the limits or unknown"),
-    ("Cohort", "censored", "follow-up too short (end of data)"),
+    ("Cohort", "censored", "follow-up cut short by the end of data"),
     ("Cohort", "died_after_discharge", "died after discharge"),
     ("Cohort", "left_early", "discharged before the prediction time"),
     ("Cohort", "no_text", "no note to predict from"),
@@ -37,15 +39,15 @@ def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
     """Count the flow, the cohort and the issues of a finished build.
 
     Args:
-        con: where the tables `cohort`, `notes` and `issues` are.
+        con: where the tables `cohort`, `notes`, `flaws` and `issues` are.
         table: name of the table of admissions.
     """
     removed = dict(con.execute("SELECT exclusion, count(*) FROM cohort GROUP BY ALL").fetchall())
     kept = removed.pop(None, 0)
     removed["malformed_line"] = con.execute(
-        "SELECT count(DISTINCT row) FROM issues WHERE problem LIKE 'line that is no row%' "
-        "AND lower(source) LIKE lower($table) || '.%'",
-        {"table": table},
+        "SELECT count(*) FROM flaws WHERE starts_with(problem, $no_row) "
+        "AND starts_with(lower(source), lower($table) || '.')",
+        {"table": table, "no_row": NO_ROW},
     ).fetchall()[0][0]
     left = kept + sum(removed.values())
     steps = [{"step": "admissions", "reason": "all admissions", "removed": 0, "left": left}]
@@ -65,11 +67,12 @@ def _count_cohort(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         return con.execute(query).fetchall()
 
     stays, patients, readmitted, transfers, died = rows(
-        "SELECT count(*), count(DISTINCT patient_id), count_if(readmitted = 1), "
-        "count_if(transfer), count_if(died_within_horizon) FROM cohort WHERE exclusion IS NULL"
+        "SELECT count(*), count(DISTINCT patient_id), count(*) FILTER (readmitted = 1), "
+        "count(*) FILTER (transfer), count(*) FILTER (died_within_horizon) "
+        "FROM cohort WHERE exclusion IS NULL"
     )[0]
     sides = rows(
-        "SELECT split, count(*), count(DISTINCT patient_id), count_if(readmitted = 1) "
+        "SELECT split, count(*), count(DISTINCT patient_id), count(*) FILTER (readmitted = 1) "
         "FROM cohort WHERE exclusion IS NULL GROUP BY split"
     )
     return {

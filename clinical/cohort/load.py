@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clinical.cohort.definition import DefinitionError
 from clinical.cohort.schemas import COLUMNS, TIMES
-from clinical.cohort.sources import identifier, quoted
+from clinical.cohort.sql import identifier, quoted
 from domainbert.tables import TableError, require_columns
 
 if TYPE_CHECKING:
@@ -48,13 +48,14 @@ class Found:
         return f"SELECT {row} AS row, {columns} FROM {scan}"  # noqa: S608
 
 
-def find(source: Source, table: TableMap, *, notes: str = "") -> Found | None:
+def find(source: Source, table: TableMap, *, schema: Schema, notes: str) -> Found | None:
     """Match one table; None if it is absent and may be.
 
     Args:
         source: the open source.
         table: what to look for.
-        notes: the prediction time, for tables of notes.
+        schema: where it belongs.
+        notes: the prediction time.
 
     Raises:
         TableError: the table, or a column that is not optional, is not there.
@@ -74,9 +75,24 @@ def find(source: Source, table: TableMap, *, notes: str = "") -> Found | None:
         if match is not None:
             chosen[ours] = match
         elif ours not in table.optional:
-            require_columns(available, theirs[:1], source=f"{table.table} in {source.name}")
-    _check_notes(table, chosen, notes)
+            _refuse(table, ours, available, source=source, schema=schema)
+    _check_notes(table, chosen, schema=schema, notes=notes)
     return Found(table, chosen)
+
+
+def _refuse(
+    table: TableMap, ours: str, available: list[str], *, source: Source, schema: Schema
+) -> None:
+    """Raise for a column that is not there."""
+    theirs = table.columns[ours][0]
+    try:
+        require_columns(available, [theirs], source=f"{table.table} in {source.name}")
+    except TableError as error:
+        if schema.name != "generic":
+            raise
+        # With names of one's own it is the mapping that is wrong, not the table.
+        fix = f"Write its name after `{ours} =` in the mapping"
+        raise TableError(str(error).replace(f"Rename it to {theirs!r}", fix)) from None
 
 
 def wanted_notes(schema: Schema, notes: str) -> list[TableMap]:
@@ -93,16 +109,27 @@ def _is_summary(table: TableMap, schema: Schema) -> bool | None:
     """Whether a table is all discharge summaries or none; None if its rows must be asked."""
     if table.category_value is None:
         return None
-    return table.category_value.strip().upper() in schema.discharge_categories
+    return table.category_value.strip().upper() in summary_categories(schema)
 
 
-def _check_notes(table: TableMap, chosen: dict[str, str], notes: str) -> None:
+def summary_categories(schema: Schema) -> tuple[str, ...]:
+    """Categories of discharge summaries, upper case."""
+    return schema.discharge_categories or ("DISCHARGE SUMMARY",)
+
+
+def _check_notes(table: TableMap, chosen: dict[str, str], *, schema: Schema, notes: str) -> None:
     if table.role != "notes" or notes != "early":
         return
     if "category" not in chosen and table.category_value is None:
         msg = (
             f"early prediction must never see a discharge summary, and {table.table} says of no "
             'note what it is; add to [notes]: category = "its column"'
+        )
+        raise DefinitionError(msg)
+    if not schema.discharge_categories:
+        msg = (
+            "early prediction must never see a discharge summary; say at the top of the mapping "
+            'what your notes call one: discharge_categories = ["Discharge summary"]'
         )
         raise DefinitionError(msg)
     if not {"chart_time", "chart_date"} & set(chosen):
@@ -117,13 +144,16 @@ def _expression(ours: str, found: Found, schema: Schema) -> str:
     chosen, table = found.chosen, found.table
     if ours == "category" and ours not in chosen:
         # Without a word on the category, a table of notes is one of discharge summaries.
-        return quoted(table.category_value or schema.discharge_categories[0])
+        return quoted(table.category_value or summary_categories(schema)[0])
     if ours not in chosen:
         return "NULL::VARCHAR"
     column = f"CAST({identifier(chosen[ours])} AS VARCHAR)"
-    if table.time_format and ours in TIMES:
-        has_clock = any(code in table.time_format for code in ("%H", "%I", "%c", "%X"))
-        iso = "%Y-%m-%d %H:%M:%S.%f" if has_clock else "%Y-%m-%d"
-        parsed = f"try_strptime(trim({column}), {quoted(table.time_format)})"
-        return f"coalesce(strftime({parsed}, {quoted(iso)}), {column})"
-    return column
+    formats = table.time_formats if ours in TIMES else ()
+    return f"coalesce({', '.join([*(_iso(column, form) for form in formats), column])})"
+
+
+def _iso(column: str, time_format: str) -> str:
+    """Text in a format as ISO 8601, without a clock where it has none; NULL if it does not fit."""
+    has_clock = any(code in time_format for code in ("%H", "%-H", "%I", "%-I", "%c", "%X"))
+    iso = "%Y-%m-%d %H:%M:%S.%f" if has_clock else "%Y-%m-%d"
+    return f"strftime(try_strptime(trim({column}), {quoted(time_format)}), {quoted(iso)})"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.flow import SINGLE_CENTRE, count_flow
-from clinical.cohort.load import Found, find, wanted_notes
+from clinical.cohort.load import find, summary_categories, wanted_notes
+from clinical.cohort.reading import Tables, read_rows
 from clinical.cohort.sources import open_source
+from clinical.cohort.sql import run_step, step
 from clinical.splits import assign_splits
 from domainbert.tables import TableError
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from clinical.cohort.definition import Definition
     from clinical.cohort.schemas import Schema
-
-_log = logging.getLogger(__name__)
 
 MEMORY_LIMIT = "1GB"  # DuckDB's share; what does not fit waits on disk, beside the result
 SUMMARY_KEY = "clinical.cohort"
@@ -75,28 +74,26 @@ def read_source(con: duckdb.DuckDBPyConnection, request: Request) -> list[str]:
     """
     schema = request.schema
     with open_source(request.source, con=con) as source:
-        admissions = find(source, schema.admissions)
-        patients = find(source, schema.patients) if schema.patients else None
+        find_table = partial(find, source, schema=schema, notes=request.notes)
+        admissions = find_table(schema.admissions)
+        patients = find_table(schema.patients) if schema.patients else None
         wanted = wanted_notes(schema, request.notes)
-        notes = [find(source, table, notes=request.notes) for table in wanted]
+        notes = [find_table(table) for table in wanted]
         if admissions is None:
             msg = f"[admissions] of the schema {schema.name!r} cannot be optional"
             raise TableError(msg)
-        found = _Found(admissions, patients, [table for table in notes if table is not None])
-        _run(con, "macros")
+        found = Tables(admissions, patients, [table for table in notes if table is not None])
+        run_step(con, "macros")
         _set_rules(con, request, found)
-        _read_rows(con, source, schema, found)
+        read_rows(con, source, schema, found)
     absent = [table.table for table, there in zip(wanted, notes, strict=True) if there is None]
     return _caveats(con, request, found, absent)
 
 
 def export_issues(con: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Write the list of everything that was wrong with a row of the source."""
-    _run(con, "texts")
-    _run(con, "issues")
-    known = con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'malformed_lines'")
-    if known.fetchall()[0][0]:
-        _run(con, "malformed")
+    run_step(con, "texts")
+    run_step(con, "issues")
     con.execute("COPY (SELECT * FROM issues ORDER BY source, problem, row) TO $path (HEADER)",
                 {"path": str(path)})  # fmt: skip
 
@@ -108,13 +105,13 @@ def export_cohort(
     import pyarrow.parquet as pq
 
     _split(con, request.seed)
-    _run(con, "cohort")
+    run_step(con, "cohort")
     metadata = {
         SUMMARY_KEY: json.dumps(_summary(con, request, caveats), ensure_ascii=False),
         "clinical.definition": request.definition.text,
         "clinical.definition_sha256": request.definition.sha256,
     }
-    query = _sql("piece")
+    query = step("piece")
     pieces = con.execute("SELECT first_stay, last_stay FROM pieces ORDER BY first_stay").fetchall()
     writer = None
     try:
@@ -131,13 +128,6 @@ def export_cohort(
             writer.close()
 
 
-@dataclass(frozen=True)
-class _Found:
-    admissions: Found
-    patients: Found | None
-    notes: list[Found]
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """DuckDB's messages may quote the line they failed on, and a line may be a note."""
@@ -150,21 +140,13 @@ def _quiet() -> Iterator[None]:
         raise TableError(msg) from None
     except duckdb.Error as error:
         msg = (
-            f"the source cannot be read ({type(error).__name__}). Check that its files are whole: "
-            "CSV with commas, quotes doubled inside quotes, UTF-8; or Parquet"
+            f"the source cannot be read to its end ({type(error).__name__}): a file that is not "
+            "whole, or a connection that was lost"
         )
         raise TableError(msg) from None
 
 
-def _sql(name: str) -> str:
-    return (resources.files("clinical") / "sql" / f"{name}.sql").read_text("utf-8")
-
-
-def _run(con: duckdb.DuckDBPyConnection, name: str) -> None:
-    con.execute(_sql(name))
-
-
-def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, found: _Found) -> None:
+def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, found: Tables) -> None:
     """The definition and the request as a table of one row, which all SQL reads."""
     definition, schema = request.definition, request.schema
     patients = found.patients.chosen if found.patients else {}
@@ -180,7 +162,7 @@ def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, found: _Found) 
         "newborn_types": (list(definition.newborn_types), "VARCHAR[]"),
         "died_locations": (list(definition.died_locations), "VARCHAR[]"),
         "planned_types": (list(definition.planned_types), "VARCHAR[]"),
-        "discharge_categories": (list(schema.discharge_categories), "VARCHAR[]"),
+        "discharge_categories": (list(summary_categories(schema)), "VARCHAR[]"),
         "addendum_kinds": (list(schema.addendum_kinds), "VARCHAR[]"),
         "has_patients": (found.patients is not None, "BOOLEAN"),
         "has_notes": (bool(found.notes), "BOOLEAN"),
@@ -190,39 +172,6 @@ def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, found: _Found) 
     }  # fmt: skip
     columns = ", ".join(f"${name}::{kind} AS {name}" for name, (_, kind) in rules.items())
     con.execute(f"CREATE TABLE rules AS SELECT {columns}", {k: v for k, (v, _) in rules.items()})
-
-
-def _read_rows(con: duckdb.DuckDBPyConnection, source: Any, schema: Schema, found: _Found) -> None:
-    con.execute(f"CREATE TABLE raw_admissions AS {found.admissions.query(source, schema)}")
-    if found.patients:
-        con.execute(f"CREATE TABLE raw_patients AS {found.patients.query(source, schema)}")
-    else:
-        _run(con, "no_patients")
-    names = {"admissions": found.admissions, "patients": found.patients}
-    for role, table in names.items():
-        con.execute(f"SET VARIABLE {role}_table = $name", {"name": table.name if table else ""})
-    for step in ("admissions", "patients", "episodes", "stays", "note_stays", "note_table"):
-        _run(con, step)
-    for table in found.notes:
-        _read_notes(con, source, schema, table)
-
-
-def _read_notes(con: duckdb.DuckDBPyConnection, source: Any, schema: Schema, table: Found) -> None:
-    _log.info("reading %s", table.name)
-    numbered = "note_id" not in table.chosen
-    query = table.query(source, schema, numbered=numbered)
-    con.execute(f"CREATE OR REPLACE TEMP VIEW raw_notes AS {query}")
-    con.execute("SET VARIABLE note_table = $name", {"name": table.name})
-    # The planner cannot know how large a file of notes is, and must not build a hash table of it.
-    con.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-    _run(con, "notes")
-    con.execute("RESET disabled_optimizers")
-    unreadable = "SELECT count_if(is_unreadable) FROM notes WHERE source = $name"
-    if con.execute(unreadable, {"name": table.name}).fetchall()[0][0]:
-        # Rare enough to read the table again for the row numbers.
-        query = table.query(source, schema)
-        con.execute(f"CREATE OR REPLACE TEMP VIEW raw_notes AS {query}")
-        _run(con, "unreadable_notes")
 
 
 def _split(con: duckdb.DuckDBPyConnection, seed: int) -> None:
@@ -240,7 +189,7 @@ def _split(con: duckdb.DuckDBPyConnection, seed: int) -> None:
 
 
 def _caveats(
-    con: duckdb.DuckDBPyConnection, request: Request, found: _Found, absent: list[str]
+    con: duckdb.DuckDBPyConnection, request: Request, found: Tables, absent: list[str]
 ) -> list[str]:
     """What the source cannot tell, in sentences for the reader of results."""
     known = set(found.admissions.chosen) | set(found.patients.chosen if found.patients else ())

@@ -90,7 +90,8 @@ class Cohort:
     def list_issues(self) -> pd.DataFrame:
         """Every faulty row of the source: `source, row, id, problem`; rows count from 1.
 
-        Notes that have an id are listed by it, without a row number.
+        Notes that have an id are listed by it, without a row number. What is wrong with a CSV file
+        as such is listed under the file's name, and `row` is then the line of the file.
         """
         import pandas as pd
 

@@ -48,7 +48,7 @@ class TableMap:
         columns: our name -> the source's names, the first that is there being taken.
         optional: our names whose column may be missing from the table.
         may_be_absent: the table itself may be missing.
-        time_format: strptime format of its times; None for ISO 8601.
+        time_formats: strptime formats of its times, tried in order before ISO 8601.
         category_value: the category of every note of this table, where it has no such column.
     """
 
@@ -57,7 +57,7 @@ class TableMap:
     columns: dict[str, tuple[str, ...]]
     optional: frozenset[str] = frozenset()
     may_be_absent: bool = False
-    time_format: str | None = None
+    time_formats: tuple[str, ...] = ()
     category_value: str | None = None
 
 
@@ -70,7 +70,8 @@ class Schema:
         admissions: the table of stays.
         patients: the table of patients, or None.
         notes: the tables of notes, perhaps none.
-        discharge_categories: categories of discharge summaries, upper case.
+        discharge_categories: categories of discharge summaries, upper case; empty where a mapping
+            does not say.
         addendum_kinds: kinds of notes that are addenda, upper case.
     """
 
@@ -124,10 +125,8 @@ def _schema(name: str, data: dict[str, Any], source: str) -> Schema:
             _table("notes", entry, source)
             for entry in (notes if isinstance(notes, list) else [notes])
         ),
-        discharge_categories=_upper(
-            data.get("discharge_categories", ["Discharge summary"]), "discharge_categories", source
-        ),
-        addendum_kinds=_upper(data.get("addendum_kinds", ["Addendum"]), "addendum_kinds", source),
+        discharge_categories=_upper(data, "discharge_categories", source),
+        addendum_kinds=_upper(data, "addendum_kinds", source) or ("ADDENDUM",),
     )
 
 
@@ -141,20 +140,31 @@ def _table(role: str, data: Any, source: str) -> TableMap:
         if needed not in data:
             msg = f'{where} has no {needed!r}; add: {needed} = "the source\'s name for it"'
             raise DefinitionError(msg)
-    columns = {
-        name: (data[name],) if isinstance(data[name], str) else tuple(data[name])
-        for name in COLUMNS[role]
-        if name in data
-    }
+    formats = _texts(data, "time_format", where)
+    for time_format in formats:
+        _check_format(time_format, where)
     return TableMap(
         role=role,
-        table=data["table"],
-        columns=columns,
-        optional=frozenset(data.get("optional", ())),
-        may_be_absent=bool(data.get("may_be_absent", False)),
-        time_format=data.get("time_format"),
-        category_value=data.get("category_value"),
+        table=_texts(data, "table", where)[0],
+        columns={name: _texts(data, name, where) for name in COLUMNS[role] if name in data},
+        optional=frozenset(_texts(data, "optional", where)),
+        may_be_absent=data.get("may_be_absent", False) is True,
+        time_formats=formats,
+        category_value=next(iter(_texts(data, "category_value", where)), None),
     )
+
+
+def _check_format(time_format: str, where: str) -> None:
+    import duckdb
+
+    try:
+        duckdb.execute("SELECT try_strptime('', $format)", {"format": time_format})
+    except duckdb.Error:
+        msg = (
+            f"{where}: time_format {time_format!r} is not understood; write it with codes, such as "
+            '"%d.%m.%Y %H:%M"'
+        )
+        raise DefinitionError(msg) from None
 
 
 def _known(data: dict[str, Any], legal: tuple[str, ...], where: str) -> None:
@@ -166,8 +176,19 @@ def _known(data: dict[str, Any], legal: tuple[str, ...], where: str) -> None:
             raise DefinitionError(msg)
 
 
-def _upper(values: Any, key: str, source: str) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        msg = f"{source}: {key} must be a list of text, got {values!r}"
-        raise DefinitionError(msg)
-    return tuple(value.strip().upper() for value in values)
+def _upper(data: dict[str, Any], key: str, source: str) -> tuple[str, ...]:
+    return tuple(value.strip().upper() for value in _texts(data, key, source))
+
+
+def _texts(data: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    """A text or a list of texts, neither of them empty; nothing where the key is not there."""
+    value = data.get(key)
+    texts = [value] if isinstance(value, str) else value
+    if value is None or (isinstance(texts, list) and texts and all(map(_is_text, texts))):
+        return tuple(texts or ())
+    msg = f"{where}: {key} must be text or a list of text, got {value!r}"
+    raise DefinitionError(msg)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())

@@ -6,34 +6,52 @@ column as text, so that a CSV file and a database are read by the same rules.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from clinical.cohort.csv_files import FlawedCSVError, careful_stream_csv, csv_columns, stream_csv
+from clinical.cohort.sql import as_text, identifier, quoted
 from domainbert.tables import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import duckdb
+    import pyarrow as pa
 
 _FILE_ENDINGS = (".csv", ".csv.gz", ".parquet")
 _DEEPEST = 4  # folders below the source in which a table's file is looked for
 
 
-class Source(Protocol):
+class Source(ABC):
     """A set of tables; names are matched without regard to case."""
 
     name: str
 
+    @abstractmethod
     def tables(self) -> list[str]:
         """Names of all tables, for messages."""
 
+    @abstractmethod
     def columns(self, table: str) -> list[str] | None:
         """Column names as the source spells them, or None if there is no such table."""
 
+    @abstractmethod
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """What to write after FROM: a relation of these columns as text, good for one scan."""
+
+    def error(self, table: str) -> Exception | None:
+        """Why the last scan failed, where it is the file's fault.
+
+        After a `FlawedCSVError` another scan passes over the flaws, and `flaws` tells of them.
+        """
+        return None
+
+    def flaws(self) -> list[tuple[str, int, str]]:
+        """File, line and problem of every flaw of its files."""
+        return []
 
 
 @contextmanager
@@ -41,8 +59,8 @@ def open_source(source: str | Path, *, con: duckdb.DuckDBPyConnection) -> Iterat
     """Open a source by its form: a folder, a DuckDB file, `postgresql://…` or `sqlite:///…`.
 
     Raises:
-        TableError: no such folder or file, or a form we do not know.
-        ImportError: a database whose driver is not installed.
+        TableError: no such folder or file, a form we do not know, or a database that cannot be
+            read.
     """
     text = str(source)
     if text.startswith(("postgresql://", "postgres://", "sqlite://")):
@@ -62,13 +80,15 @@ def open_source(source: str | Path, *, con: duckdb.DuckDBPyConnection) -> Iterat
         raise TableError(msg)
 
 
-class FolderSource:
+class FolderSource(Source):
     """A folder of files, one a table; the shallowest file of a name is taken."""
 
     def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
         self.name = str(folder)
         self._folder = folder
         self._con = con
+        self._errors: dict[str, Exception] = {}
+        self._flaws: dict[str, list[tuple[str, int, str]]] = {}
         self._files: dict[str, list[Path]] = {}
         for path in _walk(folder, _DEEPEST):
             ending = next((e for e in _FILE_ENDINGS if path.name.lower().endswith(e)), None)
@@ -87,23 +107,36 @@ class FolderSource:
             return None
         if path.suffix.lower() == ".parquet":
             return _parquet_columns(path)
-        return _csv_columns(path)
+        return csv_columns(path)
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
-        """A scan of the file; lines that are no rows go to the table `malformed_lines`."""
+        """The file; CSV is a stream, and a slow one once a line of it has proved to be no row."""
         path = self._path(table)
         if path is None:
             raise AssertionError(table)
         if path.suffix.lower() == ".parquet":
             return f"(SELECT {as_text(columns)} FROM read_parquet({quoted(str(path))}))"  # noqa: S608
-        everything = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in _csv_columns(path))
-        # Sniffing would guess types and dialect from a sample; a note can look like anything.
-        return (
-            f"read_csv({quoted(str(path))}, auto_detect=false, header=true, delim=',', quote='\"', "
-            f"escape='\"', columns={{{everything}}}, max_line_size=16777216, "
-            f"buffer_size=33554432, store_rejects=true, rejects_limit=0, "
-            f"rejects_table='malformed_lines', rejects_scan='malformed_scans')"
-        )
+        stream = self._stream(table.lower(), path, columns)
+        name = f"csv_stream_{id(stream)}"
+        self._con.register(name, stream)
+        return name
+
+    def error(self, table: str) -> Exception | None:
+        """A flaw of the file, or that it cannot be read to its end."""
+        return self._errors.get(table.lower())
+
+    def flaws(self) -> list[tuple[str, int, str]]:
+        """File, line and problem of every flaw."""
+        return [flaw for flaws in self._flaws.values() for flaw in flaws]
+
+    def _stream(self, table: str, path: Path, columns: Sequence[str]) -> pa.RecordBatchReader:
+        def on_error(error: Exception) -> None:
+            self._errors[table] = error
+
+        if not isinstance(self._errors.get(table), FlawedCSVError):
+            return stream_csv(path, columns, on_error=on_error)
+        self._flaws[table] = []  # a table may be read twice
+        return careful_stream_csv(path, columns, flaws=self._flaws[table], on_error=on_error)
 
     def _path(self, table: str) -> Path | None:
         paths = self._files.get(table.lower(), [])
@@ -116,7 +149,7 @@ class FolderSource:
         return paths[0] if paths else None
 
 
-class DuckDBSource:
+class DuckDBSource(Source):
     """The tables of a DuckDB file, opened for reading only."""
 
     def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
@@ -181,48 +214,12 @@ def find_table(
     return matches[0] if matches else None
 
 
-def quoted(text: str) -> str:
-    """A SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """A SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def as_text(columns: Sequence[str]) -> str:
-    """A SELECT list that casts every column to text under its own name."""
-    return ", ".join(f"CAST({identifier(c)} AS VARCHAR) AS {identifier(c)}" for c in columns)
-
-
 def _walk(folder: Path, depth: int) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path
         elif depth and path.is_dir() and not path.name.startswith("."):
             yield from _walk(path, depth - 1)
-
-
-def _csv_columns(path: Path) -> list[str]:
-    import csv
-    import gzip
-    import io
-
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rb") as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
-            header = next(csv.reader(text), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
-        raise TableError(msg) from None
-    lowered = [name.lower() for name in header]
-    repeated = sorted({name for name in header if lowered.count(name.lower()) > 1})
-    if not header or repeated:
-        fault = f"repeats the columns {', '.join(repeated)}" if header else "is empty"
-        msg = f"{path.name} {fault}; it needs a first line with one name for each column"
-        raise TableError(msg)
-    return header
 
 
 def _parquet_columns(path: Path) -> list[str]:

@@ -18,6 +18,8 @@ WITH read AS (
         is_unreadable(discharge_time) AS discharge_unreadable,
         is_unreadable(death_time) AS death_unreadable,
         is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
+        is_no_number(age) AS age_unreadable,
+        is_neither(died) AS died_unclear,
         upper_clean(admission_type) AS admission_type,
         is_true(died)
             OR clean(death_time) IS NOT NULL
@@ -26,7 +28,7 @@ WITH read AS (
         coalesce(list_contains(rules.newborn_types, upper_clean(admission_type)), false)
             AS newborn,
         clean(sex) AS sex,
-        try_cast(clean(age) AS DOUBLE) AS age,
+        number(age) AS age,
         clean(ethnicity) AS ethnicity,
         clean(insurance) AS insurance,
         -- What two rows must share to be copies of one another.

@@ -1,6 +1,8 @@
 -- Everything that was wrong with a row of the source, row by row; rows count from 1 below a header.
 -- Notes that have an id are listed by it; only unreadable times have their row numbers as well.
--- In:  admissions, patients_read, patients, members, notes, repeated_notes, unreadable_notes.  Out: issues.
+-- Flaws of a CSV file count the lines of the file instead, from 1.
+-- In:  admissions, patients_read, patients, members, notes, repeated_notes, unreadable_notes, flaws.
+-- Out: issues.
 
 CREATE TABLE issues AS
 SELECT getvariable('admissions_table') AS source, row, stay_id AS id, problem
@@ -19,6 +21,11 @@ FROM (
     FROM admissions
     UNION ALL
     SELECT row, stay_id, 'birth or death date unreadable' FROM admissions WHERE date_unreadable
+    UNION ALL
+    SELECT row, stay_id, 'age is no number, counted as unknown' FROM admissions WHERE age_unreadable
+    UNION ALL
+    SELECT row, stay_id, 'died is neither yes nor no, counted as no'
+    FROM admissions WHERE died_unclear
     UNION ALL
     SELECT row, stay_id, 'id written as a decimal, read as a whole number'
     FROM admissions WHERE id_was_decimal
@@ -43,12 +50,24 @@ FROM (
 WHERE problem IS NOT NULL
 
 UNION ALL
-SELECT getvariable('patients_table'), row, patient_id, CASE
-    WHEN patient_id IS NULL THEN 'no patient id'
-    WHEN is_contradicted THEN 'patient id with contradicting rows, none used'
-    ELSE 'birth or death date unreadable' END
-FROM patients_read
-WHERE patient_id IS NULL OR is_contradicted OR date_unreadable
+SELECT getvariable('patients_table'), row, patient_id, problem
+FROM (
+    SELECT row, patient_id, CASE
+        WHEN patient_id IS NULL THEN 'no patient id'
+        WHEN is_contradicted THEN 'patient id with contradicting rows, none used'
+    END AS problem
+    FROM patients_read
+    UNION ALL
+    SELECT row, patient_id, 'birth or death date unreadable'
+    FROM patients_read WHERE date_unreadable
+    UNION ALL
+    SELECT row, patient_id, 'age is no number, counted as unknown'
+    FROM patients_read WHERE age_unreadable
+    UNION ALL
+    SELECT row, patient_id, 'id written as a decimal, read as a whole number'
+    FROM patients_read WHERE id_was_decimal
+)
+WHERE problem IS NOT NULL
 
 UNION ALL
 SELECT source, row, coalesce(note_id, stay_id), CASE status
@@ -57,13 +76,16 @@ SELECT source, row, coalesce(note_id, stay_id), CASE status
     WHEN 'other_patient' THEN 'note whose patient is not the stay''s'
     WHEN 'marked_error' THEN 'note marked as an error'
     WHEN 'empty' THEN 'note without text'
+    WHEN 'missing_category' THEN 'note without a category, not used'
     WHEN 'after_return' THEN 'discharge note charted when the patient was back'
     WHEN 'missing_time' THEN 'note without a chart time' END
 FROM notes
 WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'empty',
-                 'after_return', 'missing_time')
+                 'missing_category', 'after_return', 'missing_time')
 UNION ALL
 SELECT source, row, id, 'chart time unreadable' FROM unreadable_notes
+UNION ALL
+SELECT source, line, NULL, problem FROM flaws
 UNION ALL
 SELECT source, row, note_id, 'copy of another note of the stay'
 FROM notes SEMI JOIN repeated_notes ON note = notes.rowid;

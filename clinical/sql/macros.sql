@@ -11,18 +11,26 @@ CREATE MACRO is_decimal(x) AS
 CREATE MACRO identifier(x) AS
     CASE WHEN is_decimal(x) THEN regexp_replace(trim(x), '\.0+$', '') ELSE clean(x) END;
 
--- ISO 8601 only. A time with an offset is taken to UTC, one without stands as it is. The first
--- character keeps out the words that a cast would understand ('infinity', 'epoch').
-CREATE MACRO has_offset(x) AS
-    CASE WHEN length(x) < 17 OR (length(x) = 19 AND x[17] = ':') THEN false
-         ELSE regexp_matches(x, '(Z| ?UTC|[0-9][+-][0-9]{2}(:?[0-9]{2})?)$') END;
-CREATE MACRO moment(x) AS CASE
-    WHEN left(trim(x), 1) NOT BETWEEN '0' AND '9' THEN NULL
-    WHEN has_offset(trim(x)) THEN timezone('UTC', try_cast(trim(x) AS TIMESTAMPTZ))
-    ELSE try_cast(trim(x) AS TIMESTAMP)
+-- ISO 8601 only: a cast alone would take 01/02/19 for a day of the year 1, and 10:00 PM for the
+-- morning. A time with an offset is taken to UTC, one without stands as it is.
+CREATE MACRO iso_moment(x) AS CASE
+    WHEN x >= '0' AND (x LIKE '____-__-__' OR x LIKE '____-__-__ __:__:__')
+      OR regexp_full_match(x, '\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?')
+    THEN try_cast(x AS TIMESTAMP)
+    WHEN regexp_full_match(x,
+        '\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC| ?Z|[+-]\d\d(:?\d\d)?)')
+    THEN timezone('UTC', try_cast(replace(replace(x, 'UTC', 'Z'), ' Z', 'Z') AS TIMESTAMPTZ))
 END;
+CREATE MACRO moment(x) AS iso_moment(trim(x));
 CREATE MACRO is_unreadable(x) AS clean(x) IS NOT NULL AND moment(x) IS NULL;
 CREATE MACRO is_date_only(x) AS length(trim(x)) <= 10;
 
 CREATE MACRO is_true(x) AS
     coalesce(list_contains(['1', '1.0', 'true', 't', 'yes', 'y'], lower(clean(x))), false);
+CREATE MACRO is_neither(x) AS clean(x) IS NOT NULL AND NOT is_true(x)
+    AND NOT list_contains(['0', '0.0', 'false', 'f', 'no', 'n'], lower(clean(x)));
+
+-- NaN is what a gap in a column of floats becomes, and no number.
+CREATE MACRO number(x) AS
+    CASE WHEN isfinite(try_cast(clean(x) AS DOUBLE)) THEN try_cast(clean(x) AS DOUBLE) END;
+CREATE MACRO is_no_number(x) AS clean(x) IS NOT NULL AND number(x) IS NULL;

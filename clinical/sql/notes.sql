@@ -5,7 +5,8 @@
 -- Prediction at discharge: discharge summaries and their addenda, whenever charted, but nothing
 -- charted once the patient was back: it may tell of the return.
 -- Early prediction: every note but those, charted at or before admission + hours. A note with a
--- date alone counts as charted at the end of that day, the latest that it can be.
+-- date alone counts as charted at the end of that day, the latest that it can be. A note that does
+-- not say what it is may be a summary, and is never used.
 
 INSERT INTO notes
 WITH read AS (
@@ -21,9 +22,13 @@ WITH read AS (
         NOT coalesce(regexp_matches(n.text, '\S'), false) AS is_empty,
         coalesce(list_contains(rules.discharge_categories, upper_clean(n.category)), false)
             AS is_summary,
+        clean(n.category) IS NULL AS is_uncategorised,
         coalesce(list_contains(rules.addendum_kinds, upper_clean(n.kind)), false) AS is_addendum,
         is_unreadable(n.chart_time) OR is_unreadable(n.chart_date) AS is_unreadable,
-        CASE WHEN NOT is_date_only(n.chart_time) THEN moment(n.chart_time) END AS chart_time,
+        -- Of summaries MIMIC-IV knows the day alone, and writes it as a time: midnight.
+        CASE WHEN is_date_only(n.chart_time)
+               OR NOT rules.early AND moment(n.chart_time) = date_trunc('day', moment(n.chart_time))
+             THEN NULL ELSE moment(n.chart_time) END AS chart_time,
         date_trunc('day', coalesce(moment(n.chart_time), moment(n.chart_date))) AS chart_day,
         s.cutoff, s.next_start, s.discharge_time,
         n.text
@@ -43,6 +48,7 @@ judged AS (
         WHEN is_error THEN 'marked_error'
         WHEN is_empty THEN 'empty'
         WHEN stay_no IS NULL THEN 'stay_excluded'
+        WHEN is_uncategorised THEN 'missing_category'
         WHEN is_summary = rules.early THEN 'other_category'
         WHEN rules.early AND charted_by IS NULL THEN
             CASE WHEN is_unreadable THEN 'unreadable_time' ELSE 'missing_time' END

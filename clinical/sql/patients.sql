@@ -10,8 +10,10 @@ WITH read AS (
         clean(sex) AS sex,
         moment(birth_date) AS birth_date,
         moment(death_date) AS death_date,
-        try_cast(clean(anchor_age) AS DOUBLE) AS anchor_age,
-        try_cast(clean(anchor_year) AS DOUBLE) AS anchor_year,
+        number(anchor_age) AS anchor_age,
+        number(anchor_year) AS anchor_year,
+        is_no_number(anchor_age) OR is_no_number(anchor_year) AS age_unreadable,
+        coalesce(is_decimal(patient_id), false) AS id_was_decimal,
         is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
         is_unreadable(death_date) AS death_unreadable,
         [clean(sex), clean(birth_date), clean(death_date), clean(anchor_age), clean(anchor_year)]

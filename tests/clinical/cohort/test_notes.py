@@ -39,6 +39,8 @@ def test_an_episode_has_the_notes_of_all_its_stays(hospital):
         pytest.param({"day": 7}, True, id="the day before"),
         pytest.param({"at": 8.5}, False, id="at the hour of the return"),
         pytest.param({"at": 8.5 - SECOND}, True, id="a second before"),
+        pytest.param({"at": "2100-01-09 00:00:00"}, False, id="midnight is a date alone"),
+        pytest.param({"at": "2100-01-08 00:00:00"}, True, id="midnight of the day before"),
         pytest.param({}, True, id="nobody knows when"),
     ],
 )
@@ -66,6 +68,7 @@ def test_same_day_return_does_not_cost_the_summary(hospital):
     ("when", "used"),
     [
         pytest.param({"at": 0.25 + 2}, True, id="at exactly the hour"),
+        pytest.param({"at": "2100-01-03 00:00:00"}, True, id="at midnight, with a clock"),
         pytest.param({"at": 0.25 + 2 + SECOND}, False, id="a second later"),
         pytest.param({"at": -0.1}, True, id="in the emergency room"),
         pytest.param({"day": 1}, True, id="a date that is over by then"),
@@ -92,6 +95,26 @@ def test_early_prediction_never_sees_a_discharge_summary(hospital):
     hospital.note(stay, "SUMMARY", category="DISCHARGE SUMMARY ", at=0.5)
     hospital.note(stay, "nursing", category="Nursing", at=0.5)
     assert hospital.rows(notes="early")[stay]["text"] == ["nursing"]
+
+
+@pytest.mark.parametrize(("notes", "used"), [("discharge", ["summary"]), ("early", ["nursing"])])
+def test_a_note_that_does_not_say_what_it_is_is_never_used(hospital, notes, used):
+    stay = hospital.stay(0, 6)
+    hospital.note(stay, "summary", day=6)
+    hospital.note(stay, "nursing", category="Nursing", at=0.5)
+    hospital.note(stay, "secret", category=" ", at=0.5)
+    cohort = hospital.build(notes=notes)
+    assert cohort.to_frame()["text"].tolist() == [used]
+    (issue,) = cohort.list_issues().itertuples()
+    assert (issue.id, issue.problem) == ("3", "note without a category, not used")
+
+
+@pytest.mark.parametrize(("hours", "texts"), [(24, 1), (48, 2), (72, 3)])
+def test_hours_of_early_prediction(hospital, hours, texts):
+    stay = hospital.stay(0, 6)
+    for day in (0.5, 2, 3, 4):
+        hospital.note(stay, f"day {day}", category="Nursing", at=day)
+    assert len(hospital.rows(notes="early", hours=hours)[stay]["text"]) == texts
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,50 @@ def test_counts_add_up_and_the_order_of_rows_does_not_matter(tmp_path, rows, ord
     assert cohort.summary == again.summary
 
 
+NOTES = st.lists(
+    st.fixed_dictionaries({
+        "HADM_ID": st.sampled_from(["", "1", "2", "3", "4", "99"]),
+        "SUBJECT_ID": st.sampled_from(["1", "1", "1", "2", ""]),
+        "CATEGORY": st.sampled_from(["Discharge summary", "Discharge summary", "Nursing", ""]),
+        "DESCRIPTION": st.sampled_from(["Report", "Addendum"]),
+        "CHARTDATE": st.integers(0, 60).map(lambda day: str(START + day * DAY)[:10]),
+        "CHARTTIME": st.sampled_from(["", "?", "2100-01-05 10:00:00", "2100-01-20"]),
+        "ISERROR": st.sampled_from(["", "", "", "1"]),
+        "TEXT": st.sampled_from(["one", "two", "two, again", " "]),
+    }),
+    max_size=10,
+)  # fmt: skip
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=ROWS,
+    notes=NOTES,
+    when=st.sampled_from(["discharge", "early"]),
+    order=st.randoms(use_true_random=False),
+)
+def test_the_order_of_notes_does_not_matter(tmp_path, rows, notes, when, order):
+    rows = [row | {"HADM_ID": str(number)} for number, row in enumerate(rows, start=1)]
+    notes = [{"ROW_ID": str(number)} | note for number, note in enumerate(notes, start=1)]
+    built = []
+    for name in ("as_is", "shuffled"):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        columns = ["ROW_ID", "HADM_ID", "SUBJECT_ID", "CATEGORY", "DESCRIPTION", "CHARTDATE",
+                   "CHARTTIME", "ISERROR", "TEXT"]  # fmt: skip
+        pd.DataFrame(notes, columns=columns).to_csv(folder / "NOTEEVENTS.csv", index=False)
+        built.append(fast_cohort(folder, rows, notes=when))
+        rows, notes = order.sample(rows, len(rows)), order.sample(notes, len(notes))
+    one, other = built
+    pd.testing.assert_frame_equal(one.to_frame(), other.to_frame())
+    assert one.summary == other.summary
+    assert_flow_adds_up(one, len(rows))
+    # No note is lost on the way: each has a fate.
+    assert sum(one.summary["notes_read"].values()) == len(notes)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_many_random_admissions(tmp_path, define, seed):
     rows = random_rows(random.Random(seed), 800)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
+import socket
 import sqlite3
-import subprocess
-import tempfile
-from pathlib import Path
+import sys
+from urllib.parse import urlsplit
 
 import pandas as pd
 import pytest
@@ -115,44 +114,39 @@ def test_sqlite_is_not_created_by_a_mistyped_name(tmp_path):
     assert not (tmp_path / "nowhere.db").exists()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def postgres():
-    """The address of a PostgreSQL server of our own, on a socket and the loopback."""
-    pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
-    if initdb is None:
-        pytest.skip("no PostgreSQL server here: install the package postgresql")
-    control = str(Path(initdb).parent / "pg_ctl")
-    # The server refuses to run as root; its folder must then belong to someone else.
-    user = "postgres" if os.getuid() == 0 else None
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    if user:
-        shutil.chown(folder, user)
+    """The address of a fresh database on the server that DOMAINBERT_POSTGRESQL names."""
+    server = os.environ.get("DOMAINBERT_POSTGRESQL")
+    if not server:
+        pytest.skip(
+            "no PostgreSQL server: set DOMAINBERT_POSTGRESQL=postgresql://user@host:port/database "
+            "to one where tests may create a database (.ci/run starts one)"
+        )
+    dbapi = pytest.importorskip(
+        "adbc_driver_postgresql.dbapi", reason="the extra 'databases' is not installed"
+    )
+    name = f"domainbert_test_{os.getpid()}"
 
-    def run(*command: str) -> None:
-        subprocess.run(command, check=True, user=user, cwd=folder, capture_output=True, timeout=300)
+    def run(command: str) -> None:
+        with dbapi.connect(server, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(command)
 
-    data = str(folder / "data")
-    run(initdb, "-D", data, "-U", "reader", "-A", "trust", "-E", "UTF8", "--no-sync")
-    options = f"-p 54329 -c listen_addresses=127.0.0.1 -c fsync=off -k {folder}"
-    run(control, "-D", data, "-w", "-t", "200", "-l", str(folder / "log"), "-o", options, "start")
+    run(f"CREATE DATABASE {name}")
     try:
-        yield "postgresql://reader:secret-word@127.0.0.1:54329/postgres"
+        yield urlsplit(server)._replace(path=f"/{name}").geturl()
     finally:
-        run(control, "-D", data, "-m", "immediate", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
+        run(f"DROP DATABASE {name}")
 
 
-@pytest.mark.parametrize("notes", ["discharge", "early"])
-def test_postgres(example, postgres, notes):
+def fill(address: str, tables: dict[str, list[dict]]) -> None:
+    """Put tables into the schema mimiciii of a PostgreSQL database, with types of their own."""
     from adbc_driver_postgresql import dbapi
 
     types = {"TIME": "timestamp(0)", "DATE": "date", "ID": "bigint", "DOB": "date", "DOD": "date"}
-    with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
-        cursor.execute("DROP SCHEMA IF EXISTS mimiciii CASCADE")
+    with dbapi.connect(address) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE SCHEMA mimiciii")
-        for name, rows in example.tables().items():
+        for name, rows in tables.items():
             columns = ", ".join(
                 f"{c} {next((t for end, t in types.items() if c.endswith(end)), 'text')}"
                 for c in rows[0]
@@ -163,16 +157,53 @@ def test_postgres(example, postgres, notes):
                     "NULL" if v == "" else "'" + v.replace("'", "''") + "'" for v in row.values()
                 )
                 cursor.execute(f"INSERT INTO mimiciii.{name} VALUES ({values})")
+        # A server may be set to write its dates in another order, or in another zone.
+        name = urlsplit(address).path[1:]
+        cursor.execute(f"ALTER DATABASE {name} SET datestyle TO 'SQL, DMY'")
+        cursor.execute(f"ALTER DATABASE {name} SET timezone TO 'Asia/Tokyo'")
         connection.commit()
-    # A server elsewhere may write its dates in another order.
+
+
+@pytest.mark.parametrize("notes", ["discharge", "early"])
+def test_postgres(example, postgres, notes):
+    fill(postgres, example.tables())
     assert_equal(build_cohort(postgres, notes=notes), example.build(notes=notes))
 
 
-def test_postgres_that_is_not_there_keeps_the_password(postgres):
-    nowhere = postgres.replace("54329", "54328")
-    with pytest.raises(TableError, match=r"127\.0\.0\.1:54328/postgres cannot be opened") as caught:
-        build_cohort(nowhere)
+def test_postgres_says_what_is_missing(postgres):
+    with pytest.raises(TableError, match=r"has no table ADMISSIONS\. Found there: nothing"):
+        build_cohort(postgres)
+
+
+def test_postgres_that_fails_on_the_way(example, postgres):
+    from adbc_driver_postgresql import dbapi
+
+    fill(postgres, {name: rows for name, rows in example.tables().items() if name != "NOTEEVENTS"})
+    with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE VIEW noteevents AS SELECT n / (1000 - n) AS row_id, 7 AS subject_id, "
+            "100 AS hadm_id, '' AS category, '' AS chartdate, 'secret' AS text "
+            "FROM generate_series(1, 2000) AS n"
+        )
+        connection.commit()
+    with pytest.raises(TableError, match="cannot be read to its end") as caught:
+        build_cohort(postgres)
+    assert "secret" not in str(caught.value)
+
+
+def test_postgres_that_is_not_there_keeps_the_password():
+    pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(TableError, match=rf"127\.0\.0\.1:{port}/db cannot be read") as caught:
+        build_cohort(f"postgresql://reader:secret-word@127.0.0.1:{port}/db")
     assert "secret-word" not in str(caught.value)
+
+
+def test_a_missing_driver_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
+    with pytest.raises(TableError, match=r"pip install 'domainbert\[databases\]'"):
+        build_cohort("postgresql://127.0.0.1:1/db")
 
 
 @pytest.fixture
@@ -272,5 +303,8 @@ def test_generic_early_needs_to_know_what_a_note_is(generic):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")
     text = mapping.read_text().replace("chart_date = 'Written'\n", "")
     mapping.write_text(text + "category = 'Letter'\n")
+    with pytest.raises(ValueError, match=r'discharge_categories = \["Discharge summary"\]'):
+        build_cohort(folder, schema="generic", mapping=mapping, notes="early")
+    mapping.write_text(f"discharge_categories = 'DS'\n{text}category = 'Letter'\n")
     with pytest.raises(ValueError, match=r"add to \[notes\] for letters: chart_time ="):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")

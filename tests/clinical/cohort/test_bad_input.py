@@ -1,0 +1,238 @@
+"""Whatever is wrong with a source is said exactly, and listed row by row."""
+
+import pytest
+
+from clinical.cohort import build_cohort, issues_path
+from domainbert.tables import TableError
+
+from .conftest import by_stay
+
+
+def listed(cohort) -> set[tuple]:
+    """(row, id, problem) of every issue of the source."""
+    frame = cohort.list_issues().astype(object)
+    return {(None if r.row != r.row else r.row, r.id, r.problem) for r in frame.itertuples()}
+
+
+def test_a_good_source_has_no_issues(hospital):
+    hospital.note(hospital.stay(0, 3), "summary", day=3)
+    hospital.patient()
+    cohort = hospital.build()
+    assert len(cohort.issues) == 0
+    assert listed(cohort) == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "01/02/19", "2100/01/02", "2100-01-02 10:00 PM", "2100-02-30", "2100-1-2", "yesterday",
+        "2100-01-02 10:00:00 Europe/Berlin", "infinity", "now", "73051",
+    ],
+)  # fmt: skip
+def test_times_are_never_guessed(hospital, text):
+    stay = hospital.stay(text, 9)
+    cohort = hospital.build()
+    assert by_stay(cohort)[stay]["exclusion"] == "unreadable_time"
+    assert listed(cohort) == {(1, stay, "admission time unreadable")} | {
+        (1, stay, problem) for _, _, problem in listed(cohort) if problem.startswith("label may")
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("2100-01-02", "2100-01-02 00:00:00"),
+        ("2100-01-02 10:30", "2100-01-02 10:30:00"),
+        (" 2100-01-02T10:30:15 ", "2100-01-02 10:30:15"),
+        ("2100-01-02 10:30:15.25", "2100-01-02 10:30:15.250000"),
+        ("2100-01-02 10:30:15Z", "2100-01-02 10:30:15"),
+        ("2100-01-02 10:30:15 UTC", "2100-01-02 10:30:15"),
+        ("2100-01-02T10:30:15.000+02:00", "2100-01-02 08:30:15"),
+        ("2100-01-02 10:30:15-05", "2100-01-02 15:30:15"),
+    ],
+)
+def test_times_of_iso_8601(hospital, text, read):
+    stay = hospital.stay(text, 9)
+    assert str(hospital.rows()[stay]["admit_time"]) == read
+
+
+def test_rows_of_admissions_are_listed_by_number(hospital):
+    hospital.stay(0, 3, patient="1", id="10")
+    hospital.stay("?", "?", patient="2", id="20", DEATHTIME="?")
+    hospital.stay("", 3, patient="3", id="30")
+    hospital.stay(3, 1, patient="4", id="40")
+    hospital.stay(0, 3, patient="", id="50")
+    hospital.stay(0, 3, patient="6", id="60")
+    hospital.stay(0, 4, patient="6", id="60")
+    hospital.stay(0, 3, patient="1", id="10")
+    hospital.stay(0, 3, patient="9.0", id="90.0", kind="", HOSPITAL_EXPIRE_FLAG="perhaps")
+    may_miss = "label may miss a stay of the patient that had to be left out"
+    found = listed(hospital.build(data_end="2099-12-31"))
+    after = {
+        (row, id, problem) for row, id, problem in found if problem.startswith("admitted after")
+    }
+    assert len(after) == 7
+    assert found - after == {
+        (2, "20", "admission time unreadable, discharge time unreadable, death time unreadable"),
+        (3, "30", "no admission or no discharge time"),
+        (4, "40", "discharge before admission"),
+        (5, "50", "no patient id or no stay id"),
+        (6, "60", "stay id with contradicting rows"),
+        (7, "60", "stay id with contradicting rows"),
+        (8, "10", "copy of another row"),
+        (9, "90", "id written as a decimal, read as a whole number"),
+        (9, "90", "no admission type, counted as unplanned"),
+        (9, "90", "died is neither yes nor no, counted as no"),
+    }
+    assert may_miss not in {problem for _, _, problem in found}
+
+
+def test_a_label_that_may_miss_a_stay_is_listed(hospital):
+    good = hospital.stay(0, 3, patient="1")
+    hospital.stay("?", 9, patient="1")
+    assert (1, good, "label may miss a stay of the patient that had to be left out") in listed(
+        hospital.build()
+    )
+
+
+def test_rows_of_patients_are_listed_by_number(hospital):
+    for patient in ("1", "2", "3", "4"):
+        hospital.stay(0, 3, patient=patient, id=f"{patient}0")
+    hospital.patient("1", born="15.6.50")
+    hospital.patient("2", sex="F")
+    hospital.patient("2", sex="M")
+    hospital.patient("3.0")
+    hospital.patient("")
+    cohort = hospital.build()
+    assert listed(cohort) == {
+        (1, "1", "birth or death date unreadable"),
+        (2, "2", "patient id with contradicting rows, none used"),
+        (3, "2", "patient id with contradicting rows, none used"),
+        (4, "3", "id written as a decimal, read as a whole number"),
+        (5, "", "no patient id"),
+        (4, "40", "patient not in the table of patients"),
+    }
+    rows = by_stay(cohort)
+    assert [rows[f"{n}0"]["sex"] for n in range(1, 5)] == ["F", None, "F", None]
+
+
+def test_ages_that_are_no_numbers_are_listed(tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "stays.csv").write_text(
+        "p,s,a,d,years\n"
+        + "".join(
+            f"{n},{n},2100-01-01,2100-01-02,{years}\n"
+            for n, years in enumerate(["71.9", "old", "NaN", "", "-1"])
+        )
+    )
+    mapping = tmp_path / "columns.toml"
+    mapping.write_text(
+        "[admissions]\ntable = 'stays'\npatient_id = 'p'\nstay_id = 's'\nadmit_time = 'a'\n"
+        "discharge_time = 'd'\nage = 'years'\n"
+    )
+    cohort = build_cohort(folder, schema="generic", mapping=mapping)
+    assert [row["age"] for row in by_stay(cohort).values()] == [71, None, None, None, None]
+    problem = "age is no number, counted as unknown"
+    assert listed(cohort) == {(2, "1", problem), (3, "2", problem)}
+
+
+def test_lines_that_are_no_rows_are_counted_and_the_rest_is_read(hospital):
+    stay = hospital.stay(0, 3)
+    hospital.note(stay, "summary", day=3)
+    folder = hospital.write()
+    with (folder / "ADMISSIONS.csv").open("a") as file:
+        file.write('7,200,2100-01-09 00:00:00\n8,201,"2100-01-01 00:00:00,,,,,,,0\n')
+    with (folder / "NOTEEVENTS.csv").open("a") as file:
+        file.write('9,7,100,2100-01-04,,Discharge summary,Addendum,,"secret\n')
+    cohort = build_cohort(folder)
+    problem = "line that is no row: too few or too many fields, or a quote out of place"
+    assert listed(cohort) == {(3, "", problem), (4, "", problem)}
+    assert set(cohort.list_issues()["source"]) == {"ADMISSIONS.csv", "NOTEEVENTS.csv"}
+    assert (cohort.n_admissions, cohort.n_stays) == (3, 1)
+    removed = {row.step: row.removed for row in cohort.flow.itertuples() if row.removed}
+    assert removed == {"malformed_line": 2}
+    assert by_stay(cohort)[stay]["text"] == ["summary"]
+    assert "secret" not in issues_path(cohort.path).read_text()
+
+
+def test_an_empty_table_gives_an_empty_cohort(hospital, tmp_path):
+    hospital.stay(0, 3)
+    path = hospital.write() / "ADMISSIONS.csv"
+    path.write_text(path.read_text().split("\n")[0])
+    cohort = build_cohort(hospital.folder)
+    assert (cohort.n_admissions, cohort.n_stays, cohort.n_readmitted) == (0, 0, 0)
+    assert list(cohort.to_frame().columns[:6]) == [
+        "patient_id", "stay_id", "admit_time", "discharge_time", "text", "readmitted",
+    ]  # fmt: skip
+    assert cohort.plot_flow() is not None
+
+
+def test_a_missing_table_says_what_is_there(hospital):
+    hospital.patient()
+    with pytest.raises(TableError, match=r"has no table ADMISSIONS\. Found there: PATIENTS\.csv"):
+        hospital.build()
+
+
+@pytest.mark.parametrize("table", ["ADMISSIONS", "NOTEEVENTS"])
+def test_a_missing_column_names_the_nearest(hospital, table):
+    hospital.note(hospital.stay(0, 3), "secret", day=3)
+    path = hospital.write() / f"{table}.csv"
+    path.write_text(path.read_text().replace("HADM_ID", "HADMID"))
+    with pytest.raises(TableError, match=f"{table} in .* has no column 'HADM_ID'.*'HADMID'"):
+        build_cohort(hospital.folder)
+
+
+def test_two_files_for_one_table(hospital):
+    hospital.stay(0, 3)
+    folder = hospital.write()
+    (folder / "admissions.parquet").write_bytes(b"")
+    with pytest.raises(TableError, match=r"more than one file for ADMISSIONS: .*Leave one there"):
+        build_cohort(folder)
+
+
+def test_a_file_that_is_cut_short(hospital, tmp_path):
+    import gzip
+
+    hospital.stay(0, 3)
+    path = hospital.write() / "ADMISSIONS.csv"
+    whole = gzip.compress(path.read_bytes())
+    path.unlink()
+    (hospital.folder / "ADMISSIONS.csv.gz").write_bytes(whole[:-9])
+    with pytest.raises(
+        TableError, match=r"ADMISSIONS in .* cannot be read to its end \(EOFError\)"
+    ):
+        build_cohort(hospital.folder, out=tmp_path / "out.parquet")
+    assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"notes": "erly"}, r"unknown notes 'erly'; did you mean 'early'\? Legal: \['discharge'"),
+        ({"hours": 0}, "hours must be a number above 0, got 0"),
+        ({"hours": float("nan")}, "hours must be a number above 0, got nan"),
+        ({"schema": "mimic5"}, "unknown schema 'mimic5'; did you mean 'mimic"),
+        ({"schema": "generic"}, r"mapping='columns\.toml'"),
+        ({"mapping": "x.toml"}, "mapping belongs to schema='generic', not to 'mimic3'"),
+        ({"data_end": "31/12/2019"}, "data_end must be an ISO date such as '2019-12-31'"),
+        ({"out": "cohort.csv"}, r"out must end in \.parquet, got cohort\.csv"),
+        ({"out": "no/where.parquet"}, "no: no such folder; make it first"),
+    ],
+)
+def test_arguments(hospital, options, message):
+    hospital.stay(0, 3)
+    with pytest.raises(ValueError, match=message):
+        hospital.build(**options)
+
+
+def test_a_source_that_is_none(tmp_path):
+    with pytest.raises(TableError, match=r"nowhere: no such folder or file\. A source is a folder"):
+        build_cohort(tmp_path / "nowhere")
+    path = tmp_path / "notes.txt"
+    path.write_text("secret")
+    with pytest.raises(TableError, match=r"notes\.txt is neither a folder nor a DuckDB file"):
+        build_cohort(path)
+    with pytest.raises(TableError, match="host/db: no such folder") as caught:
+        build_cohort("mysql://user:secret@host/db")
+    assert "secret" not in str(caught.value)
