@@ -55,7 +55,11 @@ def _read_notes(reader: _Reader, table: Found) -> None:
     con.execute("SET VARIABLE note_table = $name", {"name": table.name})
     # The planner cannot know how large a file of notes is, and must not build a hash table of it.
     con.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-    reader.run("notes", table, numbered="note_id" not in table.chosen)
+    numbered = "note_id" not in table.chosen
+    # Row numbers go by the order of the file; without them all cores may work on it.
+    con.execute(f"SET preserve_insertion_order = {str(numbered).lower()}")
+    reader.run("notes", table, numbered=numbered)
+    con.execute("RESET preserve_insertion_order")
     con.execute("RESET disabled_optimizers")
     unreadable = "SELECT count_if(is_unreadable) FROM notes WHERE source = $name"
     if con.execute(unreadable, {"name": table.name}).fetchall()[0][0]:

@@ -31,9 +31,7 @@ def test_every_legal_table_is_there_with_what_the_file_says(recipe):
 
 
 def test_an_unknown_table_names_the_legal_ones(recipe):
-    with pytest.raises(
-        ValueError, match=r"has a table \[trainin\]; legal are model, training$"
-    ):
+    with pytest.raises(ValueError, match=r"has a table \[trainin\]; legal are model, training$"):
         recipe("[trainin]\nepochs = 2\n")
     with pytest.raises(ValueError, match=r"has a table \[epochs\]"):
         recipe("epochs = 2\n")

@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pandas as pd
@@ -295,6 +296,29 @@ def test_generic_tables(generic, define):
     assert frame.loc["A-1", "age"] == 71
     assert frame.loc["A-1", "patient_id"] == "007"
     assert any("deaths in hospital" in said for said in cohort.caveats)
+
+
+def test_the_mapping_of_the_documentation(tmp_path, define):
+    page = Path(__file__).parents[3] / "docs" / "cohort.md"
+    mapping = tmp_path / "columns.toml"
+    mapping.write_text(page.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0])
+    (tmp_path / "encounters.csv").write_text(
+        "MRN,Case No,In,Out,Urgency,To,Date of death,Years\n"
+        "7,A,01/02/2019 10:00,05/02/2019 09:30,acute,home,20/03/2019,71\n"
+        "7,B,05/03/2019 09:00,2019-03-09 11:00,acute,home,20/03/2019,71\n"
+    )
+    (tmp_path / "letters.csv").write_text(
+        "Case No,Kind,Written,Letter\nA,discharge letter,05/02/2019,dear colleague\n"
+        "A,nursing,01/02/2019,slept well\nB,Discharge letter,09/03/2019,again\n"
+    )
+    options = {"schema": "generic", "mapping": mapping}
+    definition = define(planned_types='["booked"]')
+    rows = build_cohort(tmp_path, definition=definition, **options).to_frame().set_index("stay_id")
+    assert rows.loc["A", "text"] == ["dear colleague"]
+    assert rows.loc["A", "days_to_readmission"] == pytest.approx(28, abs=0.03)
+    assert rows["died_within_horizon"].tolist() == [False, True]
+    early = build_cohort(tmp_path, notes="early", **options).to_frame().set_index("stay_id")
+    assert early.loc["A", "text"] == ["slept well"]
 
 
 def test_generic_early_needs_to_know_what_a_note_is(generic):
