@@ -37,6 +37,10 @@ FROM (
     FROM admissions a JOIN patients p USING (patient_id), rules
     WHERE rules.has_patients AND NOT p.is_listed
     UNION ALL
+    SELECT a.row, a.stay_id, 'admitted after the day of the patient''s death'
+    FROM admissions a JOIN patients p USING (patient_id)
+    WHERE a.admit_time >= date_trunc('day', p.death_date) + INTERVAL 1 DAY
+    UNION ALL
     SELECT a.row, a.stay_id, 'label may miss a stay of the patient that had to be left out'
     FROM admissions a SEMI JOIN (
         SELECT patient_id FROM admissions ANTI JOIN members USING (row)

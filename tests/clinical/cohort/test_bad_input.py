@@ -95,6 +95,15 @@ def test_a_label_that_may_miss_a_stay_is_listed(hospital):
     )
 
 
+def test_a_stay_after_death_is_listed(hospital):
+    hospital.stay(0, 3)
+    late = hospital.stay(9, 12)
+    hospital.patient(died=8)
+    cohort = hospital.build()
+    assert listed(cohort) == {(2, late, "admitted after the day of the patient's death")}
+    assert by_stay(cohort)[late]["exclusion"] == "died_in_hospital"
+
+
 def test_rows_of_patients_are_listed_by_number(hospital):
     for patient in ("1", "2", "3", "4"):
         hospital.stay(0, 3, patient=patient, id=f"{patient}0")
