@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clinical.aggregation import aggregate
     from clinical.cohort import Cohort, build_cohort
-    from clinical.convert import convert
+    from clinical.convert import convert_release
     from clinical.diabetes130 import build_diabetes130
     from clinical.estimator import ReadmissionClassifier
     from clinical.evaluation import Evaluation, evaluate
@@ -33,7 +33,7 @@ _HOMES = {
     "build_cohort": "cohort",
     "build_diabetes130": "diabetes130",
     "check_disjoint": "splits",
-    "convert": "convert",
+    "convert_release": "convert",
     "evaluate": "evaluation",
     "synthesize": "synthetic",
 }
@@ -53,7 +53,7 @@ __all__ = [
     "build_cohort",
     "build_diabetes130",
     "check_disjoint",
-    "convert",
+    "convert_release",
     "evaluate",
     "synthesize",
 ]

@@ -203,9 +203,9 @@ def convert(
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
 ) -> None:
     """Turn the 2019 ClinicalBERT release into a model folder."""
-    from clinical.convert import convert as read_release
+    from clinical.convert import convert_release
 
-    read_release(release, out=out)
+    convert_release(release, out=out)
     say(f"model in {out}")
 
 
@@ -218,7 +218,8 @@ def models() -> None:
     from clinical.card import spell
     from clinical.models import shipped
 
-    table = Table("model", "encoder", "test AUROC", "bag of words", "what it is")
+    table = Table("model", "encoder", "test AUROC", "TF-IDF", "what it is")
+    table.columns[0].no_wrap = True
     for name, folder in shipped().items():
         config = json.loads((folder / "config.json").read_text())["domainbert"]
         scores = config["manifest"].get("scores", {})

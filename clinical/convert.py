@@ -21,7 +21,7 @@ RENAMED = {
 }
 
 
-def convert(release: str | Path, *, out: str | Path | None = None) -> ReadmissionModel:
+def convert_release(release: str | Path, *, out: str | Path | None = None) -> ReadmissionModel:
     """Read a folder of the 2019 release and, if asked, write it as a model folder.
 
     The release's network is Hugging Face's BERT for sequence classification with one label under

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,7 +57,9 @@ def scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             con.execute("SET temp_directory = $path", {"path": private})
             con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
             con.execute("SET TimeZone = 'UTC'")
-            con.execute("SET enable_progress_bar = false")
+            # A notebook without widgets has no bar to switch off, and says so by failing.
+            with suppress(duckdb.InvalidInputException):
+                con.execute("SET enable_progress_bar = false")
             # A closed network: nothing is fetched while we run.
             con.execute("SET autoinstall_known_extensions = false")
             with _quiet():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import clinical
-from clinical.convert import RENAMED, convert
+from clinical.convert import RENAMED, convert_release
 from clinical.readmission import ReadmissionModel
 from domainbert.encoders import EncoderError
 
@@ -37,7 +37,7 @@ def release(network, tokenizer, tmp_path):
 
 
 def test_old_names_are_read_and_the_result_loads_everywhere(release, network, tokenizer, tmp_path):
-    converted = convert(release, out=tmp_path / "model")
+    converted = convert_release(release, out=tmp_path / "model")
     note = "Heart failure. Denies chest pain. " * 20
     expected = ReadmissionModel(network, tokenizer).predict(note)
     assert converted.predict(note).probability == pytest.approx(expected.probability, abs=1e-6)
@@ -50,7 +50,7 @@ def test_old_names_are_read_and_the_result_loads_everywhere(release, network, to
 def test_a_missing_file_is_named(release, name):
     (release / name).unlink()
     with pytest.raises(EncoderError, match=f"has no {name}"):
-        convert(release)
+        convert_release(release)
 
 
 def test_weights_that_do_not_fit_are_counted(release):
@@ -59,7 +59,7 @@ def test_weights_that_do_not_fit_are_counted(release):
     weights["surprise"] = torch.zeros(1)
     torch.save(weights, release / "pytorch_model.bin")
     with pytest.raises(EncoderError, match=r"1 weights missing .*classifier.*1 unexpected"):
-        convert(release)
+        convert_release(release)
 
 
 def test_code_in_the_weights_file_never_runs(release, tmp_path):
@@ -70,7 +70,7 @@ def test_code_in_the_weights_file_never_runs(release, tmp_path):
     with (release / "pytorch_model.bin").open("wb") as handle:
         pickle.dump({"classifier.weight": Trap()}, handle)
     with pytest.raises(EncoderError, match="cannot be read as weights alone"):
-        convert(release)
+        convert_release(release)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -79,7 +79,7 @@ def test_parity_with_the_original_code(data_folder, tmp_path):
     folder = tmp_path / "original"
     shutil.copytree(data_folder / "original_clinicalbert", folder, copy_function=shutil.copyfile)
     notes = json.loads((folder / "expected.json").read_text())["notes"]
-    model = convert(folder)
+    model = convert_release(folder)
     for note in notes:
         expected = np.array([window["probability"] for window in note["windows"]])
         got = model.score_token_ids([window["input_ids"] for window in note["windows"]])

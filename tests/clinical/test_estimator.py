@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
 
 import clinical
 
@@ -23,7 +24,8 @@ def test_fit_and_predict_the_scikit_learn_way(stays, tiny_encoder):
     proba = classifier.predict_proba(texts)
     assert proba.shape == (120, 2)
     assert proba.sum(axis=1) == pytest.approx(np.ones(120))
-    assert classifier.score(texts, labels) > 0.9
+    assert roc_auc_score(labels, proba[:, 1]) > 0.9
+    assert ((proba[:, 1] >= 0.5) == classifier.predict(texts)).all()
     assert list(classifier.classes_) == [0, 1]
 
 
