@@ -132,7 +132,9 @@ def train(
 ) -> None:
     """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
     from clinical.recipe import read_recipe, train_from_recipe
+    from domainbert.adapters import check_replaceable
 
+    check_replaceable(out)  # a name that is taken should not cost a training
     plan = read_recipe(
         recipe,
         encoder=encoder,
@@ -204,7 +206,9 @@ def convert(
 ) -> None:
     """Turn the 2019 ClinicalBERT release into a model folder."""
     from clinical.convert import convert_release
+    from domainbert.adapters import check_replaceable
 
+    check_replaceable(out)
     convert_release(release, out=out)
     say(f"model in {out}")
 
