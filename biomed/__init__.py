@@ -1,1 +1,69 @@
-"""BioBERT: biomedical text -> entities, answers, embeddings. Nothing is here yet."""
+"""BioBERT: biomedical text -> entities, answers, embeddings."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from biomed.ner.entities import Entity
+    from biomed.ner.tagger import EntityTagger
+    from biomed.plots import plot_comparison, plot_similarity, plot_terms
+    from biomed.terms.embedder import TermEmbedder
+    from biomed.terms.evaluation import (
+        compare_encoders,
+        evaluate_categories,
+        evaluate_pairs,
+        read_rated_pairs,
+    )
+    from biomed.terms.similarity import TermIndex
+    from biomed.terms.vocabulary import medical_terms, read_vocabulary
+
+# Each name is imported when it is first used, so that `biomed --help` waits for no torch.
+_HOMES = {
+    "Entity": "ner.entities",
+    "EntityTagger": "ner.tagger",
+    "TermEmbedder": "terms.embedder",
+    "TermIndex": "terms.similarity",
+    "compare_encoders": "terms.evaluation",
+    "evaluate_categories": "terms.evaluation",
+    "evaluate_pairs": "terms.evaluation",
+    "medical_terms": "terms.vocabulary",
+    "plot_comparison": "plots",
+    "plot_similarity": "plots",
+    "plot_terms": "plots",
+    "read_rated_pairs": "terms.evaluation",
+    "read_vocabulary": "terms.vocabulary",
+}
+
+__all__ = [
+    "Entity",
+    "EntityTagger",
+    "TermEmbedder",
+    "TermIndex",
+    "compare_encoders",
+    "evaluate_categories",
+    "evaluate_pairs",
+    "medical_terms",
+    "plot_comparison",
+    "plot_similarity",
+    "plot_terms",
+    "read_rated_pairs",
+    "read_vocabulary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module."""
+    if name not in _HOMES:
+        msg = f"module 'biomed' has no attribute {name!r}"
+        raise AttributeError(msg)
+    # A module may have the name of the function in it: what is exported is the function.
+    value = getattr(importlib.import_module(f"biomed.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__

@@ -1,4 +1,4 @@
-"""The command `biomed`. Its commands come with the tasks; so far there is none."""
+"""The command `biomed`: entities, answers and embeddings from biomedical text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ from typing import Annotated
 
 import typer
 
+from biomed.ner import commands as ner
+from biomed.terms import commands as terms
 from domainbert import __version__
 from domainbert.console import stdout
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="BioBERT: entities, answers and embeddings from biomedical text.",
+)
+app.add_typer(ner.app, name="ner")
+app.add_typer(terms.app, name="terms")
 
 
-@app.callback(invoke_without_command=True)
+def _version(asked: bool) -> None:
+    if asked:
+        stdout.print(f"biomed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
-    """BioBERT: entities, answers and embeddings from biomedical text. No command is here yet."""
-    stdout.print(f"biomed {__version__}" if version else "biomed has no commands yet: see clinical")
+    """BioBERT: entities, answers and embeddings from biomedical text."""

@@ -1,0 +1,233 @@
+"""Texts per second of `EntityTagger.tag_many` against Hugging Face's pipeline, in one run.
+
+Both find entities with the same weights, in fp32 on the CPU, from raw texts to exact spans:
+
+- ours: `tag_many`;
+- as called: the token-classification pipeline as its page shows it, with words put together
+  (`aggregation_strategy="first"`), one text after the other; full articles with `stride`, or it
+  would read their first 512 tokens alone;
+- at its best: the same at the batch size that suits it best.
+
+The texts are sentences (NCBI-disease, test), abstracts (PubMedQA) and full articles (COVID-QA).
+Entities are compared on the texts that the pipeline sees whole: at most one window, cut into the
+same word-pieces. There they may differ only where the network's likeliest tags, taken word by
+word, are no valid IOB2 sequence, which the pipeline repairs by its own rules.
+
+    python benchmarks/ner.py --data ../shared/data --out ner.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from scoring import markdown, say, seconds_of, spread
+from transformers import AutoModelForTokenClassification
+
+from biomed import EntityTagger
+from biomed.corpora import read_gold, split_words
+from biomed.ner.decoding import best_path
+from domainbert.encoders import find_encoder, load_tokenizer
+
+LIMIT = 512  # tokens of a window
+STRIDE = 64  # tokens that the pipeline's windows share, as ours do
+ONE_BY_ONE = 0
+BATCHES = (2, 4, 8, 16, 32, 64)
+SAMPLE = {"sentences": 128, "abstracts": 48, "articles": 3}  # on which the batch size is chosen
+
+Spans = list[tuple[int, int, str]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Raw texts of one kind."""
+
+    name: str
+    texts: list[str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured for one workload; lists hold one value a round.
+
+    Attributes:
+        workload: its name.
+        texts: how many.
+        words: of all texts.
+        batch: the batch size that suited the pipeline best.
+        whole: texts that the pipeline sees whole.
+        identical: of those, with the very same entities.
+        broken: of the others, where the likeliest tags word by word are no valid IOB2.
+        seconds: of "ours", "as called" and "at its best".
+    """
+
+    workload: str
+    texts: int
+    words: int
+    batch: int
+    whole: int
+    identical: int
+    broken: int
+    seconds: dict[str, list[float]]
+
+    @property
+    def unexplained(self) -> int:
+        """Texts with other entities for no known reason."""
+        return self.whole - self.identical - self.broken
+
+    def row(self) -> dict[str, str]:
+        """A line of the table."""
+        seconds = {way: np.array(values) for way, values in self.seconds.items()}
+        return {
+            "texts": f"{self.texts} {self.workload} of {self.words / self.texts:.0f} words",
+            "texts/s": spread(self.texts / seconds["ours"], ".3g"),
+            "words/s": spread(self.words / seconds["ours"], ".0f"),
+            "× as called": spread(seconds["as called"] / seconds["ours"], ".2f"),
+            "× at its best": spread(seconds["at its best"] / seconds["ours"], ".2f"),
+            "its batch": str(self.batch),
+            "identical": f"{self.identical} of {self.whole} seen whole",
+            "invalid tags": str(self.broken),
+        }
+
+
+def workloads(data: Path, *, quick: bool) -> list[Workload]:
+    """The three kinds of texts."""
+    gold = read_gold(data / "ner" / "ncbi-disease" / "test.tsv")
+    sentences = [" ".join(text.words) for text in gold.texts]
+    questions = json.loads((data / "qa" / "pubmedqa_labeled.json").read_text(encoding="utf-8"))
+    abstracts = ["\n".join(question["CONTEXTS"]) for question in questions.values()]
+    covid = json.loads((data / "qa" / "covid_qa_train.json").read_text(encoding="utf-8"))
+    articles = [p["context"] for article in covid["data"] for p in article["paragraphs"]]
+    sizes = (20, 5, 1) if quick else (940, 300, 15)
+    kinds = {"sentences": sentences, "abstracts": abstracts, "articles": articles}
+    return [
+        Workload(name, texts[:size])
+        for (name, texts), size in zip(kinds.items(), sizes, strict=True)
+    ]
+
+
+def make_pipeline(tagger: EntityTagger) -> Any:
+    """Hugging Face's pipeline over the same weights, with a tokenizer of its own."""
+    network = tagger.networks[0].network
+    model = AutoModelForTokenClassification.from_config(copy.deepcopy(network.config))
+    model.load_state_dict(network.state_dict())
+    return transformers.pipeline(
+        "token-classification",
+        model=model.eval(),
+        tokenizer=load_tokenizer(find_encoder()),
+        aggregation_strategy="first",
+        device="cpu",
+    )
+
+
+def piped(texts: list[str], *, pipe: Any, batch_size: int, stride: int | None) -> list[Spans]:
+    """The pipeline's entities of each text."""
+    options: dict[str, Any] = {} if stride is None else {"stride": stride}
+    if batch_size == ONE_BY_ONE:
+        found = [pipe(text, **options) for text in texts]
+    else:
+        found = pipe(texts, batch_size=batch_size, **options)
+    return [[(e["start"], e["end"], e["entity_group"]) for e in entities] for entities in found]
+
+
+def ours(texts: list[str], *, tagger: EntityTagger) -> list[Spans]:
+    """Our entities of each text."""
+    return [[(e.start, e.end, e.label) for e in found] for found in tagger.tag_many(texts)]
+
+
+def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Comparison:
+    """Tag one workload in all three ways, in turn, after a warm-up."""
+    say(f"{workload.name}: warming up, and the pipeline's best batch size")
+    texts, sample = workload.texts, workload.texts[: SAMPLE[workload.name]]
+    stride = STRIDE if workload.name == "articles" else None
+    pipe = partial(piped, pipe=make_pipeline(tagger), stride=stride)
+    pipe(sample[:2], batch_size=ONE_BY_ONE)
+    ours(sample, tagger=tagger)
+    trials = [seconds_of(partial(pipe, sample, batch_size=size)) for size in BATCHES]
+    batch = BATCHES[int(np.argmin(trials))]
+    ways: dict[str, Callable[[], list[Spans]]] = {
+        "ours": partial(ours, texts, tagger=tagger),
+        "as called": partial(pipe, texts, batch_size=ONE_BY_ONE),
+        "at its best": partial(pipe, texts, batch_size=batch),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    results: dict[str, list[Spans]] = {}
+    for number in range(1, rounds + 1):
+        say(f"  round {number} of {rounds}")
+        for name, way in ways.items():
+            start = time.perf_counter()
+            results[name] = way()
+            seconds[name].append(time.perf_counter() - start)
+    whole = [number for number, text in enumerate(texts) if is_seen_whole(text, tagger)]
+    same = [n for n in whole if results["ours"][n] == results["as called"][n]]
+    broken = [n for n in whole if n not in same and breaks_iob2(texts[n], tagger)]
+    return Comparison(
+        workload=workload.name,
+        texts=len(texts),
+        words=sum(len(split_words(text)) for text in texts),
+        batch=batch,
+        whole=len(whole),
+        identical=len(same),
+        broken=len(broken),
+        seconds=seconds,
+    )
+
+
+def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
+    """Whether the pipeline reads the text in one window, in the pieces that we read."""
+    (network,) = tagger.networks
+    pieces = network.reader.read([text[start:end] for start, end in split_words(text)])
+    theirs = network.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    fits = len(pieces.ids) + 2 <= min(network.window, LIMIT)
+    return fits and pieces.ids.tolist() == theirs
+
+
+def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
+    """Whether the likeliest tag of each word by itself makes no valid sequence."""
+    (network,) = tagger.networks
+    pieces = network.reader.read([text[start:end] for start, end in split_words(text)])
+    scores = network.log_probabilities([pieces])
+    path = best_path(scores, scheme=network.scheme, starts=np.array([0]))
+    return not np.array_equal(path, scores.argmax(axis=1))
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON; exit 1 where entities differ without a reason."""
+    parser = argparse.ArgumentParser(description="Time EntityTagger against the pipeline.")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--model", default="disease", help="shipped name or folder (disease)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
+    parser.add_argument("--quick", action="store_true", help="see that it runs; no fair numbers")
+    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
+    asked = parser.parse_args()
+    tagger = EntityTagger.from_pretrained(asked.model, device="cpu")
+    comparisons = [
+        compare(workload, tagger, rounds=1 if asked.quick else asked.rounds)
+        for workload in workloads(asked.data, quick=asked.quick)
+    ]
+    setting = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    setting["transformers"] = transformers.__version__
+    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
+    print(markdown([comparison.row() for comparison in comparisons]))
+    if asked.out:
+        measured = setting | {"comparisons": [asdict(c) | c.row() for c in comparisons]}
+        asked.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    if unexplained := sum(comparison.unexplained for comparison in comparisons):
+        sys.exit(
+            f"{unexplained} texts have other entities than the pipeline's, for no known reason"
+        )
+
+
+if __name__ == "__main__":
+    main()

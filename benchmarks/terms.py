@@ -1,0 +1,207 @@
+"""Terms per second of `TermEmbedder` against `SentenceTransformer.encode`, in one run.
+
+Both embed the same different terms with the weights of the shipped encoder, pooled alike, in fp32
+on the CPU; sentence-transformers at the batch size that suits it best. Then the peak memory of
+streaming 10,000 and 100,000 terms, each in a process of its own.
+
+    python benchmarks/terms.py --out terms.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentence_transformers
+import torch
+from sentence_transformers import SentenceTransformer
+
+from biomed import TermEmbedder, medical_terms
+from domainbert.encoders import DEFAULT_ENCODER, find_encoder
+
+BATCHES = (32, 64, 128, 256, 512)
+SAMPLE = 2000  # terms on which sentence-transformers' batch size is chosen
+FEW, MANY = 10_000, 100_000  # terms whose memory is compared
+TOLERANCE = 1e-5
+# Words around a term, so that a hundred thousand of them differ, as they do in a hospital's table.
+BEFORE = ("", "acute ", "chronic ", "recurrent ", "suspected ", "history of ", "severe ", "mild ")
+AFTER = (
+    *("", " in childhood", " in pregnancy", ", left", ", right", ", unspecified", ", resolved"),
+    *(" with complications", " without complications", " after surgery", ", initial encounter"),
+    *(", follow-up", " due to trauma", " of unknown origin", ", family history", ", status post"),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured; lists hold one value a round.
+
+    Attributes:
+        terms: how many, all different.
+        tokens: of all terms, special ones counted.
+        batch: the batch size that suited sentence-transformers best.
+        worst_difference: of a number of a unit vector, between the two.
+        seconds: of "ours" and of "theirs".
+        peaks: MiB of a process that streams so many terms.
+    """
+
+    terms: int
+    tokens: int
+    batch: int
+    worst_difference: float
+    seconds: dict[str, list[float]]
+    peaks: dict[int, float]
+
+    def row(self) -> dict[str, str]:
+        """The line of the table."""
+        ours, theirs = (np.array(self.seconds[way]) for way in ("ours", "theirs"))
+        few, many = (self.peaks.get(number) for number in (FEW, MANY))
+        return {
+            "terms": f"{self.terms:,} of {self.tokens / self.terms:.1f} tokens",
+            "terms/s": spread(self.terms / ours, ".0f"),
+            "sentence-transformers": spread(self.terms / theirs, ".0f"),
+            "×": spread(theirs / ours, ".2f"),
+            "its batch": str(self.batch),
+            "differ by": f"{self.worst_difference:.0e}",
+            f"MiB at {FEW:,} and {MANY:,}": f"{few:.0f} and {many:.0f}" if few and many else "",
+        }
+
+
+def spread(values: Sequence[float] | np.ndarray, digits: str) -> str:
+    """The median, with the least and the largest."""
+    low, middle, high = (f"{f(values):{digits}}" for f in (min, statistics.median, max))
+    return f"{middle} ({low}–{high})"
+
+
+def make_terms(number: int) -> list[str]:
+    """Different terms: those of the vocabulary, and with words around them; in no order."""
+    known = medical_terms()["term"].tolist()
+    made = [f"{b}{term}{a}" for b, a, term in itertools.product(BEFORE, AFTER, known)]
+    order = np.random.default_rng(0).permutation(len(made))[:number]
+    if len(order) < number:
+        sys.exit(f"at most {len(made)} terms, got {number}")
+    return [made[i] for i in order]
+
+
+def load_ours() -> TermEmbedder:
+    """The plain encoder, as sentence-transformers pools it."""
+    return TermEmbedder.from_pretrained(DEFAULT_ENCODER, unit_norm=True, device="cpu")
+
+
+def compare(terms: list[str], *, rounds: int) -> Comparison:
+    """Embed the terms both ways, in turn, after a warm-up."""
+    ours = load_ours()
+    theirs = SentenceTransformer(find_encoder().location, device="cpu")
+    say("warming up, and sentence-transformers' best batch size")
+    ours.embed(terms[:SAMPLE])
+    theirs.encode(terms[:SAMPLE])
+    trials = [
+        seconds_of(partial(theirs.encode, terms[:SAMPLE], batch_size=size)) for size in BATCHES
+    ]
+    batch = BATCHES[int(np.argmin(trials))]
+    ways: dict[str, Callable[[], Any]] = {
+        "ours": partial(ours.embed, terms),
+        "theirs": partial(theirs.encode, terms, batch_size=batch),
+    }
+    results, seconds = race(ways, rounds=rounds)
+    lengths = (part.tokens for part in ours.embed_many(terms[:SAMPLE]))
+    tokens = 2 + float(np.concatenate(list(lengths)).mean())
+    return Comparison(
+        terms=len(terms),
+        tokens=round(tokens * len(terms)),
+        batch=batch,
+        worst_difference=float(np.abs(results["ours"] - results["theirs"]).max()),
+        seconds=seconds,
+        peaks={number: peak_of(number) for number in (FEW, MANY)} if len(terms) >= MANY else {},
+    )
+
+
+def race(
+    ways: Mapping[str, Callable[[], Any]], *, rounds: int
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """The last result of each way, and its seconds in each round."""
+    results: dict[str, Any] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(1, rounds + 1):
+        say(f"round {number} of {rounds}")
+        for name, way in ways.items():
+            start = time.perf_counter()
+            results[name] = way()
+            seconds[name].append(time.perf_counter() - start)
+    return results, seconds
+
+
+def seconds_of(action: Callable[[], object]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def peak_of(number: int) -> float:
+    """MiB at the peak of a fresh process that streams so many terms."""
+    say(f"memory of {number:,} terms")
+    command = [sys.executable, __file__, "--stream", str(number)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return float(done.stdout)
+
+
+def stream(number: int) -> None:
+    """Embed so many terms piece by piece, keep none, and print the peak memory."""
+    terms = make_terms(number)
+    embedded = sum(len(part.vectors) for part in load_ours().embed_many(iter(terms)))
+    if embedded != number:
+        sys.exit(f"{embedded} of {number} terms were embedded")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def markdown(row: Mapping[str, str]) -> str:
+    """A table of one row."""
+    lines = [list(row), ["---"] * len(row), list(row.values())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def say(message: str) -> None:
+    """One line of progress."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON; exit 1 where the vectors disagree."""
+    parser = argparse.ArgumentParser(description="Time TermEmbedder against sentence-transformers.")
+    parser.add_argument("--terms", type=int, default=MANY, help=f"how many ({MANY})")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
+    parser.add_argument("--quick", action="store_true", help="see that it runs; no fair numbers")
+    parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
+    asked = parser.parse_args()
+    if asked.stream:
+        stream(asked.stream)
+        return
+    number, rounds = (500, 1) if asked.quick else (asked.terms, asked.rounds)
+    comparison = compare(make_terms(number), rounds=rounds)
+    setting = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    setting["sentence-transformers"] = sentence_transformers.__version__
+    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
+    print(markdown(comparison.row()))
+    if asked.out:
+        measured = setting | asdict(comparison) | {"row": comparison.row()}
+        asked.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    if comparison.worst_difference > TOLERANCE:
+        sys.exit(f"the two differ by {comparison.worst_difference:.1e}, over {TOLERANCE:.0e}")
+
+
+if __name__ == "__main__":
+    main()

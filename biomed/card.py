@@ -1,0 +1,60 @@
+"""The model card that is written at every save."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from domainbert.adapters import TaskConfig
+
+# How each task's model is used; {name} is the model's.
+USAGE = {
+    "terms": """
+embedder = biomed.TermEmbedder.from_pretrained("{name}")
+embedder.similarity("heart failure", "cardiomyopathy")
+""",
+    "entities": """
+tagger = biomed.EntityTagger.from_pretrained("{name}")
+tagger.tag(text)
+""",
+    "qa": """
+answerer = biomed.QuestionAnswerer.from_pretrained("{name}")
+answerer.answer(question, context)
+""",
+}
+
+
+def model_card(config: TaskConfig) -> str:
+    """Markdown for a model folder's README, from what its configuration knows.
+
+    The manifest's `card` (title, data, limits, licence, rebuild) comes from the recipe. Its
+    `scores` are a table: {column: {row: number, or {"value", "low", "high"}}}; `scores_note` says
+    on what they were measured. `training` are the settings, `counts` what was trained on
+    ({what: number}).
+    """
+    from jinja2 import Environment, PackageLoader
+
+    card = config.manifest.get("card", {})
+    usage = USAGE.get(config.task, "").strip().format(name=card.get("name", "MODEL"))
+    scores: dict[str, dict[str, Any]] = config.manifest.get("scores", {})
+    # The card is Markdown for people, not HTML for a browser: nothing to escape.
+    environment = Environment(loader=PackageLoader("biomed"), autoescape=False)  # noqa: S701
+    return environment.get_template("model_card.md.j2").render(
+        config=asdict(config),
+        manifest=config.manifest,
+        card=card,
+        usage=usage,
+        scores=scores,
+        rows=list(dict.fromkeys(row for column in scores.values() for row in column)),
+        spell=spell,
+    )
+
+
+def spell(value: float | dict[str, float] | None) -> str:
+    """A number, with its interval where it has one, as tables show it."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,151 @@
+"""A corpus: a folder with a train, a devel and a test side in any of the three formats."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biomed.corpora.brat import is_brat, read_brat
+from biomed.corpora.documents import Document, Remark, relabelled, tagged
+from biomed.corpora.iob2 import read_iob2
+from biomed.corpora.pubtator import is_pubtator, read_pubtator
+from biomed.corpora.tags import CorpusError, TaggedText, spans_of, tags_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SIDES = ("train", "devel", "test")
+_ALSO = {"devel": ("dev", "validation", "val")}
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What one file or folder holds.
+
+    Attributes:
+        name: of the file.
+        texts: words with tags: sentences of an IOB2 file, whole documents else.
+        documents: with their spans of characters; empty for IOB2, which has none.
+        remarks: on spans that IOB2 cannot hold as they are.
+    """
+
+    name: str
+    texts: tuple[TaggedText, ...]
+    documents: tuple[Document, ...] = field(default=(), repr=False)
+    remarks: tuple[Remark, ...] = field(default=(), repr=False)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The entity types in it."""
+        return tuple(sorted({tag[2:] for text in self.texts for tag in text.tags} - {""}))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The sides of a corpus; a side that is not there is None."""
+
+    name: str
+    train: Gold | None
+    devel: Gold | None
+    test: Gold | None
+
+
+def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
+    """Read an IOB2 file, a PubTator file or a BRAT folder, told apart by what is in them.
+
+    Args:
+        path: the file or folder.
+        labels: new names for entity types; a type mapped to "" is dropped.
+
+    Raises:
+        CorpusError: nothing there, or see the three readers.
+    """
+    path = Path(path)
+    if is_brat(path):
+        return gold_of(read_brat(path), name=path.name, labels=labels)
+    if not path.is_file():
+        msg = f"{path}: no such file, nor a folder with BRAT's .ann files"
+        raise CorpusError(msg)
+    if is_pubtator(path):
+        return gold_of(read_pubtator(path), name=path.name, labels=labels)
+    texts = read_iob2(path)
+    if not texts:
+        msg = f"{path.name} has no sentences"
+        raise CorpusError(msg)
+    return Gold(path.name, tuple(_relabelled(text, labels or {}) for text in texts))
+
+
+def gold_of(
+    documents: Iterable[Document],
+    *,
+    name: str = "documents",
+    labels: dict[str, str] | None = None,
+) -> Gold:
+    """Documents with spans of characters as words with tags; see `tagged` for the rules.
+
+    Args:
+        documents: read from a file, or made by hand.
+        name: for messages.
+        labels: new names for entity types; a type mapped to "" is dropped.
+
+    Raises:
+        CorpusError: a span that is not within its text.
+    """
+    named = [Document(d.id, d.text, relabelled(d.spans, labels or {})) for d in documents]
+    pairs = [tagged(document) for document in named]
+    remarks = tuple(remark for _, found in pairs for remark in found)
+    return Gold(name, tuple(text for text, _ in pairs if text.words), tuple(named), remarks)
+
+
+def _relabelled(text: TaggedText, labels: dict[str, str]) -> TaggedText:
+    if not labels:
+        return text
+    named = [(start, end, labels.get(kind, kind)) for start, end, kind in spans_of(text.tags)]
+    tags = tags_of([span for span in named if span[2]], words=len(text.words))
+    return TaggedText(text.words, tuple(tags))
+
+
+def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> Corpus:
+    """Read a folder whose files (or BRAT folders) are called train, devel (or dev) and test.
+
+    Raises:
+        CorpusError: no such folder, no side in it, or two files for one side.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        msg = f"{folder}: no such folder; a corpus is a folder with train, devel and test in it"
+        raise CorpusError(msg)
+    found = {side: _side(folder, side) for side in SIDES}
+    if not any(found.values()):
+        msg = f"{folder} has no train, devel or test, such as train.tsv"
+        raise CorpusError(msg)
+    golds = {side: read_gold(path, labels=labels) if path else None for side, path in found.items()}
+    return Corpus(folder.name, **golds)
+
+
+def _side(folder: Path, side: str) -> Path | None:
+    names = {side, *_ALSO.get(side, ())}
+    found = [path for path in sorted(folder.iterdir()) if path.name.split(".")[0].lower() in names]
+    if len(found) > 1:
+        listed = ", ".join(path.name for path in found)
+        msg = f"{folder} has several files for its {side} side: {listed}; keep one"
+        raise CorpusError(msg)
+    return found[0] if found else None
+
+
+def fingerprints(texts: Iterable[TaggedText]) -> set[bytes]:
+    """A hash of each text's words; says nothing about any of them."""
+    return {_fingerprint(text) for text in texts}
+
+
+def without(texts: Sequence[TaggedText], other: Iterable[TaggedText]) -> list[TaggedText]:
+    """The texts that do not stand, word for word, among the others."""
+    known = fingerprints(other)
+    return [text for text in texts if _fingerprint(text) not in known]
+
+
+def _fingerprint(text: TaggedText) -> bytes:
+    words = "\x1f".join(text.words).casefold()
+    return hashlib.sha256(words.encode("utf-8", "replace")).digest()

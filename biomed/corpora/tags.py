@@ -1,0 +1,76 @@
+"""IOB2 tags <-> spans of words: `B-x` starts an entity of type x, `I-x` goes on, `O` is outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+OUTSIDE = "O"
+
+
+class CorpusError(ValueError):
+    """A corpus that cannot be read; the message names the file, the line and the fix."""
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """Words with an IOB2 tag each: a sentence, or a whole document.
+
+    Attributes:
+        words: as the corpus cuts them.
+        tags: one for each word.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Count, and keep the words to itself."""
+        return f"TaggedText({len(self.words)} words, {len(spans_of(self.tags))} entities)"
+
+
+def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:
+    """The entities of a tag sequence, strictly: only `B-x` starts one, only `I-x` goes on with it.
+
+    Tags that break the rule (an `I-x` after `O` or after another type) belong to no entity, as in
+    seqeval's strict mode.
+
+    Returns:
+        (first word, one past the last, type) of each, in order.
+    """
+    spans: list[tuple[int, int, str]] = []
+    start, kind = 0, ""
+    for number, tag in enumerate([*tags, OUTSIDE]):
+        if kind and tag != f"I-{kind}":
+            spans.append((start, number, kind))
+            kind = ""
+        if tag.startswith("B-"):
+            start, kind = number, tag[2:]
+    return spans
+
+
+def tags_of(spans: Iterable[tuple[int, int, str]], *, words: int) -> list[str]:
+    """The tag sequence of entities that do not overlap.
+
+    Args:
+        spans: (first word, one past the last, type) of each.
+        words: length of the sequence.
+    """
+    tags = [OUTSIDE] * words
+    for start, end, kind in spans:
+        tags[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+    return tags
+
+
+def fault_of(tag: str, *, before: str) -> str:
+    """What is wrong with a tag after the tag `before`; "" if nothing is."""
+    if tag == OUTSIDE or (tag.startswith("B-") and len(tag) > len("B-")):
+        return ""
+    if not tag.startswith("I-") or len(tag) == len("I-"):
+        return "legal tags are O, B-type and I-type"
+    if before[2:] == tag[2:] and before[:2] in ("B-", "I-"):
+        return ""
+    return f"{tag} goes on with nothing: IOB2 starts every entity with B-; convert the file first"

@@ -1,0 +1,1 @@
+"""Disease and drug entities: text of any length -> exact spans."""

@@ -1,0 +1,167 @@
+"""The exact best IOB2 path over the words of texts, and the entities on it. NumPy only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biomed.corpora.tags import OUTSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, eq=False)
+class TagScheme:
+    """The tags of a network's outputs.
+
+    Attributes:
+        labels: one for each output.
+        types: of entities.
+        outside: output of `O`.
+        begin: output of each type's B tag, shape (types,).
+        inside: output of each type's I tag, shape (types,).
+    """
+
+    labels: tuple[str, ...]
+    types: tuple[str, ...]
+    outside: int
+    begin: np.ndarray
+    inside: np.ndarray
+
+    @classmethod
+    def of(cls, labels: Sequence[str]) -> TagScheme:
+        """Read the names of a network's outputs.
+
+        Raises:
+            ValueError: they are not `O` and a pair `B-type`, `I-type` for each type.
+        """
+        labels = tuple(labels)
+        place = {label: number for number, label in enumerate(labels)}
+        types = tuple(sorted(label[2:] for label in labels if label.startswith("B-")))
+        wanted = tags_for(types)
+        if not types or len(place) != len(labels) or set(labels) != set(wanted):
+            shown = ", ".join(labels[:9]) + (", …" if len(labels) > 9 else "")
+            msg = (
+                f"the network's labels are {shown}; IOB2 needs O, and B-type with I-type for each "
+                'type: name its outputs so under "id2label" in its config.json'
+            )
+            raise ValueError(msg)
+        begin = np.array([place[f"B-{kind}"] for kind in types])
+        inside = np.array([place[f"I-{kind}"] for kind in types])
+        return cls(labels, types, place[OUTSIDE], begin, inside)
+
+
+def tags_for(types: Sequence[str]) -> tuple[str, ...]:
+    """The tags of entity types, `O` first."""
+    return (OUTSIDE, *(f"{mark}-{kind}" for kind in types for mark in "BI"))
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Entities as runs of words; all arrays of shape (entities,).
+
+    Attributes:
+        first: word that each begins with.
+        last: word that each ends with.
+        kind: its type's number in the scheme.
+        score: see `biomed.Entity`.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+    kind: np.ndarray
+    score: np.ndarray
+
+
+def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> np.ndarray:
+    """The valid IOB2 tag sequence with the largest sum of scores (Viterbi), in linear time.
+
+    No `I-x` may follow anything but `B-x` or `I-x`. The words are cut into blocks that are
+    decoded side by side, before each word whose every I scores no better than its own B: B may
+    follow anything and is followed by what follows I, so no best path needs to enter there.
+
+    Args:
+        scores: log-probability of each tag for each word, shape (words, labels); texts stand one
+            after the other.
+        scheme: the tags.
+        starts: words into which no entity may come from the word before: each text's first, and
+            others if wanted.
+
+    Returns:
+        The output number of each word's tag, shape (words,), int64.
+    """
+    begin, inside = scheme.begin, scheme.inside
+    closed = np.asarray((scores[:, inside] <= scores[:, begin]).all(axis=1))
+    closed[starts] = True
+    closed[:1] = True
+    firsts = np.flatnonzero(closed)
+    lengths = np.diff(np.append(firsts, len(scores)))
+    order = np.argsort(-lengths, kind="stable")
+    firsts, lengths = firsts[order], lengths[order]
+    # Blocks longer than t come first: step t is one operation on the head of the list.
+    active = np.searchsorted(-lengths, -np.arange(lengths[0] if len(lengths) else 0))
+    back = np.zeros(scores.shape, dtype=np.int64)
+    value = np.array(scores[firsts])
+    value[:, inside] = -np.inf
+    final = np.zeros_like(value)
+    for step, rows in enumerate(active):
+        if step:
+            words = firsts[:rows] + step
+            value, back[words] = _advanced(value[:rows], scores[words], scheme)
+        final[:rows] = value
+    return _traced(back, final.argmax(axis=1), firsts, lengths)
+
+
+def _advanced(
+    value: np.ndarray, scores: np.ndarray, scheme: TagScheme
+) -> tuple[np.ndarray, np.ndarray]:
+    """One word further in every block: best sums that end in each tag, and the tag before it."""
+    begin, inside = scheme.begin, scheme.inside
+    before = np.repeat(value.argmax(axis=1)[:, None], value.shape[1], axis=1)
+    goes_on = value[:, inside] > value[:, begin]
+    before[:, inside] = np.where(goes_on, inside, begin)
+    return scores + np.take_along_axis(value, before, axis=1), before
+
+
+def _traced(
+    back: np.ndarray, tag: np.ndarray, firsts: np.ndarray, lengths: np.ndarray
+) -> np.ndarray:
+    """Follow the tags back from each block's last word."""
+    path = np.zeros(len(back), dtype=np.int64)
+    for step in range(int(lengths[0]) if len(lengths) else 0):
+        rows = np.searchsorted(-lengths, -step)  # blocks longer than `step`
+        words = (firsts + lengths)[:rows] - 1 - step
+        path[words] = tag[:rows]
+        tag[:rows] = back[words, tag[:rows]]
+    return path
+
+
+def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> Found:
+    """Decode texts that stand one after the other.
+
+    Args:
+        log_probabilities: of each tag for each word, shape (words, labels).
+        scheme: the tags.
+        starts: see `best_path`.
+
+    Returns:
+        The entities of the best path, in word order.
+    """
+    path = best_path(log_probabilities, scheme=scheme, starts=starts)
+    is_inside = np.isin(path, scheme.inside)
+    first = np.flatnonzero(np.isin(path, scheme.begin))
+    stops = np.append(np.flatnonzero(~is_inside), len(path))
+    last = stops[np.searchsorted(stops, first, side="right")] - 1
+    kind_of = np.zeros(len(scheme.labels), dtype=np.int64)
+    kind_of[scheme.begin] = np.arange(len(scheme.types))
+    kind = kind_of[path[first]]
+    taken = log_probabilities[np.arange(len(path)), path].astype(np.float64)
+    total = np.concatenate(([0.0], np.cumsum(taken)))
+    goes_on = np.zeros((len(path) + 1, len(scheme.types)))
+    goes_on[:-1] = np.exp(log_probabilities[:, scheme.inside])
+    goes_on[starts] = 0.0
+    score = np.exp(total[last + 1] - total[first]) * (1 - goes_on[last + 1, kind])
+    return Found(first, last, kind, score)

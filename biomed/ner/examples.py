@@ -1,0 +1,242 @@
+"""Training windows: tagged texts, packed anew in every epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch.utils.data import Dataset, Sampler
+
+from biomed.corpora.tags import TaggedText, spans_of
+from biomed.ner.reading import cut
+from domainbert.windows import SPECIAL_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from biomed.ner.reading import WordReader
+
+IGNORED = -100  # what has no label: continuation pieces, special tokens, padding
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How training texts vary from epoch to epoch; a recipe's `[augmentation]` has these names.
+
+    Attributes:
+        alone: share of texts that are read by themselves; the others are joined with the texts
+            that follow them in the file, up to a random length.
+        longest: tokens of a window at most, [CLS] and [SEP] counted; None is the model's window.
+        replaced: share of mentions that are replaced by another mention of their type.
+        masked: share of words that are hidden behind [MASK].
+    """
+
+    alone: float = 0.3
+    longest: int | None = None
+    replaced: float = 0.0
+    masked: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("alone", "replaced", "masked"):
+            if not 0 <= getattr(self, name) <= 1:
+                msg = f"{name} is a share between 0 and 1, got {getattr(self, name)}"
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The training side of one corpus.
+
+    Attributes:
+        texts: in file order, so that neighbours follow one another.
+        codes: what each tag is called in training: an output of the network, or a number past
+            the outputs for an `O` that leaves types open which this corpus does not annotate.
+        repeat: how often an epoch reads it.
+    """
+
+    texts: tuple[TaggedText, ...] = field(repr=False)
+    codes: dict[str, int]
+    repeat: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A training window: token ids and the code of each token, both of shape (tokens,)."""
+
+    ids: np.ndarray = field(repr=False)
+    codes: np.ndarray = field(repr=False)
+
+
+class ExampleMaker:
+    """The windows of an epoch.
+
+    Args:
+        sources: the corpora.
+        reader: of the model.
+        window: tokens of a window at most.
+        augmentation: see there.
+        mask_id: of the [MASK] token.
+        seed: of everything that is drawn.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        reader: WordReader,
+        window: int,
+        augmentation: Augmentation,
+        mask_id: int,
+        seed: int,
+    ) -> None:
+        self._sources, self._reader, self._mask = sources, reader, mask_id
+        self._window = min(window, augmentation.longest or window)
+        self._augmentation, self._seed = augmentation, seed
+        self._mentions = _mentions(sources)
+
+    def make(self, epoch: int) -> list[Example]:
+        """The windows of one epoch; the same seed and epoch give the same windows."""
+        generator = np.random.default_rng((self._seed, epoch))
+        return [
+            window
+            for source in self._sources
+            for _ in range(source.repeat)
+            for text in self._packed(source, generator)
+            for window in self._windows(text)
+        ]
+
+    def _packed(self, source: Source, generator: np.random.Generator) -> Iterator[Example]:
+        """Texts alone or joined with those that follow, without special tokens."""
+        room = self._window - SPECIAL_TOKENS
+        run: list[Example] = []
+        size, wanted = 0, self._wanted(generator, room)
+        for text in source.texts:
+            example = self._encoded(self._varied(text, generator), source.codes, generator)
+            if run and (size >= wanted or size + len(example.ids) > room):
+                yield _joined(run)
+                run, size, wanted = [], 0, self._wanted(generator, room)
+            run.append(example)
+            size += len(example.ids)
+        if run:
+            yield _joined(run)
+
+    def _wanted(self, generator: np.random.Generator, room: int) -> int:
+        if generator.random() < self._augmentation.alone:
+            return 0
+        return int(generator.integers(room + 1))
+
+    def _varied(self, text: TaggedText, generator: np.random.Generator) -> TaggedText:
+        """The text with some mentions replaced."""
+        if not self._augmentation.replaced:
+            return text
+        words, tags = list(text.words), list(text.tags)
+        for start, end, kind in reversed(spans_of(text.tags)):
+            if generator.random() < self._augmentation.replaced:
+                pool = self._mentions[kind]
+                other = pool[generator.integers(len(pool))]
+                words[start:end] = other
+                tags[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (len(other) - 1)
+        return TaggedText(tuple(words), tuple(tags))
+
+    def _encoded(
+        self, text: TaggedText, codes: dict[str, int], generator: np.random.Generator
+    ) -> Example:
+        pieces = self._reader.read(text.words)
+        labels = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
+        of_words = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
+        labels[pieces.first[pieces.is_read]] = of_words[pieces.is_read]
+        ids = pieces.ids
+        if self._augmentation.masked:
+            hidden = generator.random(len(text.words)) < self._augmentation.masked
+            counts = np.diff(np.append(pieces.first, len(ids)))
+            ids = np.where(np.repeat(hidden, counts), self._mask, ids)
+        return Example(ids, labels)
+
+    def _windows(self, text: Example) -> Iterator[Example]:
+        """The text between special tokens, cut where it is longer than a window."""
+        for start, end in cut(len(text.ids), window=self._window, overlap=0):
+            codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
+            yield Example(self._reader.window(text.ids[start:end]), codes)
+
+
+def _joined(run: Sequence[Example]) -> Example:
+    return Example(
+        np.concatenate([part.ids for part in run]), np.concatenate([part.codes for part in run])
+    )
+
+
+def _mentions(sources: Sequence[Source]) -> dict[str, list[tuple[str, ...]]]:
+    """The distinct mentions of each type."""
+    found: dict[str, dict[tuple[str, ...], None]] = {}
+    for source in sources:
+        for text in source.texts:
+            for start, end, kind in spans_of(text.tags):
+                found.setdefault(kind, {})[text.words[start:end]] = None
+    return {kind: list(mentions) for kind, mentions in found.items()}
+
+
+class EpochBatches(Dataset):
+    """Batches of an epoch's windows, of like length and about `batch_tokens` tokens each.
+
+    Every epoch has the same number of batches, so that a learning-rate plan holds.
+
+    Args:
+        maker: of the windows.
+        batch_tokens: tokens of a batch, about; at least twice the longest window.
+        seed: of the order.
+    """
+
+    def __init__(self, maker: ExampleMaker, *, batch_tokens: int, seed: int) -> None:
+        self._maker, self._seed, self._epoch = maker, seed, -1
+        first = maker.make(0)
+        longest = max(len(example.ids) for example in first)
+        self._batch_tokens = max(batch_tokens, 2 * longest)
+        total = sum(len(example.ids) for example in first)
+        self._number = max(1, round(total / self._batch_tokens))
+        self.begin(0)
+
+    def begin(self, epoch: int) -> None:
+        """Make this epoch's windows."""
+        if epoch == self._epoch:
+            return
+        self._epoch = epoch
+        examples = self._maker.make(epoch)
+        generator = np.random.default_rng((self._seed, epoch, 1))
+        sizes = np.array([len(example.ids) for example in examples])
+        order = np.argsort(sizes * generator.uniform(0.9, 1.1, len(sizes)), kind="stable")
+        edges = np.linspace(0, sizes.sum(), self._number + 1)[1:-1]
+        batches = np.split(order, np.searchsorted(np.cumsum(sizes[order]), edges))
+        self._batches = [[examples[i] for i in batch] for batch in batches if len(batch)]
+        generator.shuffle(self._batches)
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return self._number
+
+    def __getitem__(self, number: int) -> list[Example]:
+        """One batch."""
+        return self._batches[number]
+
+
+class EpochOrder(Sampler):
+    """The batches one after the other, those of each epoch made at its start.
+
+    Args:
+        batches: of which.
+        epoch: () -> the epoch's number; the trainer's own count, which a resumed run has too.
+    """
+
+    def __init__(self, batches: EpochBatches, *, epoch: Callable[[], int]) -> None:
+        self._batches, self._epoch = batches, epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The numbers of this epoch's batches."""
+        self._batches.begin(self._epoch())
+        for number in range(len(self._batches)):
+            yield [number]

@@ -1,0 +1,292 @@
+"""Train an entity model on corpora, choosing the weights on their devel sides."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+import tempfile
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biomed.corpora.corpus import without
+from biomed.corpora.tags import CorpusError
+from biomed.ner.decoding import tags_for
+from biomed.ner.evaluation import check_types, evaluate_words
+from biomed.ner.examples import Augmentation, EpochBatches, ExampleMaker, Source
+from biomed.ner.network import TASK, EntitySettings, WordTagger, name_outputs
+from domainbert import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from transformers import PreTrainedModel
+
+    from biomed.corpora.corpus import Corpus
+    from biomed.ner.evaluation import Scores
+    from domainbert.training import TrainingSettings
+
+log = logging.getLogger(__name__)
+
+
+def fit(
+    corpora: Sequence[Corpus],
+    *,
+    encoder: str | Path,
+    training: TrainingSettings | None = None,
+    settings: EntitySettings | None = None,
+    augmentation: Augmentation | None = None,
+    repeat: Mapping[str, int] | None = None,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> WordTagger:
+    """Train on the corpora's train sides together, choose the weights on their devel sides.
+
+    The entity types are those of all corpora. In a corpus that annotates only some of them, an
+    `O` leaves the other types open. A training text that also stands in a devel or test side is
+    left out. The weights kept are those with the best mean, over the corpora, of entity F1 on
+    devel.
+
+    Args:
+        corpora: each with a train and a devel side.
+        encoder: shipped name, folder or Hub id.
+        training: see `TrainingSettings`.
+        settings: windows.
+        augmentation: see there.
+        repeat: how often an epoch reads a corpus, by its name; once by default.
+        checkpoints: folder that keeps the trainer's checkpoints; a temporary one by default.
+        resume: go on from the last checkpoint there.
+
+    Returns:
+        The trained model, on the device it trained on.
+
+    Raises:
+        CorpusError: a corpus without a train or devel side, or without entities to train on.
+        ValueError: `repeat` names no corpus, or devel has types that train has not.
+    """
+    from domainbert.training import TrainingSettings
+
+    repeat = dict(repeat or {})
+    _check(corpora, repeat)
+    training, augmentation = training or TrainingSettings(), augmentation or Augmentation()
+    kinds = sorted({kind for corpus in corpora for kind in _side(corpus, "train").types})
+    for corpus in corpora:
+        check_types(kinds, _side(corpus, "devel"))
+    model = new_model(encoder, kinds=kinds, settings=settings, training=training)
+    sources, allowed = _sources(corpora, kinds, repeat)
+    maker = ExampleMaker(
+        sources,
+        reader=model.reader,
+        window=model.window,
+        augmentation=augmentation,
+        mask_id=model.tokenizer.mask_token_id,
+        seed=training.seed,
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        model = _train(
+            model,
+            EpochBatches(maker, batch_tokens=training.batch_tokens, seed=training.seed),
+            allowed,
+            validate=_validator(model, corpora),
+            training=training,
+            encoder=encoder,
+            folder=Path(checkpoints or temporary),
+            resume=resume,
+        )
+    model.manifest = _manifest(corpora, sources, training, augmentation)
+    model.manifest["devel"] = measured(model, corpora, side="devel")
+    return model
+
+
+def measured(model: WordTagger, corpora: Sequence[Corpus], *, side: str) -> dict[str, Any]:
+    """Scores on one side of each corpus that has it, by corpus."""
+    return {
+        corpus.name: evaluate_words(model, gold).to_dict()
+        for corpus in corpora
+        if (gold := getattr(corpus, side)) is not None
+    }
+
+
+def _check(corpora: Sequence[Corpus], repeat: dict[str, int]) -> None:
+    for corpus in corpora:
+        if not _side(corpus, "train").types or not _side(corpus, "devel").types:
+            msg = f"corpus {corpus.name} needs entities in train and in devel"
+            raise CorpusError(msg)
+    names = [corpus.name for corpus in corpora]
+    if strange := [name for name in repeat if name not in names]:
+        msg = f"no corpus is called {strange[0]!r}; there are {', '.join(names) or 'none'}"
+        raise ValueError(msg)
+
+
+def _side(corpus: Corpus, side: str) -> Any:
+    gold = getattr(corpus, side)
+    if gold is None:
+        msg = f"corpus {corpus.name} has no {side} side, which training needs"
+        raise CorpusError(msg)
+    return gold
+
+
+def new_model(
+    encoder: str | Path,
+    *,
+    kinds: Sequence[str],
+    settings: EntitySettings | None,
+    training: TrainingSettings,
+) -> WordTagger:
+    """An encoder with a new head, to be trained."""
+    import torch
+    from transformers import BertForTokenClassification
+
+    from domainbert.encoders import find_encoder, load_model, load_tokenizer
+
+    found, labels = find_encoder(encoder), tags_for(kinds)
+    torch.manual_seed(training.seed)
+    network = load_model(
+        found,
+        BertForTokenClassification,
+        num_labels=len(labels),
+        hidden_dropout_prob=training.dropout,
+        attention_probs_dropout_prob=0.0,
+    )
+    name_outputs(network, labels)
+    return WordTagger(network, load_tokenizer(found), settings=settings)
+
+
+def _sources(
+    corpora: Sequence[Corpus], kinds: Sequence[str], repeat: Mapping[str, int]
+) -> tuple[list[Source], Any]:
+    """The train sides with their codes, and which outputs each code allows."""
+    import torch
+
+    labels = tags_for(kinds)
+    held_out = [
+        text
+        for corpus in corpora
+        for gold in (corpus.devel, corpus.test)
+        if gold is not None
+        for text in gold.texts
+    ]
+    sources, allowed = [], list(np.eye(len(labels), dtype=bool))
+    for corpus in corpora:
+        train = _side(corpus, "train")
+        codes = {label: number for number, label in enumerate(labels)}
+        if open_kinds := [kind for kind in kinds if kind not in train.types]:
+            codes["O"] = len(allowed)
+            allowed.append(np.isin(labels, tags_for(open_kinds)))
+        texts = tuple(without(train.texts, held_out))
+        if dropped := len(train.texts) - len(texts):
+            log.warning(
+                "%s: %d training texts also stand in devel or test and are left out",
+                corpus.name,
+                dropped,
+            )
+        sources.append(Source(texts, codes, repeat.get(corpus.name, 1)))
+    return sources, torch.from_numpy(np.stack(allowed))
+
+
+def _validator(
+    model: WordTagger, corpora: Sequence[Corpus]
+) -> Callable[[PreTrainedModel], dict[str, float]]:
+    """Network -> mean entity F1 on the devel sides, by the path that prediction takes."""
+
+    def validate(network: PreTrainedModel) -> dict[str, float]:
+        scores: dict[str, Scores] = {
+            corpus.name: evaluate_words(model, _side(corpus, "devel"), network=network)
+            for corpus in corpora
+        }
+        each = {f"f1_{name}": score.overall.f1 for name, score in scores.items()}
+        return {"f1": float(np.mean(list(each.values()))), **each}
+
+    return validate
+
+
+def _train(
+    model: WordTagger,
+    batches: EpochBatches,
+    allowed: Any,
+    *,
+    validate: Callable[[PreTrainedModel], dict[str, float]],
+    training: TrainingSettings,
+    encoder: str | Path,
+    folder: Path,
+    resume: bool,
+) -> WordTagger:
+    from biomed.ner.trainer import TagTrainer
+    from domainbert.adapters import LoRA, TaskConfig, adapter_tensors, add_lora, merge_adapter
+    from domainbert.encoders import find_encoder
+
+    lora = None if training.full else LoRA(rank=training.rank, alpha=2 * training.rank)
+    network = add_lora(model.network, lora) if lora else model.network
+    trainer = TagTrainer(
+        network,
+        batches=batches,
+        allowed=allowed,
+        settings=training,
+        evaluate=validate,
+        pad_token_id=model.tokenizer.pad_token_id,
+        folder=folder,
+    )
+    trainer.train(resume_from_checkpoint=True if resume else None)
+    adapter = adapter_tensors(network) if lora else None
+    # The file keeps half precision, so what is scored from here on is what will be loaded.
+    plain = merge_adapter(network, adapter) if adapter else network.eval()
+    found = find_encoder(encoder)
+    trained = WordTagger(plain, model.tokenizer, settings=model.settings)
+    trained.adapter = adapter
+    trained.config = TaskConfig(
+        task=TASK,
+        labels=model.scheme.labels,
+        encoder=found.name,
+        encoder_sha256=found.sha256,
+        lower_case=bool(getattr(model.tokenizer, "do_lower_case", True)),
+        lora=lora,
+        settings=asdict(model.settings),
+    )
+    return trained
+
+
+def _manifest(
+    corpora: Sequence[Corpus],
+    sources: Sequence[Source],
+    training: TrainingSettings,
+    augmentation: Augmentation,
+) -> dict[str, Any]:
+    packages = ("torch", "transformers", "peft")
+    return {
+        "training": asdict(training),
+        "augmentation": asdict(augmentation),
+        "counts": {
+            f"{corpus.name}, texts for training": len(source.texts)
+            for corpus, source in zip(corpora, sources, strict=True)
+        },
+        "corpora": {
+            corpus.name: {
+                "types": list(_side(corpus, "train").types),
+                "repeat": source.repeat,
+                "left_out": len(_side(corpus, "train").texts) - len(source.texts),
+                **{
+                    side: {"texts": len(gold.texts), "sha256": _hash(gold)}
+                    for side in ("train", "devel", "test")
+                    if (gold := getattr(corpus, side)) is not None
+                },
+            }
+            for corpus, source in zip(corpora, sources, strict=True)
+        },
+        "versions": {
+            "python": platform.python_version(),
+            "domainbert": __version__,
+            **{package: version(package) for package in packages},
+        },
+    }
+
+
+def _hash(gold: Any) -> str:
+    """A fingerprint of all words and tags; says nothing about any of them."""
+    digest = hashlib.sha256()
+    for text in gold.texts:
+        digest.update("\x1f".join((*text.words, *text.tags, "\n")).encode("utf-8", "replace"))
+    return digest.hexdigest()

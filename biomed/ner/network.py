@@ -1,0 +1,257 @@
+"""One network: words -> the log-probability of each tag."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from biomed.ner.decoding import TagScheme, best_path
+from biomed.ner.reading import Pieces, WordReader, best_window, cut
+from domainbert.encoders import window_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.adapters import TaskConfig
+
+TASK = "entities"
+TRAIN_COMMAND = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
+
+
+@dataclass(frozen=True)
+class EntitySettings:
+    """What an entity model does around its network.
+
+    Attributes:
+        window: tokens of a window at most, [CLS] and [SEP] counted; None is the encoder's limit.
+        overlap: tokens that consecutive windows share; None is an eighth of the window.
+    """
+
+    window: int | None = None
+    overlap: int | None = None
+
+
+class WordTagger:
+    """A network for token classification that reads each word at its first piece.
+
+    Args:
+        network: Hugging Face's token classifier, its outputs named in IOB2.
+        tokenizer: its fast tokenizer.
+        settings: windows.
+        device: where to run; by default CUDA where there is one, else the CPU.
+        batch_tokens: tokens of one batch, padding counted; by default by device.
+
+    Raises:
+        ValueError: outputs that are not IOB2 tags, or windows that the encoder cannot read.
+    """
+
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        settings: EntitySettings | None = None,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+
+        from domainbert.inference import WindowRunner
+
+        self.network, self.tokenizer = network, tokenizer
+        self.settings = settings or EntitySettings()
+        names = network.config.id2label
+        self.scheme = TagScheme.of([names[number] for number in sorted(names)])
+        self.reader = WordReader(tokenizer)
+        self.runner = WindowRunner(
+            network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
+        )
+        limit = window_limit(network.config)
+        self.window = self.settings.window or limit
+        self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
+        if self.window > limit:
+            msg = f"window must be at most {limit} for this encoder, got {self.window}"
+            raise ValueError(msg)
+        cut(0, window=self.window, overlap=self.overlap)  # raises what it has to say
+        self.manifest: dict[str, Any] = {}
+        self.config: TaskConfig | None = None
+        self.adapter: dict[str, torch.Tensor] | None = None
+
+    def __repr__(self) -> str:
+        """Name the parts."""
+        return f"WordTagger({', '.join(self.scheme.types)}, window={self.window})"
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> Self:
+        """Load a shipped model by name, a model folder, or a Hub id.
+
+        A plain Hugging Face checkpoint for token classification loads too.
+
+        Raises:
+            EncoderError: see `domainbert.adapters.load_task_model`.
+            ValueError: its outputs are not IOB2 tags.
+        """
+        from transformers import BertForTokenClassification
+
+        from biomed.models import resolve
+        from domainbert.adapters import load_task_model
+
+        loaded = load_task_model(
+            resolve(name),
+            task=TASK,
+            labels=None,
+            model_class=BertForTokenClassification,
+            train_command=TRAIN_COMMAND,
+        )
+        if loaded.config:
+            name_outputs(loaded.model, loaded.config.labels)
+        settings = EntitySettings(**loaded.config.settings) if loaded.config else None
+        model = cls(
+            loaded.model,
+            loaded.tokenizer,
+            settings=settings,
+            device=device,
+            batch_tokens=batch_tokens,
+        )
+        if loaded.config:
+            model.config, model.manifest = loaded.config, loaded.config.manifest
+            model.adapter = loaded.adapter
+        return model
+
+    def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
+        """Write the model folder: an adapter where the model has one, else all weights.
+
+        Args:
+            folder: replaced if it is a model folder of ours.
+            merged: write all weights in any case, for use with Hugging Face's own classes.
+
+        Raises:
+            FileExistsError: the folder is there and is no model folder.
+        """
+        from biomed.card import model_card
+        from domainbert.adapters import save_task_model
+
+        adapter = None if merged else self.adapter
+        config = self._task_config()
+        if adapter is None:
+            config = replace(config, lora=None)
+        save_task_model(
+            folder,
+            model=self.network,
+            tokenizer=self.tokenizer,
+            config=config,
+            card=model_card(config),
+            adapter=adapter,
+        )
+
+    def _task_config(self) -> TaskConfig:
+        from domainbert.adapters import TaskConfig
+
+        stored = self.config or TaskConfig(
+            task=TASK,
+            labels=self.scheme.labels,
+            encoder=self.network.config.name_or_path or "unnamed",
+            encoder_sha256=None,
+            lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
+            lora=None,
+        )
+        return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
+
+    def log_probabilities(
+        self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
+    ) -> np.ndarray:
+        """Of each tag for each word that is read, text after text.
+
+        Args:
+            texts: from `reader.read`.
+            network: use this one instead of the model's own (one in training, say).
+
+        Returns:
+            Shape (words read, labels), float32.
+        """
+        runner = self.runner if network is None else self.runner.with_model(network)
+        ranges = [cut(len(t.ids), window=self.window, overlap=self.overlap) for t in texts]
+        windows = [
+            self.reader.window(text.ids[start:end])
+            for text, cuts in zip(texts, ranges, strict=True)
+            for start, end in cuts
+        ]
+        rows = iter(runner.run(windows, read=_log_softmax))
+        parts = [np.zeros((0, len(self.scheme.labels)), dtype=np.float32)]
+        for text, cuts in zip(texts, ranges, strict=True):
+            parts += _words_of(text.first[text.is_read], cuts, [next(rows) for _ in cuts])
+        return np.concatenate(parts)
+
+    def tags(
+        self, sentences: Sequence[Sequence[str]], *, network: PreTrainedModel | None = None
+    ) -> list[list[str]]:
+        """The IOB2 tag of every word of every sentence, for words cut by someone else.
+
+        A word that the tokenizer drops (a control character) is I where it stands within an
+        entity, else O.
+
+        Args:
+            sentences: words; each sentence is read by itself.
+            network: as in `log_probabilities`.
+        """
+        pieces = [self.reader.read(words) for words in sentences]
+        result = []
+        for chunk in _pools(pieces, limit=self.runner.buffer_tokens):
+            scores = self.log_probabilities(chunk, network=network)
+            counts = np.array([int(text.is_read.sum()) for text in chunk])
+            starts = (np.cumsum(counts) - counts)[counts > 0]
+            path = best_path(scores, scheme=self.scheme, starts=starts)
+            ends = np.cumsum(counts)
+            for text, end, count in zip(chunk, ends, counts, strict=True):
+                result.append(self._named(path[end - count : end], text.is_read))
+        return result
+
+    def _named(self, path: np.ndarray, is_read: np.ndarray) -> list[str]:
+        read = [self.scheme.labels[number] for number in path]
+        tags, following = [], "O"
+        for known in is_read[::-1]:
+            if known:
+                following = read.pop()
+                tags.append(following)
+            else:
+                tags.append(following if following.startswith("I-") else "O")
+        return tags[::-1]
+
+
+def name_outputs(network: PreTrainedModel, labels: Sequence[str]) -> None:
+    """Write the tags into a network's configuration, where Hugging Face's own code looks."""
+    network.config.id2label = dict(enumerate(labels))
+    network.config.label2id = {label: number for number, label in enumerate(labels)}
+
+
+def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:
+    return output.logits.float().log_softmax(dim=-1)
+
+
+def _words_of(
+    first: np.ndarray, ranges: Sequence[tuple[int, int]], rows: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Each word's row from its best window, in the order of words."""
+    choice = best_window(first, ranges)
+    # Later windows hold later words, so the choices come in order.
+    return [
+        row[1 + first[choice == number] - start]
+        for number, ((start, _), row) in enumerate(zip(ranges, rows, strict=True))
+    ]
+
+
+def _pools(texts: Sequence[Pieces], *, limit: int) -> Any:
+    from domainbert.inference import chunked
+
+    return chunked(texts, size=lambda text: 1 + len(text.ids), limit=limit)

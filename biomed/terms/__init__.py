@@ -1,0 +1,1 @@
+"""Medical terms as vectors: similarity, neighbours, pictures, and how good they are."""

@@ -1,0 +1,299 @@
+"""How good term vectors are: against people's ratings, and by clinical category."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biomed.terms.similarity import unit
+from domainbert.tables import TableError, read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pandas as pd
+
+    from biomed.terms.embedder import TermEmbedder
+
+UMNSRS_COLUMNS = ("Term1", "Term2", "Mean")
+PAIR_COLUMNS = ("first", "second", "rating")
+NEIGHBOURS = 5
+BOOTSTRAP = 1000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and its 95% interval, from the 2.5% and 97.5% points of bootstrap resamples."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """As tables show it."""
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True)
+class PairAgreement:
+    """How cosines agree with people's ratings of pairs.
+
+    Attributes:
+        spearman: of cosine and rating, its interval by resampling pairs.
+        pearson: likewise.
+        table: `first, second, rating, cosine`, and `disagreement`: the pair's place among all by
+            cosine minus its place by rating, each from 0 (least alike) to 1.
+    """
+
+    spearman: Interval
+    pearson: Interval
+    table: pd.DataFrame = field(repr=False)
+
+    def worst(self, n: int = 10) -> pd.DataFrame:
+        """The n pairs on which cosine and people disagree most."""
+        order = self.table["disagreement"].abs().sort_values(ascending=False, kind="stable")
+        return self.table.loc[order.index[:n]].reset_index(drop=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        numbers = {"spearman": asdict(self.spearman), "pearson": asdict(self.pearson)}
+        return {"pairs": len(self.table), **numbers}
+
+
+@dataclass(frozen=True)
+class CategorySeparation:
+    """How well a vocabulary's categories lie apart.
+
+    Attributes:
+        accuracy: share of the terms whose category wins among their nearest neighbours (a tie goes
+            to the nearest), its interval by resampling terms.
+        purity: mean share of the neighbours that are of the term's category, likewise.
+        silhouette: mean over the terms, by cosine distance, in [-1, 1].
+        k: neighbours looked at, from the whole vocabulary but the term itself.
+        table: `term, category, found` (the category that won), `purity`.
+    """
+
+    accuracy: Interval
+    purity: Interval
+    silhouette: float
+    k: int
+    table: pd.DataFrame = field(repr=False)
+
+    def by_category(self) -> pd.DataFrame:
+        """Each category's `terms`, `accuracy` and `purity`."""
+        right = self.table["found"] == self.table["category"]
+        grouped = self.table.assign(right=right).groupby("category", sort=False)
+        return grouped.agg(
+            terms=("term", "size"), accuracy=("right", "mean"), purity=("purity", "mean")
+        ).reset_index()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        numbers = {"accuracy": asdict(self.accuracy), "purity": asdict(self.purity)}
+        facts = {"terms": len(self.table), "k": self.k, "silhouette": self.silhouette}
+        return {**facts, **numbers}
+
+
+def read_rated_pairs(path: str | Path) -> pd.DataFrame:
+    """Read rated pairs: UMNSRS's own columns, or any table of three columns.
+
+    Args:
+        path: .csv, .parquet or .jsonl with `Term1, Term2, Mean`; with `first, second, rating`; or
+            with three columns, two of text and then one of numbers.
+
+    Returns:
+        `first, second, rating`; rows in which one is missing are left out.
+
+    Raises:
+        TableError: other columns, or fewer than three whole pairs.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    table = read_table(path)
+    for names in (UMNSRS_COLUMNS, PAIR_COLUMNS, tuple(table.columns)):
+        if len(names) == len(PAIR_COLUMNS) and set(names) <= set(table.columns):
+            pairs = table[list(names)].set_axis(list(PAIR_COLUMNS), axis=1)
+            break
+    else:
+        msg = (
+            f"{path.name}: expected the columns {', '.join(UMNSRS_COLUMNS)}, or three columns "
+            f"(term, term, rating); got {len(table.columns)}"
+        )
+        raise TableError(msg)
+    pairs["rating"] = pd.to_numeric(pairs["rating"], errors="coerce")
+    whole = pairs.dropna().reset_index(drop=True)
+    if len(whole) < len(PAIR_COLUMNS):
+        msg = f"{path.name}: {len(whole)} of {len(pairs)} rows have two terms and a number"
+        raise TableError(msg)
+    return whole
+
+
+def evaluate_pairs(
+    embedder: TermEmbedder, pairs: pd.DataFrame, *, bootstrap: int = BOOTSTRAP, seed: int = 0
+) -> PairAgreement:
+    """Correlate cosines with ratings.
+
+    Args:
+        embedder: gives the vectors.
+        pairs: `first, second, rating`, from `read_rated_pairs`.
+        bootstrap: resamples of pairs.
+        seed: of the resamples.
+
+    Raises:
+        ValueError: a term cannot be embedded, or ratings or cosines do not vary.
+    """
+    terms = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
+    place = {term: row for row, term in enumerate(terms)}
+    vectors = unit(embedder.embed(terms))
+    rows = [[place[term] for term in pairs[side]] for side in ("first", "second")]
+    cosine = np.einsum("ij,ij->i", vectors[rows[0]], vectors[rows[1]]).astype(float)
+    rating = pairs["rating"].to_numpy(dtype=float)
+    if np.ptp(rating) == 0 or np.ptp(cosine) == 0:
+        msg = f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
+        raise ValueError(msg)
+
+    def spearman(index: np.ndarray) -> float:
+        return _correlation(_ranks(cosine[index]), _ranks(rating[index]))
+
+    places = (_ranks(cosine) - _ranks(rating)) / (len(pairs) - 1)
+    return PairAgreement(
+        spearman=_interval(spearman, n=len(pairs), bootstrap=bootstrap, seed=seed),
+        pearson=_interval(
+            lambda index: _correlation(cosine[index], rating[index]),
+            n=len(pairs),
+            bootstrap=bootstrap,
+            seed=seed,
+        ),
+        table=pairs[list(PAIR_COLUMNS)].assign(cosine=cosine, disagreement=places),
+    )
+
+
+def evaluate_categories(
+    embedder: TermEmbedder,
+    vocabulary: pd.DataFrame,
+    *,
+    k: int = NEIGHBOURS,
+    bootstrap: int = BOOTSTRAP,
+    seed: int = 0,
+) -> CategorySeparation:
+    """How often a term's nearest neighbours are of its own clinical category.
+
+    Args:
+        embedder: gives the vectors.
+        vocabulary: `term, category`; with `held_out` the held-out terms alone are measured, their
+            neighbours being any terms of the vocabulary.
+        k: neighbours.
+        bootstrap: resamples of terms.
+        seed: of the resamples.
+
+    Raises:
+        ValueError: fewer than k + 1 terms, or fewer than two categories among those measured.
+    """
+    import pandas as pd
+    from sklearn.metrics import silhouette_score
+
+    measured = np.ones(len(vocabulary), dtype=bool)
+    if "held_out" in vocabulary.columns and vocabulary["held_out"].any():
+        measured = vocabulary["held_out"].to_numpy(dtype=bool)
+    category = vocabulary["category"].to_numpy(dtype=object)
+    count = len(set(category[measured]))
+    if len(vocabulary) <= k or not 1 < count < measured.sum():
+        msg = (
+            f"{len(vocabulary)} terms, {measured.sum()} measured, of {count} categories; needed "
+            f"are more than {k} terms, and two categories with more than one term each"
+        )
+        raise ValueError(msg)
+    vectors = unit(embedder.embed(vocabulary["term"].tolist()))
+    cosines = vectors[measured] @ vectors.T
+    cosines[np.arange(len(cosines)), np.flatnonzero(measured)] = -np.inf
+    nearest = category[np.argsort(-cosines, axis=1, kind="stable")[:, :k]]
+    own = category[measured]
+    found = np.array([_vote(row) for row in nearest], dtype=object)
+    right, purity = found == own, (nearest == own[:, None]).mean(axis=1)
+    options = {"n": len(own), "bootstrap": bootstrap, "seed": seed}
+    terms = vocabulary.loc[measured, ["term", "category"]].reset_index(drop=True)
+    return CategorySeparation(
+        accuracy=_interval(lambda index: float(right[index].mean()), **options),
+        purity=_interval(lambda index: float(purity[index].mean()), **options),
+        silhouette=float(silhouette_score(vectors[measured], own.astype(str), metric="cosine")),
+        k=k,
+        table=terms.assign(found=pd.Series(found, dtype="str"), purity=purity),
+    )
+
+
+def compare_encoders(
+    embedders: Iterable[TermEmbedder],
+    *,
+    pairs: pd.DataFrame | None = None,
+    vocabulary: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Several encoders side by side.
+
+    Args:
+        embedders: told apart by their `name`.
+        pairs: from `read_rated_pairs`.
+        vocabulary: from `medical_terms` or `read_vocabulary`.
+
+    Returns:
+        One row an encoder and measure: `encoder, measure, value, low, high`.
+
+    Raises:
+        ValueError: neither pairs nor vocabulary, or two encoders of one name.
+    """
+    import pandas as pd
+
+    if pairs is None and vocabulary is None:
+        raise ValueError("nothing to measure: give pairs=read_rated_pairs(FILE) or a vocabulary")
+    embedders = list(embedders)
+    names = [embedder.name for embedder in embedders]
+    if twice := [name for name in names if names.count(name) > 1]:
+        msg = f"two encoders are called {twice[0]!r}; give one another name: embedder.name = …"
+        raise ValueError(msg)
+    rows: list[tuple[Any, ...]] = []
+    for embedder in embedders:
+        measured: dict[str, Interval] = {}
+        if pairs is not None:
+            agreement = evaluate_pairs(embedder, pairs)
+            measured |= {"Spearman": agreement.spearman, "Pearson": agreement.pearson}
+        if vocabulary is not None:
+            separation = evaluate_categories(embedder, vocabulary)
+            measured |= {
+                f"category accuracy of {separation.k} neighbours": separation.accuracy,
+                f"category purity of {separation.k} neighbours": separation.purity,
+            }
+        rows += [(embedder.name, name, *asdict(i).values()) for name, i in measured.items()]
+    return pd.DataFrame(rows, columns=["encoder", "measure", "value", "low", "high"])
+
+
+def _vote(categories: Sequence[str]) -> str:
+    """The commonest, of equals the one that comes first."""
+    names, first, counts = np.unique(
+        np.asarray(categories, dtype=str), return_index=True, return_counts=True
+    )
+    return str(names[np.lexsort((first, -counts))[0]])
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Pearson's; NaN where one does not vary."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale else float("nan")
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Places from 1; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def _interval(
+    measure: Callable[[np.ndarray], float], *, n: int, bootstrap: int, seed: int
+) -> Interval:
+    generator = np.random.default_rng(seed)
+    draws = [measure(generator.integers(n, size=n)) for _ in range(bootstrap)]
+    low, high = np.nanpercentile(draws, [2.5, 97.5])
+    return Interval(measure(np.arange(n)), float(low), float(high))

@@ -1,0 +1,249 @@
+"""Texts that mean the same or nearly so: what term vectors learn from. No rated pair is among them.
+
+A relation is a set of texts that should lie close. Its key says which other relations it must
+not be pushed away from: those with the same one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from biomed.terms.context import find_mentions
+from domainbert.tables import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    import pandas as pd
+
+LONGEST = 400  # characters; a longer sentence is mostly a list
+SHORTEST = 30
+VALIDATION = 10  # percent of the concepts
+_SENTENCE_END = re.compile(r"(?<=[a-z)][.?!]) +(?=[A-Z])")
+_HEADING = re.compile(r"^(Key Points - |Summary : )")
+# MedlinePlus names a drug with its dosage form; the drug is what comes before.
+_FORM = re.compile(
+    r" (and .*|injection|oral|nasal|topical|ophthalmic|otic|inhalation|transdermal|rectal|vaginal"
+    r"|buccal|sublingual|urogenital)\b.*",
+    flags=re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Two or more texts that should lie close, and the key of what they are about."""
+
+    key: str
+    texts: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Concept:
+    """A concept of MedQuAD: its key, its names, and sentences that say what it is."""
+
+    key: str
+    names: tuple[str, ...] = field(repr=False)
+    sentences: tuple[str, ...] = field(repr=False)
+
+    @property
+    def is_validation(self) -> bool:
+        """Whether it is kept for choosing: a tenth of all, by a hash of its key."""
+        return int(hashlib.sha256(self.key.encode()).hexdigest(), 16) % 100 < VALIDATION
+
+
+def vocabulary_relations(vocabulary: pd.DataFrame) -> list[Relation]:
+    """Names of each term that is not held out, and the names of each group and category.
+
+    Args:
+        vocabulary: from `medical_terms` or `read_vocabulary`.
+    """
+    kept = vocabulary[~vocabulary["held_out"]]
+    relations = [
+        Relation(row.group, (row.term, *row.synonyms)) for row in kept.itertuples() if row.synonyms
+    ]
+    for level in ("group", "category"):
+        for key, part in kept.groupby(level, sort=False):
+            terms = tuple(part["term"])
+            # As many as it has terms, each time two of them drawn afresh.
+            relations += [Relation(str(key), terms)] * (len(terms) if len(terms) > 1 else 0)
+    return relations
+
+
+def held_out_names(vocabulary: pd.DataFrame) -> set[str]:
+    """The folded names of the terms that are held out."""
+    rows = vocabulary[vocabulary["held_out"]].itertuples()
+    return {name.casefold() for row in rows for name in (row.term, *row.synonyms)}
+
+
+def read_concepts(path: Path) -> list[Concept]:
+    """MedQuAD's concepts: documents of one focus with its synonyms, and the start of its answer.
+
+    A document with more than one UMLS number is about something narrower than each of them, and
+    keeps a key of its own.
+
+    Raises:
+        TableError: no such file, or not MedQuAD as JSON lines.
+    """
+    return [concept for document in _documents(path) if (concept := _concept(document)).names]
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        msg = f"{path}: no such file; training needs MedQuAD as JSON lines"
+        raise TableError(msg)
+    with gzip.open(path, "rt", encoding="utf-8") as handle:
+        for line in handle:
+            yield json.loads(line)
+
+
+def _concept(document: dict[str, Any]) -> Concept:
+    numbers = document["cuis"]
+    key = numbers[0] if len(numbers) == 1 else document["focus"].casefold()
+    first = _spaced(document["focus"])
+    if document["source"] == "MPlusDrugs":
+        first = _FORM.sub("", first)
+    spelled = {_spaced(name) for name in (document["focus"], *document["synonyms"])}
+    names = [first, *sorted(spelled - {first})]
+    different = {name.casefold(): name for name in reversed(names) if 2 < len(name) < 80}
+    sentences = [
+        sentence
+        for question in document["questions"]
+        if question["type"] == "information" and question["answer"]
+        for sentence in _first_sentences(question["answer"])
+    ]
+    return Concept(key, tuple(reversed(different.values())), tuple(sentences))
+
+
+def _first_sentences(answer: str, *, number: int = 3) -> list[str]:
+    text = _HEADING.sub("", _spaced(answer))
+    said = [part for part in _SENTENCE_END.split(text) if not part.endswith("?")]
+    return [part for part in said[:number] if SHORTEST < len(part) < LONGEST]
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def concept_relations(concepts: Iterable[Concept], *, without: Collection[str]) -> list[Relation]:
+    """The names of each concept, and its first name with each sentence that says what it is.
+
+    In a sentence the names are written over, so that what is learnt is the meaning.
+
+    Args:
+        concepts: from `read_concepts`; those for validation are left out.
+        without: folded names that no relation may have.
+    """
+    relations = []
+    for concept in concepts:
+        names = tuple(name for name in concept.names if name.casefold() not in without)
+        if concept.is_validation or not names:
+            continue
+        if len(names) > 1:
+            relations.append(Relation(concept.key, names))
+        relations += [
+            Relation(concept.key, (names[0], _unnamed(sentence, concept.names)))
+            for sentence in concept.sentences
+        ]
+    return relations
+
+
+def _unnamed(sentence: str, names: Iterable[str]) -> str:
+    for name in sorted(names, key=len, reverse=True):
+        sentence = re.sub(rf"(?i)(?<!\w){re.escape(name)}s?(?!\w)", "it", sentence)
+    return sentence
+
+
+def context_relations(
+    names: Mapping[str, str], sentences: Iterable[str], *, limit: int
+) -> list[Relation]:
+    """Each name with sentences that contain it, in which it is written over.
+
+    Args:
+        names: name -> key of what it names.
+        sentences: any number of them.
+        limit: sentences of one name, the first that come.
+    """
+    listed, left = list(names), dict.fromkeys(range(len(names)), limit)
+    relations = []
+    for mention in find_mentions(listed, sentences):
+        if left[mention.term]:
+            left[mention.term] -= 1
+            name, text = listed[mention.term], mention.sentence
+            said = f"{text[: mention.start]}it{text[mention.end :]}"
+            relations.append(Relation(names[name], (name, said)))
+    # What is said word for word of several names is a form, and says nothing of any.
+    times = Counter(relation.texts[1] for relation in relations)
+    return [relation for relation in relations if times[relation.texts[1]] == 1]
+
+
+def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
+    """Different sentences of MedQuAD's answers and of PubMed abstracts, none very short or long.
+
+    Raises:
+        TableError: a file is not there.
+    """
+    seen: set[int] = set()
+    answers = (
+        question["answer"] for document in _documents(medquad) for question in document["questions"]
+    )
+    spoken = (part for answer in answers for part in _SENTENCE_END.split(_spaced(answer)))
+    for sentence in chain(spoken, _lines(pubmed)):
+        if SHORTEST < len(sentence) < LONGEST and hash(sentence) not in seen:
+            seen.add(hash(sentence))
+            yield sentence
+
+
+def _lines(path: Path) -> Iterator[str]:
+    if not path.is_file():
+        msg = f"{path}: no such file; training needs the sentences of PubMed"
+        raise TableError(msg)
+    with gzip.open(path, "rt", encoding="utf-8") as handle:
+        yield from (line.strip() for line in handle)
+
+
+def synonym_pairs(concepts: Iterable[Concept]) -> list[tuple[str, str, str]]:
+    """Key, first name and another name of the concepts for validation."""
+    return [
+        (concept.key, concept.names[0], name)
+        for concept in concepts
+        if concept.is_validation
+        for name in concept.names[1:]
+    ]
+
+
+def icd9_relations(path: Path, *, without: Collection[str], seed: int = 0) -> list[Relation]:
+    """Titles of ICD-9 diagnoses that share a category of three digits.
+
+    Args:
+        path: CMS's file of codes and long titles.
+        without: folded titles that no relation may have.
+        seed: of who stands with whom: each title once, with one other.
+
+    Raises:
+        TableError: no such file.
+    """
+    if not path.is_file():
+        msg = f"{path}: no such file; training needs the long titles of ICD-9"
+        raise TableError(msg)
+    families: dict[str, list[str]] = defaultdict(list)
+    for line in path.read_text(encoding="latin-1").splitlines():
+        code, _, title = line.partition(" ")
+        # E and V codes are circumstances, not conditions.
+        if code[:1].isdigit() and title.strip().casefold() not in without:
+            families[code[:3]].append(title.strip())
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    relations = []
+    for family, titles in families.items():
+        for title in titles if len(titles) > 1 else ():
+            other = chooser.choice([text for text in titles if text != title])
+            relations.append(Relation(f"ICD-9 {family}", (title, other)))
+    return relations

@@ -1,0 +1,211 @@
+"""Train an encoder so that relations' texts lie close: in-batch contrastive learning."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import tempfile
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from biomed.terms.embedder import TASK, TermEmbedder
+from biomed.terms.pooling import BareEncoder, TermSettings, hidden_states, pool
+from biomed.terms.similarity import unit
+from domainbert import __version__
+from domainbert.adapters import TaskConfig
+from domainbert.batches import WindowGroups
+from domainbert.encoders import find_encoder, load_model, load_tokenizer
+from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
+from domainbert.training import GroupTrainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from transformers import PreTrainedModel
+
+    from biomed.terms.relations import Relation
+    from domainbert.training import TrainingSettings
+
+SCALE = 20.0
+WINDOW = 96  # tokens of a training text at most; names and sentences are shorter
+log = logging.getLogger(__name__)
+
+
+class TermTrainer(GroupTrainer):
+    """Trains pooled vectors so that texts of one group find each other in their batch.
+
+    Args:
+        model: the encoder; plain or wrapped by peft.
+        settings: how its hidden states are pooled.
+        **options: of `GroupTrainer`; `evaluate` gives "mrr".
+    """
+
+    def __init__(self, model: Any, *, pooling: TermSettings, **options: Any) -> None:
+        self._pooling = pooling
+        super().__init__(model, loss=contrastive_loss, **options)
+        self.args.metric_for_best_model = "mrr"
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        """The loss of one batch of groups."""
+        del num_items_in_batch
+        mask = inputs.get("attention_mask")
+        outputs = model(input_ids=inputs["input_ids"], attention_mask=mask)
+        hidden = hidden_states(outputs, layers=self._pooling.layers)
+        vectors = pool(hidden, mask, pooling=self._pooling.pooling).float()
+        loss = contrastive_loss(vectors, inputs["group"], inputs["targets"])
+        return (loss, outputs) if return_outputs else loss
+
+
+def contrastive_loss(
+    vectors: torch.Tensor, group: torch.Tensor, keys: torch.Tensor, *, scale: float = SCALE
+) -> torch.Tensor:
+    """How hard it is to tell a text's own partners from the rest of the batch.
+
+    The supervised contrastive loss (Khosla et al., arXiv 2004.11362) on cosines times `scale`;
+    texts of other groups with the same key are neither partners nor rivals.
+
+    Args:
+        vectors: shape (texts, dimension).
+        group: number of each text's group, shape (texts,).
+        keys: of each group, shape (groups,).
+        scale: one over the temperature.
+
+    Returns:
+        The mean over texts with a partner; 0 where none has one.
+    """
+    unit_vectors = normalize(vectors, dim=1)
+    cosines = scale * unit_vectors @ unit_vectors.T
+    same_group = group[:, None] == group[None]
+    same_key = keys[group][:, None] == keys[group][None]
+    itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+    partner = same_group & ~itself
+    left_out = (same_key & ~same_group) | itself
+    log_share = cosines.masked_fill(left_out, float("-inf")).log_softmax(dim=1)
+    count = partner.sum(dim=1)
+    own = -log_share.masked_fill(~partner, 0.0).sum(dim=1) / count.clamp(min=1)
+    return own.sum() / (count > 0).sum().clamp(min=1)
+
+
+def fit(
+    relations: Sequence[Relation],
+    *,
+    validation: Sequence[tuple[str, str, str]],
+    encoder: str | Path,
+    training: TrainingSettings,
+    settings: TermSettings | None = None,
+) -> TermEmbedder:
+    """Train an adapter (or all weights) on relations; keep the weights best on validation.
+
+    Each epoch draws two texts afresh from every relation.
+
+    Args:
+        relations: from `biomed.terms.relations`.
+        validation: key, first name and another name of concepts that no relation has.
+        encoder: shipped name, folder or Hub id.
+        training: `max_windows` is the number of texts drawn from a relation.
+        settings: pooling and layers.
+
+    Raises:
+        ValueError: no relation, or no validation pair.
+    """
+    if not relations or not validation:
+        msg = f"{len(relations)} relations and {len(validation)} validation pairs: both are needed"
+        raise ValueError(msg)
+    found, settings = find_encoder(encoder), settings or TermSettings()
+    torch.manual_seed(training.seed)
+    network = load_model(
+        found,
+        BareEncoder,
+        hidden_dropout_prob=training.dropout,
+        attention_probs_dropout_prob=0.0,
+    )
+    embedder = TermEmbedder(network, load_tokenizer(found), settings=settings, name=found.name)
+    lora = None if training.full else LoRA(rank=training.rank, alpha=2 * training.rank)
+    wrapped = add_lora(network, lora) if lora else network
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = TermTrainer(
+            wrapped,
+            pooling=settings,
+            data=_groups(embedder, relations),
+            settings=training,
+            evaluate=_validator(embedder, validation),
+            pad_token_id=embedder.tokenizer.pad_token_id,
+            folder=Path(folder),
+        )
+        trainer.train()
+    adapter = adapter_tensors(wrapped) if lora else None
+    # The file keeps half precision, so what is measured from here on is what will be loaded.
+    plain = merge_adapter(wrapped, adapter) if adapter else trainer.trained().eval()
+    trained = TermEmbedder(plain, embedder.tokenizer, settings=settings, name=found.name)
+    trained.adapter = adapter
+    trained.config = TaskConfig(
+        task=TASK,
+        labels=(),
+        encoder=found.name,
+        encoder_sha256=found.sha256,
+        lower_case=bool(getattr(embedder.tokenizer, "do_lower_case", True)),
+        lora=lora,
+        settings=asdict(settings),
+    )
+    trained.manifest = {"training": asdict(training), "versions": _versions()}
+    return trained
+
+
+def _groups(embedder: TermEmbedder, relations: Sequence[Relation]) -> WindowGroups:
+    """Token ids of each relation's texts, each cut to the window of training."""
+    texts = list(dict.fromkeys(text for relation in relations for text in relation.texts))
+    windows = {
+        text: read.windows[0].input_ids[: WINDOW - 1]
+        for text, read in zip(texts, embedder.windower.split_many(texts), strict=True)
+        if read.windows
+    }
+    different = dict.fromkeys(relation.key for relation in relations)
+    keys = {key: number for number, key in enumerate(different)}
+    kept = [
+        ([windows[text] for text in relation.texts if text in windows], keys[relation.key])
+        for relation in relations
+    ]
+    kept = [(group, key) for group, key in kept if len(group) > 1]
+    return WindowGroups([group for group, _ in kept], np.array([key for _, key in kept]))
+
+
+def _validator(
+    embedder: TermEmbedder, pairs: Sequence[tuple[str, str, str]]
+) -> Callable[[PreTrainedModel], dict[str, float]]:
+    """Network -> mean reciprocal rank of a concept's first name, asked for by another one."""
+    names = list(dict.fromkeys(text for _, *both in pairs for text in both))
+    windows = [read.windows[0].input_ids for read in embedder.windower.split_many(names)]
+    place = {name: row for row, name in enumerate(names)}
+    firsts = list(dict.fromkeys((key, first) for key, first, _ in pairs))
+    keys = np.array([key for key, _ in firsts])
+    columns, rows = [place[first] for _, first in firsts], [place[name] for *_, name in pairs]
+    wanted = np.array([key for key, *_ in pairs])[:, None] == keys[None]
+
+    def validate(network: PreTrainedModel) -> dict[str, float]:
+        vectors = unit(embedder.pooled(windows, network=network))
+        cosines = vectors[rows] @ vectors[columns].T
+        best = np.where(wanted, cosines, -np.inf).max(axis=1, keepdims=True)
+        return {"mrr": float((1 / (1 + (cosines > best).sum(axis=1))).mean())}
+
+    return validate
+
+
+def _versions() -> dict[str, str]:
+    packages = ("torch", "transformers", "peft")
+    return {
+        "python": platform.python_version(),
+        "domainbert": __version__,
+        **{package: version(package) for package in packages},
+    }

@@ -1,0 +1,73 @@
+"""A vocabulary: terms, their clinical categories and their synonyms."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from domainbert.tables import TableError, read_table, require_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHIPPED = Path(__file__).parents[1] / "data" / "medical_terms.csv"
+HELD_OUT = 20  # percent of the terms
+
+
+def medical_terms() -> pd.DataFrame:
+    """The shipped vocabulary: some 850 terms in 14 clinical categories.
+
+    A term stands in one category, that of the specialty that mostly treats it; drugs are their
+    own. A group is a finer part of a category, such as "arrhythmia" or "beta blocker".
+
+    Returns:
+        `term`, `category`, `synonyms` (a list of one or two, abbreviations among them), `group`,
+        `held_out` (never trained on, see `is_held_out`).
+    """
+    return read_vocabulary(SHIPPED)
+
+
+def read_vocabulary(path: str | Path) -> pd.DataFrame:
+    """Read a vocabulary from a table.
+
+    Args:
+        path: .csv, .parquet or .jsonl with the columns `term` and `category`; where there are,
+            `synonyms` (separated by "|") and `group`.
+
+    Returns:
+        As `medical_terms`; without `group` each category is one group.
+
+    Raises:
+        TableError: a column is missing, a term or category is empty, or a term stands twice.
+    """
+    path = Path(path)
+    table = read_table(path)
+    require_columns(table.columns, ["term", "category"], source=path.name)
+    empty = table[["term", "category"]].isna().any(axis=1)
+    if empty.any():
+        msg = f"{path.name}: row {int(empty.argmax())} has no term or no category"
+        raise TableError(msg)
+    twice = table["term"].str.casefold().duplicated()
+    if twice.any():
+        msg = f"{path.name}: {int(twice.sum())} terms stand twice, first in row {twice.argmax()}"
+        raise TableError(msg)
+    synonyms = table["synonyms"] if "synonyms" in table.columns else table["term"].map(lambda _: "")
+    group = table["group"] if "group" in table.columns else table["category"]
+    return table[["term", "category"]].assign(
+        synonyms=[_split(value) for value in synonyms],
+        group=table["category"] + "/" + group,
+        held_out=table["term"].map(is_held_out),
+    )
+
+
+def is_held_out(term: str) -> bool:
+    """Whether a term is kept out of training: a fifth of all, by a hash of its letters."""
+    digest = hashlib.sha256(term.casefold().encode(errors="replace")).hexdigest()
+    return int(digest, 16) % 100 < HELD_OUT
+
+
+def _split(synonyms: object) -> list[str]:
+    if not isinstance(synonyms, str):
+        return []
+    return [name.strip() for name in synonyms.split("|") if name.strip()]

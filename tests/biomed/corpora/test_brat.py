@@ -1,0 +1,52 @@
+import pytest
+
+from biomed.corpora import CorpusError, Span
+from biomed.corpora.brat import is_brat, read_brat
+
+TEXT = "No breast\r\nor ovarian cancer; fever\nand chills."
+
+
+def write(tmp_path, annotations, text=TEXT):
+    (tmp_path / "a1.txt").write_bytes(text.encode())
+    (tmp_path / "a1.ann").write_text(annotations)
+    return tmp_path
+
+
+def test_contiguous_broken_and_discontinuous_spans(tmp_path):
+    annotations = (
+        "T1\tDisease 14 28\tovarian cancer\n"
+        "T2\tDisease 3 9;22 28\tbreast cancer\n"
+        "T3\tSign 30 35;36 39\tfever and\n"
+        "R1\tSame Arg1:T1 Arg2:T2\nA1\tNegated T1\n#1\tNote T1\thm\n"
+    )
+    folder = write(tmp_path, annotations)
+    assert is_brat(folder)
+    (document,) = read_brat(folder)
+    assert (document.id, document.text) == ("a1", TEXT)
+    assert document.spans == (
+        Span(14, 28, "Disease"),
+        Span(3, 28, "Disease", discontinuous=True),
+        Span(30, 39, "Sign"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("T1\tDisease 14 27\tovarian cancer", "a1.ann, line 2: the characters at its offsets"),
+        ("T1\tDisease 14 28", "a1.ann, line 2: the characters at its offsets"),
+        ("T1\tDisease -5 -1\till", "a1.ann, line 2: the characters at its offsets"),
+        ("T1\tDisease fourteen 28\tovarian", "a1.ann, line 2: an entity is T-number, tab, type"),
+        ("T1", "a1.ann, line 2: an entity is T-number, tab, type"),
+    ],
+)
+def test_faults_are_named_by_their_line(tmp_path, line, message):
+    with pytest.raises(CorpusError, match=message) as caught:
+        read_brat(write(tmp_path, f"#1\tNote\n{line}\n"))
+    assert "ovarian" not in str(caught.value)
+
+
+def test_an_annotation_without_its_text(tmp_path):
+    (tmp_path / "a1.ann").write_text("")
+    with pytest.raises(CorpusError, match=r"a1\.ann has no text: a1\.txt is not beside it"):
+        read_brat(tmp_path)

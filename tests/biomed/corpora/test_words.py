@@ -1,0 +1,78 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from biomed.corpora import after_blank_lines, read_corpus, split_words
+
+
+def words_of(text):
+    return [text[start:end] for start, end in split_words(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        (" \t\n", []),
+        ("x-linked GSK-3beta", ["x", "-", "linked", "GSK", "-", "3beta"]),
+        ("9/7/1992", ["9", "/", "7", "/", "1992"]),
+        ("Parkinson's (PD)", ["Parkinson", "'", "s", "(", "PD", ")"]),
+        ("snake_case 5±3", ["snake", "_", "case", "5", "±", "3"]),
+        ("Sjo\u0308gren", ["Sjo\u0308gren"]),
+        ("can\u00adcer", ["can\u00adcer"]),
+        ("a\u00a0b\x00c\x10", ["a", "b", "\x00", "c", "\x10"]),
+        ("心不全 🫀", ["心不全", "🫀"]),
+    ],
+)
+def test_words(text, words):
+    assert words_of(text) == words
+
+
+@given(st.text())
+def test_words_are_all_there_is_but_white_space(text):
+    words = split_words(text)
+    assert (words[:, 0] < words[:, 1]).all()
+    assert (words[1:, 0] >= words[:-1, 1]).all()
+    covered = {place for start, end in words for place in range(start, end)}
+    assert all(c.isspace() for place, c in enumerate(text) if place not in covered)
+    assert not any(c.isspace() for place, c in enumerate(text) if place in covered)
+
+
+@given(st.text())
+def test_words_parted_by_spaces_are_the_same_words(text):
+    words = words_of(text)
+    assert words_of(" ".join(words)) == words
+
+
+def test_a_very_long_word():
+    assert split_words("a" * 300_000).tolist() == [[0, 300_000]]
+
+
+def test_words_after_blank_lines():
+    text = "\n\none two\nthree\n \t\nfour\r\n\r\nfive\n\n"
+    words = split_words(text)
+    found = after_blank_lines(text, words).tolist()
+    assert [text[slice(*words[n])] for n in found] == ["one", "four", "five"]
+    assert not len(after_blank_lines("one\ntwo", split_words("one\ntwo")))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["ncbi-disease", "bc5cdr-disease", "bc5cdr-chemical"])
+def test_the_corpora_are_cut_like_this(data_folder, name):
+    """Also from running text: spaces beside a mark come and go, words stay."""
+    corpus = read_corpus(data_folder / "ner" / name)
+    draw = random.Random(0)
+    for gold in (corpus.train, corpus.devel, corpus.test):
+        for text in gold.texts if gold else ():
+            assert tuple(words_of(" ".join(text.words))) == text.words
+            assert tuple(words_of(detokenised(text.words, draw))) == text.words
+
+
+def detokenised(words, draw):
+    text = ""
+    for word in words:
+        parted = text[-1:].isalnum() and word[0].isalnum()
+        text += (" " if parted or draw.random() < 0.5 else "") + word
+    return text

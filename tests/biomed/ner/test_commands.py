@@ -1,0 +1,156 @@
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from biomed.ner.commands import app
+from biomed.ner.recipe import read_recipe
+from domainbert.tables import read_table, write_table
+
+run = CliRunner()
+IOB = "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
+PUBTATOR = "1|t|Heart failure\n1|a|no pneumonia\n1\t0\t13\tHeart failure\tDisease\tD1\n"
+
+
+@pytest.fixture
+def saved(disease, drug, tmp_path):
+    disease.save_pretrained(tmp_path / "disease")
+    drug.save_pretrained(tmp_path / "drug")
+    return [str(tmp_path / "disease"), str(tmp_path / "drug")]
+
+
+def test_every_command_has_help():
+    for name in ("train", "tag", "evaluate"):
+        result = run.invoke(app, [name, "--help"])
+        assert result.exit_code == 0
+        assert "--model" in result.output or "--out" in result.output
+
+
+def test_help_waits_for_no_torch():
+    code = "import sys; from biomed.ner.commands import app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
+def test_tag_writes_entities_of_two_models_and_lists_rejects(saved, tmp_path, ending):
+    texts = pd.DataFrame({"doc_id": ["a", "b"], "text": ["insulin for heart failure", None]})
+    write_table(texts, tmp_path / f"in{ending}")
+    out = tmp_path / "entities.parquet"
+    models = [part for name in saved for part in ("--model", name)]
+    result = run.invoke(app, ["tag", str(tmp_path / f"in{ending}"), *models, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "2 entities of 1 texts" in result.output
+    assert "1 rows have no text and are listed in" in result.output
+    assert list(read_table(out)["text"]) == ["insulin", "heart failure"]
+    assert list(read_table(tmp_path / "entities.rejects.csv")["doc_id"]) == ["b"]
+
+
+def test_tag_shows_a_text(saved, tmp_path):
+    (tmp_path / "note.txt").write_text("Patient with [b]heart failure[/b].")
+    result = run.invoke(app, ["tag", str(tmp_path / "note.txt"), "--model", saved[0]])
+    assert result.exit_code == 0, result.output
+    assert "[b]heart failure [Disease][/b]" in result.output
+
+
+def test_evaluate_words(saved, tmp_path):
+    (tmp_path / "gold.tsv").write_text(IOB)
+    (tmp_path / "train.tsv").write_text("heart\tO\nfailure\tO\n")
+    arguments = [
+        *("evaluate", str(tmp_path / "gold.tsv"), "--model", saved[0]),
+        *("--train", str(tmp_path / "train.tsv"), "--json", str(tmp_path / "scores.json")),
+    ]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert (scores["texts"], scores["shared_with_train"]) == (3, 1)
+    assert scores["words"]["all"] == {
+        "precision": 1.0,
+        "recall": 1.0,
+        "f1": 1.0,
+        "correct": 2,
+        "predicted": 2,
+        "gold": 2,
+    }
+    assert "1 of 3 texts also stand in train.tsv" in result.output
+
+
+def test_evaluate_documents(saved, tmp_path):
+    (tmp_path / "gold.txt").write_text(PUBTATOR)
+    arguments = ["evaluate", str(tmp_path / "gold.txt"), "--model", saved[0]]
+    result = run.invoke(app, [*arguments, "--json", str(tmp_path / "scores.json")])
+    assert result.exit_code == 0, result.output
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert scores["characters"] == scores["words"]
+    assert scores["characters"]["Disease"]["precision"] == 0.5
+    result = run.invoke(app, [*arguments, "--label", "Disease=Sickness"])
+    assert "the model finds Disease. Map or drop them: --label Sickness=Disease" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tag", "absent.txt"], "absent.txt: no such file"),
+        (["tag", "in.csv", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
+        (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
+        (["evaluate", "bad.tsv", "--label", "x"], "--label takes OLD=NEW, got 'x'"),
+        (["train", "absent", "--out", "o"], "absent: no such folder; a corpus is a folder"),
+        (["train", ".", "--out", "o", "--recipe", "r.toml"], "has no 'shares'; legal are alone"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.csv").write_text("txt\nheart\n")
+    (tmp_path / "bad.tsv").write_text("secret\n")
+    (tmp_path / "r.toml").write_text("[augmentation]\nshares = 1\n")
+    if arguments[0] != "train":
+        arguments = [*arguments, "--model", saved[0]]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_train_keeps_the_best_of_its_seeds_and_reports_all(tiny_encoder, tmp_path):
+    corpus = tmp_path / "small"
+    corpus.mkdir()
+    for side, count in {"train": 40, "devel": 5, "test": 5}.items():
+        lines = [f"{side}\tO\n{number}\tO\n{IOB}" for number in range(count)]
+        (corpus / f"{side}.tsv").write_text("\n".join(lines))
+    (tmp_path / "r.toml").write_text('[card]\ntitle = "Small"\n[training]\nlearning_rate = 0.01\n')
+    arguments = [
+        *("train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "2"),
+        *("--recipe", str(tmp_path / "r.toml"), "--encoder", str(tiny_encoder)),
+        *("--seed", "3", "--seed", "4"),
+    ]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "seed 4: F1 small devel" in result.output
+    document = json.loads((tmp_path / "model" / "config.json").read_text())
+    manifest = document["domainbert"]["manifest"]
+    devel = {run["seed"]: run["devel"]["small"] for run in manifest["seeds"]}
+    assert list(devel) == [3, 4]
+    assert devel[manifest["training"]["seed"]] == max(devel.values())
+    assert manifest["devel"]["small"]["all"]["f1"] == max(devel.values())
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "# Small" in card
+    assert "| small test |" in card
+    assert "mean of 2 seeds" in card
+
+
+def test_the_recipe(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text(
+        '[model]\nencoder = "here"\nwindow = 128\n[corpora]\nrepeat = { a = 2 }\n'
+        'labels = { a = { SpecificDisease = "Disease" } }\n'
+        '[augmentation]\nreplaced = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
+    )
+    recipe = read_recipe(path, epochs=3.0, seed=None, encoder=None)
+    assert (recipe.encoder, recipe.settings.window, recipe.settings.overlap) == ("here", 128, None)
+    assert (recipe.repeat, recipe.labels) == ({"a": 2}, {"a": {"SpecificDisease": "Disease"}})
+    assert (recipe.training.epochs, recipe.augmentation.replaced) == (3.0, 0.2)
+    assert recipe.card == {"name": "n"}
+    assert read_recipe(None, encoder="there").encoder == "there"

@@ -1,0 +1,93 @@
+import random
+
+import pytest
+
+from biomed.corpora import Gold, TaggedText, read_gold, tags_of
+from biomed.ner.evaluation import (
+    check_types,
+    evaluate_documents,
+    evaluate_words,
+    score_spans,
+    score_tags,
+)
+
+TAGS = ("O", "B-x", "I-x", "B-y", "I-y")
+
+
+def test_by_hand():
+    gold = [["B-x", "I-x", "O", "B-y"], ["O", "B-x"]]
+    found = [["B-x", "I-x", "O", "B-x"], ["B-x", "I-x"]]
+    scores = score_tags(gold, found)
+    overall = scores.overall
+    assert (overall.correct, overall.predicted, overall.gold) == (1, 3, 3)
+    assert (overall.precision, overall.recall, overall.f1) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+    x, y = scores.by_type
+    assert (x.kind, x.correct, x.predicted, x.gold) == ("x", 1, 3, 2)
+    assert (y.kind, y.precision, y.recall, y.f1) == ("y", 0.0, 0.0, 0.0)
+    assert scores.to_dict()["x"]["recall"] == 0.5
+
+
+def test_parity_with_seqeval_on_random_sequences():
+    """A thousand sequences, most of them no valid IOB2."""
+    metrics = pytest.importorskip("seqeval.metrics", reason="seqeval is not installed")
+    from seqeval.scheme import IOB2
+
+    draw = random.Random(0)
+    for _ in range(1000):
+        lengths = [draw.randint(1, 12) for _ in range(draw.randint(1, 4))]
+        gold, found = ([draw.choices(TAGS, k=n) for n in lengths] for _ in range(2))
+        if draw.random() < 0.5:
+            found = [[t if draw.random() < 0.8 else draw.choice(TAGS) for t in row] for row in gold]
+        ours = score_tags(gold, found)
+        theirs = metrics.classification_report(
+            gold, found, mode="strict", scheme=IOB2, output_dict=True, zero_division=0
+        )
+        for score in (ours.overall, *ours.by_type):
+            name = "micro avg" if score.kind == "all" else score.kind
+            row = theirs.get(name)
+            if row is None:
+                assert not score.gold
+                continue
+            assert score.gold == row["support"]
+            assert (score.precision, score.recall, score.f1) == pytest.approx(
+                (row["precision"], row["recall"], row["f1-score"])
+            )
+
+
+def test_exactly_one_prediction_for_each_tag():
+    with pytest.raises(ValueError, match="text number 1 has 2 gold tags but 1 predictions"):
+        score_tags([["O"], ["O", "O"]], [["O"], ["O"]])
+    with pytest.raises(ValueError, match="2 gold texts but 1 predicted ones"):
+        score_tags([["O"], ["O"]], [["O"]])
+    with pytest.raises(ValueError, match="1 gold documents but 0 predicted"):
+        score_spans([[]], [])
+
+
+def test_nothing_gold_and_nothing_found():
+    scores = score_tags([["O"]], [["O"]])
+    assert (scores.overall.f1, scores.by_type) == (0.0, ())
+
+
+def test_words_as_the_corpus_has_them(disease):
+    texts = (
+        TaggedText(("heart", "failure"), ("B-Disease", "I-Disease")),
+        TaggedText(("heart", "\x10", "was"), ("B-Disease", "O", "O")),
+        TaggedText(("chest", "pain"), tuple(tags_of([(0, 2, "Disease")], words=2))),
+    )
+    overall = evaluate_words(disease, Gold("gold", texts)).overall
+    assert (overall.correct, overall.predicted, overall.gold) == (2, 2, 3)
+
+
+def test_documents_by_characters(tagger, tmp_path):
+    path = tmp_path / "gold.txt"
+    path.write_text(
+        "1|t|Heart failure\n1|a|renal failure and insulin\n"
+        "1\t0\t13\tHeart failure\tDisease\tD1\n1\t14\t19\trenal\tDisease\tD1\n"
+        "1\t32\t39\tinsulin\tDrug\tD1\n"
+    )
+    gold = read_gold(path)
+    scores = evaluate_documents(tagger, gold)
+    assert (scores.overall.correct, scores.overall.predicted, scores.overall.gold) == (2, 3, 3)
+    check_types(tagger.labels, gold)
+    with pytest.raises(ValueError, match=r"entities of type Drug; the model finds Disease\. Map"):
+        check_types(["Disease"], gold)

@@ -1,0 +1,127 @@
+import pytest
+
+from biomed.corpora import TaggedText
+from biomed.ner.examples import (
+    IGNORED,
+    Augmentation,
+    EpochBatches,
+    EpochOrder,
+    ExampleMaker,
+    Source,
+)
+from biomed.ner.reading import WordReader
+
+CODES = {"O": 0, "B-x": 1, "I-x": 2}
+TEXTS = tuple(
+    TaggedText(("heart", "failure-", "was", str(n)), ("B-x", "I-x", "O", "O")) for n in range(50)
+)
+
+
+def make(tokenizer, sources=None, *, window=40, seed=0, **augmentation):
+    return ExampleMaker(
+        sources or [Source(TEXTS, CODES)],
+        reader=WordReader(tokenizer),
+        window=window,
+        augmentation=Augmentation(**augmentation),
+        mask_id=tokenizer.mask_token_id,
+        seed=seed,
+    )
+
+
+def labelled(examples):
+    return [int(code) for example in examples for code in example.codes if code != IGNORED]
+
+
+def test_first_pieces_have_the_labels(tokenizer):
+    text = TaggedText(("heart", "failure-", "\x10", "xyz"), ("B-x", "I-x", "O", "O"))
+    (example,) = make(tokenizer, [Source((text,), CODES)]).make(0)
+    pieces = tokenizer.convert_ids_to_tokens(example.ids)
+    assert pieces == ["[CLS]", "heart", "failure", "-", "x", "##y", "##z", "[SEP]"]
+    x = IGNORED
+    assert example.codes.tolist() == [x, 1, 2, x, 0, x, x, x]
+
+
+@pytest.mark.parametrize("alone", [0.0, 0.3, 1.0])
+def test_every_text_stands_once_in_an_epoch(tokenizer, alone):
+    maker = make(tokenizer, [Source(TEXTS, CODES, 2)], alone=alone)
+    for epoch in range(3):
+        examples = maker.make(epoch)
+        assert labelled(examples) == [1, 2, 0, 0] * 100
+        assert max(len(example.ids) for example in examples) <= 40
+        lengths = {len(example.ids) for example in examples}
+        assert len(lengths) <= 2 if alone == 1 else len(lengths) > 4
+
+
+def test_an_epoch_is_its_seed_and_number(tokenizer):
+    def ids(seed, epoch):
+        return [e.ids.tolist() for e in make(tokenizer, seed=seed).make(epoch)]
+
+    assert ids(0, 1) == ids(0, 1)
+    assert ids(0, 1) != ids(0, 2)
+    assert ids(0, 1) != ids(1, 1)
+
+
+def test_a_text_longer_than_a_window_is_cut_and_kept(tokenizer):
+    text = TaggedText(("heart",) * 100, ("B-x",) * 100)
+    examples = make(tokenizer, [Source((text,), CODES)], longest=24).make(0)
+    assert [len(example.ids) for example in examples] == [24, 24, 24, 24, 14]
+    assert labelled(examples) == [1] * 100
+
+
+def test_mentions_are_replaced_by_others_of_their_type(tokenizer):
+    texts = (
+        TaggedText(("heart", "failure", "was"), ("B-x", "I-x", "O")),
+        TaggedText(("was", "edema"), ("O", "B-x")),
+        TaggedText(("was", "insulin"), ("O", "B-y")),
+    )
+    codes = {**CODES, "B-y": 3, "I-y": 4}
+    maker = make(tokenizer, [Source(texts, codes)], replaced=1.0, alone=1.0)
+    seen = set()
+    for epoch in range(20):
+        for example in maker.make(epoch):
+            words = tokenizer.convert_ids_to_tokens(example.ids[1:-1])
+            seen.add((" ".join(words), *labelled([example])))
+    assert seen == {
+        ("heart failure was", 1, 2, 0),
+        ("edema was", 1, 0),
+        ("was heart failure", 0, 1, 2),
+        ("was edema", 0, 1),
+        ("was insulin", 0, 3),
+    }
+
+
+def test_words_are_hidden_whole(tokenizer):
+    (example,) = make(tokenizer, [Source(TEXTS[:1], CODES)], masked=1.0).make(0)
+    assert set(example.ids[1:-1]) == {tokenizer.mask_token_id}
+    assert labelled([example]) == [1, 2, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["alone", "replaced", "masked"])
+def test_shares_are_checked(name):
+    with pytest.raises(ValueError, match=f"{name} is a share between 0 and 1, got 2"):
+        Augmentation(**{name: 2})
+
+
+def test_every_epoch_has_as_many_batches_and_all_windows(tokenizer):
+    batches = EpochBatches(make(tokenizer), batch_tokens=100, seed=0)
+    orders = []
+    for epoch in range(4):
+        numbers = [number for (number,) in EpochOrder(batches, epoch=lambda epoch=epoch: epoch)]
+        assert len(numbers) == len(batches) > 2
+        examples = [example for number in numbers for example in batches[number]]
+        assert sorted(labelled(examples)) == sorted([1, 2, 0, 0] * 50)
+        sizes = [sum(len(e.ids) for e in batches[number]) for number in numbers]
+        assert max(sizes) < 200
+        orders.append(sizes)
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_batches_hold_windows_of_like_length(tokenizer):
+    long = TaggedText(("heart",) * 30, ("B-x",) * 30)
+    texts = TEXTS + (long,) * 20
+    batches = EpochBatches(
+        make(tokenizer, [Source(texts, CODES)], alone=1.0), batch_tokens=100, seed=0
+    )
+    lengths = [[len(example.ids) for example in batches[n]] for n in range(len(batches))]
+    padded = sum(len(batch) * max(batch) for batch in lengths)
+    assert padded < 1.2 * sum(map(sum, lengths))

@@ -1,0 +1,251 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from biomed.corpora import split_words
+from biomed.ner.entities import Entity
+from biomed.ner.network import EntitySettings, WordTagger
+from biomed.ner.tagger import EntityTagger
+from domainbert.encoders import EncoderError
+
+VOCABULARY = (
+    *("heart", "failure", "kidney", "insulin", "medication", "patient", "was", "not", "xyz"),
+    *(".", ",", "-", "\n", "\n\n", "\t", "\x10", "\u00a0", "e\u0301", "🫀", "9/7/1992"),
+)
+
+
+def found(tagger, text):
+    return [(e.text, e.label) for e in tagger.tag(text)]
+
+
+def test_entities_of_two_models_in_order(tagger):
+    text = "Patient: insulin medication for heart failure\nand kidney pain, renal disease."
+    entities = tagger.tag(text)
+    assert [(e.text, e.label) for e in entities] == [
+        ("insulin medication", "Drug"),
+        ("heart failure", "Disease"),
+        ("kidney pain", "Disease"),
+        ("renal disease", "Disease"),
+    ]
+    assert all(text[e.start : e.end] == e.text and 0 < e.score <= 1 for e in entities)
+    assert tagger.labels == ("Disease", "Drug")
+    assert tagger.score_kind == "span_probability"
+    assert repr(tagger) == "EntityTagger(Disease, Drug)"
+
+
+def test_neighbours_stay_two_and_line_breaks_are_fine(tagger):
+    assert found(tagger, "heart kidney failure") == [
+        ("heart", "Disease"),
+        ("kidney failure", "Disease"),
+    ]
+    assert found(tagger, "heart\r\nfailure") == [("heart\r\nfailure", "Disease")]
+    assert found(tagger, "heart\x10failure") == [("heart\x10failure", "Disease")]
+    assert found(tagger, "heart\n \nfailure") == [("heart", "Disease")]
+
+
+@given(st.text())
+def test_spans_are_exact_for_any_text(tagger, text):
+    check(tagger, text)
+
+
+@given(st.lists(st.sampled_from(VOCABULARY), max_size=60), st.sampled_from(["", " "]))
+@settings(max_examples=60)
+def test_spans_are_exact_and_whole_words(undecided, words, between):
+    check(undecided, between.join(words))
+
+
+@pytest.fixture(scope="module")
+def undecided(tokenizer, new_random):
+    """A random network in windows of 16 tokens."""
+    settings = EntitySettings(window=16, overlap=5)
+    return EntityTagger(WordTagger(new_random(tokenizer), tokenizer, settings=settings))
+
+
+def check(tagger, text):
+    words = split_words(text)
+    last_end = {}
+    for entity in tagger.tag(text):
+        assert text[entity.start : entity.end] == entity.text
+        assert entity.start in words[:, 0]
+        assert entity.end in words[:, 1]
+        assert 0 < entity.score <= 1
+        assert entity.start >= last_end.get(entity.label, 0)
+        last_end[entity.label] = entity.end
+
+
+def test_an_entity_is_found_at_every_position_of_a_long_text(tokenizer, new_rules):
+    """Windows of 24 tokens over 120 words: where a window ends does not show."""
+    network = new_rules(tokenizer, positions=256)
+    cut = EntityTagger(WordTagger(network, tokenizer, settings=EntitySettings(window=24)))
+    whole = EntityTagger(WordTagger(network, tokenizer))
+    texts = []
+    for place in range(120):
+        words = ["patient"] * 120
+        words[place : place + 3] = ["heart", "failure", "pain"]
+        texts.append(" ".join(words))
+    windowed, unwindowed = (list(tagger.tag_many(texts)) for tagger in (cut, whole))
+    assert [[(e.start, e.end) for e in entities] for entities in windowed] == [
+        [(e.start, e.end) for e in entities] for entities in unwindowed
+    ]
+    assert [entities[0].start for entities in windowed] == [8 * place for place in range(120)]
+    scores = np.array([[entities[0].score for entities in each] for each in (windowed, unwindowed)])
+    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+
+
+def test_a_text_that_fits_is_read_in_one_window(tokenizer, new_random):
+    network, text = new_random(tokenizer), "heart kidney was not insulin " * 6
+    small = EntitySettings(window=33, overlap=30)
+    models = [WordTagger(network, tokenizer, settings=s) for s in (small, EntitySettings())]
+    texts = [" ".join(text.split()[:count]) for count in (1, 5, 30)]
+    one, other = (list(EntityTagger(model).tag_many(texts)) for model in models)
+    assert one == other
+    assert any(one)
+
+
+def test_many_texts_come_back_in_order_whatever_their_company(tokenizer, new_random):
+    model = WordTagger(new_random(tokenizer), tokenizer, batch_tokens=128)
+    tagger = EntityTagger(model)
+    texts = ["heart kidney " * (n % 7) + "x " * (n % 3) for n in range(80)]
+    together = list(tagger.tag_many(iter(texts)))
+    for text, entities in zip(texts, together, strict=True):
+        alone = tagger.tag(text)
+        assert [(e.start, e.end, e.label) for e in entities] == [
+            (e.start, e.end, e.label) for e in alone
+        ]
+        assert [e.score for e in entities] == pytest.approx([e.score for e in alone], abs=1e-5)
+
+
+def test_memory_is_flat(tagger):
+    """Texts are read as they are needed."""
+    taken = 0
+
+    def texts():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "heart failure " * 2000
+
+    stream = tagger.tag_many(texts())
+    assert len(next(stream)) == 2000
+    assert taken < 60
+    stream.close()
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\u00a0", "\x00", "\x10\x0f", "\ud800", "\u200b", "🫀"])
+def test_nothing_to_find(tagger, text):
+    assert tagger.tag(text) == []
+
+
+def test_empty_texts_keep_their_place(tagger):
+    counts = [len(e) for e in tagger.tag_many(["", "heart", " ", "heart, kidney", "\x00"])]
+    assert counts == [0, 1, 0, 2, 0]
+    assert list(tagger.tag_many([])) == []
+
+
+def test_odd_characters_shift_nothing(tagger):
+    text = "\x00\x10 e\u0301\u00a0🫀\r\n\theart\u00a0failure 9/7/1992 \ud800 kidney"
+    assert [(e.text, e.start) for e in tagger.tag(text)] == [
+        ("heart\u00a0failure", text.index("heart")),
+        ("kidney", text.index("kidney")),
+    ]
+
+
+def test_a_very_long_word(tagger):
+    text = "a" * 300_000 + " heart failure " + "b" * 300_000
+    assert [(e.start, e.end) for e in tagger.tag(text)] == [(300_001, 300_014)]
+
+
+@pytest.mark.parametrize("text", [None, 3, b"heart", ["heart"]])
+def test_what_is_no_text(tagger, text):
+    with pytest.raises(ValueError, match=f"text number 1 is {type(text).__name__}, not a string"):
+        list(tagger.tag_many(["heart", text]))
+
+
+def test_two_models_for_one_type_or_none(disease):
+    with pytest.raises(ValueError, match="two of the models find Disease"):
+        EntityTagger(disease, disease)
+    with pytest.raises(ValueError, match="name a model"):
+        EntityTagger()
+
+
+def test_models_with_tokenizers_of_their_own(disease, new_rules, new_tokenizer):
+    cased = new_tokenizer(lower_case=False)
+    drug = WordTagger(new_rules(cased, labels=("O", "B-Drug", "I-Drug")), cased)
+    assert found(EntityTagger(disease, drug), "HEART INSULIN insulin") == [
+        ("HEART", "Disease"),
+        ("insulin", "Drug"),
+    ]
+
+
+def test_tags_of_words_cut_by_someone_else(disease):
+    sentences = [["renal", "failure-", "was"], [], ["kidney", "\x10", "pain", "\x10", "\x10"]]
+    assert disease.tags(sentences) == [
+        ["B-Disease", "I-Disease", "O"],
+        [],
+        ["B-Disease", "I-Disease", "I-Disease", "O", "O"],
+    ]
+
+
+def test_windows_that_the_encoder_cannot_read(tokenizer, new_rules):
+    network = new_rules(tokenizer)
+    with pytest.raises(ValueError, match="window must be at most 64 for this encoder, got 65"):
+        WordTagger(network, tokenizer, settings=EntitySettings(window=65))
+    with pytest.raises(ValueError, match="overlap must be between 0 and"):
+        WordTagger(network, tokenizer, settings=EntitySettings(window=20, overlap=18))
+
+
+class TestWithHuggingFace:
+    TEXT = "Patient with heart failure, kidney disease and renal failure. No pneumonia. Insulin."
+
+    def pipeline(self, folder):
+        from transformers import pipeline
+
+        pipe = pipeline("token-classification", model=str(folder), aggregation_strategy="first")
+        return [(e["start"], e["end"], e["entity_group"]) for e in pipe(self.TEXT)]
+
+    def test_its_folder_loads_and_finds_what_its_pipeline_finds(
+        self, tokenizer, new_rules, tmp_path
+    ):
+        new_rules(tokenizer).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        ours = EntityTagger.from_pretrained(tmp_path).tag(self.TEXT)
+        assert [(e.start, e.end, e.label) for e in ours] == self.pipeline(tmp_path)
+        assert len(ours) == 4
+
+    def test_ours_loads_in_its_pipeline(self, tokenizer, new_rules, tmp_path):
+        model = WordTagger(new_rules(tokenizer), tokenizer, settings=EntitySettings(window=40))
+        model.save_pretrained(tmp_path / "ours")
+        ours = EntityTagger.from_pretrained(tmp_path / "ours")
+        assert ours.networks[0].window == 40
+        found = [(e.start, e.end, e.label) for e in ours.tag(self.TEXT)]
+        assert found == self.pipeline(tmp_path / "ours")
+        document = json.loads((tmp_path / "ours" / "config.json").read_text())
+        assert document["architectures"] == ["BertForTokenClassification"]
+
+    def test_a_bare_encoder_is_refused(self, tiny_encoder):
+        with pytest.raises(EncoderError, match=r"without a trained head.*biomed ner train CORPUS"):
+            EntityTagger.from_pretrained(tiny_encoder)
+
+    def test_labels_that_are_not_iob2_are_refused(self, tokenizer, new_rules, tmp_path):
+        network = new_rules(tokenizer)
+        network.config.id2label = {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
+        network.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="labels are LABEL_0, LABEL_1, LABEL_2; IOB2 needs O"):
+            EntityTagger.from_pretrained(tmp_path)
+
+    def test_another_task_is_refused(self, model, tmp_path):
+        model.save_pretrained(tmp_path / "readmission")
+        with pytest.raises(EncoderError, match="is a model for readmission, not for entities"):
+            EntityTagger.from_pretrained(tmp_path / "readmission")
+
+
+def test_entities_are_values():
+    assert Entity(0, 1, "a", "x", 0.5) == Entity(0, 1, "a", "x", 0.5)
+    assert list(pd.DataFrame([Entity(0, 1, "a", "x", 0.5)]).columns) == [
+        *("start", "end", "text", "label", "score")
+    ]

@@ -1,0 +1,136 @@
+"""The commands, as a user types them."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from biomed.cli import app
+from biomed.terms.embedder import TermEmbedder
+from domainbert.tables import read_table, write_table
+
+run = CliRunner()
+
+
+def test_every_command_has_help():
+    for name in "embed similar plot evaluate train".split():
+        result = run.invoke(app, ["terms", name, "--help"])
+        assert result.exit_code == 0
+        assert "--help" in result.output
+    assert run.invoke(app, ["--version"]).output.startswith("biomed 0.")
+
+
+def test_help_waits_for_no_torch():
+    code = "import sys; from biomed.cli import app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def terms(tmp_path):
+    path = tmp_path / "terms.csv"
+    rows = [("edema", "signs"), ("chest pain", "signs"), ("insulin", "drugs"), ("fever", "signs")]
+    rows += [("furosemide", "drugs"), ("antibiotic", "drugs"), ("dyspnea", "signs")]
+    write_table(pd.DataFrame(rows, columns=["term", "category"]), path)
+    return path
+
+
+def invoke(*arguments):
+    result = run.invoke(app, ["terms", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_embed_lists_what_has_no_vector(tiny_encoder, tmp_path):
+    source, out = tmp_path / "terms.txt", tmp_path / "vectors.parquet"
+    source.write_text("edema\n\ninsulin\n")
+    options = ("--model", tiny_encoder, "--pooling", "max", "--unit-norm")
+    said = invoke("embed", source, "--out", out, *options)
+    assert "1 rows without a vector, their status says why: row 1 (from 0)" in said
+    assert "3 rows, 2 with a vector" in said
+    assert read_table(out)["status"].tolist() == ["ok", "empty", "ok"]
+
+
+def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
+    options = ("--model", tiny_encoder, "--vocabulary", terms)
+    assert "fever" in invoke("similar", "edema", *options, "-k", "6")
+    cosine = float(invoke("similar", "edema", "--to", "fever", "--model", tiny_encoder))
+    assert -1 <= cosine < 1
+    out = tmp_path / "near.jsonl"
+    invoke("similar", "--terms", terms, "--out", out, *options, "-k", "2")
+    assert len(read_table(out)) == 14
+    assert run.invoke(app, ["terms", "similar"]).exit_code == 2
+    assert run.invoke(app, ["terms", "similar", "edema", "--out", str(out)]).exit_code == 2
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_plot_writes_picture_and_coordinates(tiny_encoder, terms, tmp_path, ending):
+    out = tmp_path / f"terms.{ending}"
+    said = invoke("plot", terms, "--out", out, "--model", tiny_encoder, "--pca")
+    assert "t-SNE, perplexity 2 of 7 terms" in said
+    assert out.stat().st_size > 5000
+    table = read_table(tmp_path / "terms.csv")
+    assert list(table.columns) == ["term", "category", "x", "y"]
+    assert (tmp_path / "terms.pca.csv").is_file()
+
+
+def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, terms, tmp_path):
+    TermEmbedder(bare, tokenizer).save_pretrained(tmp_path / "other")
+    pairs, out = tmp_path / "pairs.csv", tmp_path / "report"
+    rows = [("edema", "fever", 3.0), ("edema", "insulin", 1.0), ("chest pain", "fever", 2.0)]
+    write_table(pd.DataFrame(rows, columns=["a", "b", "c"]), pairs)
+    models = ("--model", tiny_encoder, "--model", tmp_path / "other")
+    said = invoke("evaluate", "--out", out, *models, "--pairs", pairs, "--vocabulary", terms)
+    assert "Spearman" in said
+    assert "category accuracy" in said
+    assert {path.name for path in out.iterdir()} == {
+        *("comparison.csv", "comparison.png", "disagreements.csv"),
+    }
+    assert len(read_table(out / "disagreements.csv")) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["embed", "absent.csv", "--out", "o.csv"], "no such file"),
+        (["embed", "absent.csv", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["embed", "TERMS", "--out", "o.csv", "--column", "name"], "no column 'name'"),
+        (["embed", "TERMS", "--out", "o.csv", "--pooling", "median"], "pooling must be one of"),
+        (["plot", "ONE", "--out", "o.png"], "a picture needs two terms at least, got 1"),
+        (["evaluate", "--out", "x", "--pairs", "TERMS"], "expected the columns Term1, Term2, Mean"),
+        (["train", "nowhere", "--out", "x"], "no such file; training needs MedQuAD"),
+        (["train", "nowhere", "--out", "x", "--recipe", "RECIPE"], "has no 'epoch'; legal are"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(
+    tiny_encoder, terms, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.txt").write_text("edema\n")
+    (tmp_path / "recipe.toml").write_text("[training]\nepoch = 3\n")
+    names = {"TERMS": str(terms), "ONE": "one.txt", "RECIPE": "recipe.toml"}
+    arguments = [names.get(argument, argument) for argument in arguments]
+    if arguments[0] != "train":
+        arguments += ["--model", str(tiny_encoder)]
+    result = run.invoke(app, ["terms", *arguments])
+    assert result.exit_code == 1
+    assert message in result.output
+    assert len([line for line in result.output.splitlines() if "error" in line]) == 1
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_train_writes_a_model_with_its_card(tiny_encoder, data_folder, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[training]\nepochs = 0.01\n[card]\nname = "tiny"\ntitle = "Tiny vectors"\n')
+    options = ("--recipe", recipe, "--encoder", tiny_encoder)
+    invoke("train", data_folder, "--out", tmp_path / "model", *options)
+    card = (tmp_path / "model" / "README.md").read_text()
+    for part in (
+        "# Tiny vectors",
+        "Spearman with physicians",
+        "relations from MedQuAD",
+        "224 pairs",
+    ):
+        assert part in card

@@ -1,0 +1,169 @@
+"""Training: the textbook's loss, names that find each other, and nothing held out is read."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from biomed.terms.embedder import TermEmbedder
+from biomed.terms.relations import (
+    Concept,
+    Relation,
+    concept_relations,
+    held_out_names,
+    icd9_relations,
+    read_concepts,
+    synonym_pairs,
+    vocabulary_relations,
+)
+from biomed.terms.training import contrastive_loss, fit
+from biomed.terms.vocabulary import medical_terms
+from domainbert.tables import TableError
+from domainbert.training import TrainingSettings
+
+
+def test_the_loss_is_the_textbooks():
+    torch.manual_seed(0)
+    vectors = torch.randn(6, 8)
+    group, keys = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([5.0, 6.0, 5.0])
+    unit = torch.nn.functional.normalize(vectors, dim=1)
+    cosines = (20 * unit @ unit.T).double()
+    losses = []
+    for i in range(6):
+        partner = i ^ 1
+        # Groups 0 and 2 share a key: they are no rivals.
+        rivals = [j for j in range(6) if j != i and (j == partner or {i // 2, j // 2} != {0, 2})]
+        rivals = [j for j in rivals if j == partner or j // 2 != i // 2]
+        share = cosines[i, partner].exp() / sum(cosines[i, j].exp() for j in rivals)
+        losses.append(-share.log())
+    assert contrastive_loss(vectors, group, keys).item() == pytest.approx(
+        torch.stack(losses).mean().item(), rel=1e-4
+    )
+
+
+def test_a_batch_without_partners_costs_nothing():
+    vectors = torch.randn(3, 4, requires_grad=True)
+    loss = contrastive_loss(vectors, torch.arange(3), torch.arange(3.0))
+    assert loss.item() == 0
+    loss.backward()
+    assert torch.isfinite(vectors.grad).all()
+
+
+WORDS = (
+    "heart kidney renal pulmonary pneumonia edema fever insulin pain chest dyspnea mother".split()
+)
+PAIRS = [(WORDS[i], WORDS[i + 1]) for i in range(0, 12, 2)]
+QUICK = TrainingSettings(
+    epochs=12,
+    learning_rate=1e-2,
+    batch_size=6,
+    max_windows=2,
+    evaluations=1,
+    patience=99,
+    dropout=0.0,
+)
+
+
+@pytest.fixture(scope="module")
+def relations():
+    return [Relation(a, (a, b)) for a, b in PAIRS] * 6
+
+
+VALIDATION = [(a, a, b) for a, b in PAIRS]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_it_learns_saves_and_loads(tiny_encoder, relations, tmp_path, full):
+    from dataclasses import replace
+
+    settings = replace(QUICK, full=full, learning_rate=1e-3 if full else 1e-2)
+    trained = fit(relations, validation=VALIDATION, encoder=tiny_encoder, training=settings)
+    plain = TermEmbedder.from_pretrained(tiny_encoder)
+    gain = [trained.similarity(a, b) - plain.similarity(a, b) for a, b in PAIRS]
+    margin = [trained.nearest(a, WORDS, k=1)["neighbour"][0] == b for a, b in PAIRS]
+    assert np.mean(margin) > 0.8, gain
+    trained.save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model" / "adapter.safetensors").exists() != full
+    again = TermEmbedder.from_pretrained(tmp_path / "model")
+    assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
+    document = json.loads((tmp_path / "model" / "config.json").read_text())["domainbert"]
+    assert document["task"] == "terms"
+    assert document["manifest"]["training"]["full"] == full
+
+
+def test_it_needs_something_to_learn_from_and_to_choose_by(tiny_encoder, relations):
+    with pytest.raises(ValueError, match="0 relations and 6 validation pairs: both are needed"):
+        fit([], validation=VALIDATION, encoder=tiny_encoder, training=QUICK)
+    with pytest.raises(ValueError, match="36 relations and 0 validation pairs"):
+        fit(relations, validation=[], encoder=tiny_encoder, training=QUICK)
+
+
+# What is learnt from
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return medical_terms()
+
+
+def test_held_out_terms_are_in_no_relation(vocabulary):
+    names = held_out_names(vocabulary)
+    texts = {t.casefold() for r in vocabulary_relations(vocabulary) for t in r.texts}
+    assert not names & texts
+    assert len(names) > 300
+
+
+def test_a_relation_is_of_one_group_or_category(vocabulary):
+    relations = vocabulary_relations(vocabulary)
+    groups, categories = set(vocabulary["group"]), set(vocabulary["category"])
+    assert {relation.key for relation in relations} <= groups | categories
+    assert all(len(relation.texts) > 1 for relation in relations)
+
+
+def test_concepts_give_names_and_sentences_without_the_name():
+    concept = Concept("C1", ("Gout", "gouty arthritis"), ("Gouty arthritis hurts; gout is old.",))
+    assert not concept.is_validation
+    names, sentence = concept_relations([concept], without=())
+    assert names.texts == ("Gout", "gouty arthritis")
+    assert sentence.texts == ("Gout", "it hurts; it is old.")
+    (left,) = concept_relations([concept], without={"gout"})
+    assert left.texts == ("gouty arthritis", "it hurts; it is old.")
+
+
+def test_validation_concepts_are_in_no_relation():
+    concepts = [Concept(f"C{i}", (f"a{i}", f"b{i}"), ()) for i in range(300)]
+    chosen = {key for key, *_ in synonym_pairs(concepts)}
+    trained = {relation.key for relation in concept_relations(concepts, without=())}
+    assert 10 < len(chosen) < 60
+    assert not chosen & trained
+    assert len(chosen | trained) == 300
+
+
+def test_icd9_titles_of_one_category_stand_together(tmp_path):
+    path = tmp_path / "titles.txt"
+    path.write_text(
+        "0010  Cholera A\n0011  Cholera B\n0020  Typhoid\nE0010 Walking\nE0011 Running\n"
+    )
+    relations = icd9_relations(path, without=())
+    assert {relation.texts for relation in relations} == {
+        ("Cholera A", "Cholera B"),
+        ("Cholera B", "Cholera A"),
+    }
+    assert icd9_relations(path, without={"cholera a"}) == []
+    with pytest.raises(TableError, match="no such file; training needs the long titles"):
+        icd9_relations(tmp_path / "absent", without=())
+
+
+@pytest.mark.data
+def test_medquad_is_read(data_folder, vocabulary):
+    concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")
+    assert len(concepts) > 10_000
+    assert all(concept.names for concept in concepts)
+    without = held_out_names(vocabulary)
+    relations = concept_relations(concepts, without=without)
+    assert len(relations) > 15_000
+    assert not any(t.casefold() in without for relation in relations for t in relation.texts)
+    assert len(synonym_pairs(concepts)) > 1_000
+    with pytest.raises(TableError, match="no such file; training needs MedQuAD"):
+        read_concepts(data_folder / "absent.jsonl.gz")

@@ -1,0 +1,69 @@
+"""The shipped vocabulary is sound, and your own is read with care."""
+
+import pandas as pd
+import pytest
+
+from biomed.terms.vocabulary import is_held_out, medical_terms, read_vocabulary
+from domainbert.tables import TableError, write_table
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return medical_terms()
+
+
+def test_it_is_large_enough_and_even(shipped):
+    sizes = shipped["category"].value_counts()
+    assert len(shipped) >= 300
+    assert 12 <= len(sizes) <= 15
+    assert sizes.min() >= 40
+    assert list(shipped.columns) == ["term", "category", "synonyms", "group", "held_out"]
+
+
+def test_every_term_has_one_or_two_synonyms(shipped):
+    assert shipped["synonyms"].map(len).between(1, 2).all()
+
+
+def test_no_name_stands_for_two_things(shipped):
+    names = [name for row in shipped.itertuples() for name in (row.term, *row.synonyms)]
+    folded = pd.Series(names).str.casefold()
+    assert folded[folded.duplicated()].tolist() == []
+    assert (folded == folded.str.strip()).all()
+
+
+def test_a_group_lies_in_one_category_and_has_company(shipped):
+    assert len(shipped[["group", "category"]].drop_duplicates()) == shipped["group"].nunique()
+    assert shipped["group"].value_counts().min() >= 2
+
+
+def test_a_fifth_is_held_out_by_its_letters(shipped):
+    assert 0.15 < shipped["held_out"].mean() < 0.25
+    assert (shipped[shipped["held_out"]]["category"].value_counts() >= 4).all()
+    assert is_held_out("Asthma") == is_held_out("asthma")
+    assert shipped.set_index("term")["held_out"].to_dict() == {
+        term: is_held_out(term) for term in shipped["term"]
+    }
+
+
+def test_your_own_needs_two_columns_alone(tmp_path):
+    path = tmp_path / "own.csv"
+    rows = [("edema", "signs", "swelling | oedema"), ("gout", "joints", None)]
+    write_table(pd.DataFrame(rows, columns=["term", "category", "synonyms"]), path)
+    own = read_vocabulary(path)
+    assert own["synonyms"].tolist() == [["swelling", "oedema"], []]
+    assert own["group"].tolist() == ["signs/signs", "joints/joints"]
+    write_table(own[["term", "category"]], path)
+    assert read_vocabulary(path)["synonyms"].tolist() == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("edema", "signs"), ("Edema", "signs")], "1 terms stand twice, first in row 1"),
+        ([("edema", "signs"), (None, "signs")], "row 1 has no term or no category"),
+    ],
+)
+def test_a_bad_vocabulary_is_refused(tmp_path, rows, message):
+    write_table(pd.DataFrame(rows, columns=["term", "category"]), tmp_path / "own.csv")
+    with pytest.raises(TableError, match=message):
+        read_vocabulary(tmp_path / "own.csv")
