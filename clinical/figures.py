@@ -85,7 +85,7 @@ def plot_precision_recall(
     share = float(checked(y, next(iter(scores.values())))[0].mean())
     _level(axes, share, f"prevalence {share:.3f}", below=True, linestyle=(0, (5, 3)))
     _level(axes, PRECISION, "80% precision", below=False, linestyle=(0, (1, 2)))
-    _legend(axes, loc="upper right", bbox_to_anchor=(1, 0.78))
+    _legend(axes, loc="lower right", bbox_to_anchor=(1, 1))  # above: curves may be anywhere
     return figure
 
 
