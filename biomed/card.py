@@ -37,7 +37,6 @@ def model_card(config: TaskConfig) -> str:
 
     card = config.manifest.get("card", {})
     usage = USAGE.get(config.task, "").strip().format(name=card.get("name", "MODEL"))
-    scores: dict[str, dict[str, Any]] = config.manifest.get("scores", {})
     # The card is Markdown for people, not HTML for a browser: nothing to escape.
     environment = Environment(loader=PackageLoader("biomed"), autoescape=False)  # noqa: S701
     return environment.get_template("model_card.md.j2").render(
@@ -45,10 +44,18 @@ def model_card(config: TaskConfig) -> str:
         manifest=config.manifest,
         card=card,
         usage=usage,
-        scores=scores,
-        rows=list(dict.fromkeys(row for column in scores.values() for row in column)),
-        spell=spell,
+        scores=score_rows(config.manifest),
     )
+
+
+def score_rows(manifest: dict[str, Any]) -> list[list[str]]:
+    """The table of scores as text, its head first; empty where nothing was measured."""
+    scores: dict[str, dict[str, Any]] = manifest.get("scores", {})
+    if not scores:
+        return []
+    names = dict.fromkeys(row for column in scores.values() for row in column)
+    rows = [[row, *(spell(column.get(row)) for column in scores.values())] for row in names]
+    return [["", *scores], *rows]
 
 
 def spell(value: float | dict[str, float] | None) -> str:

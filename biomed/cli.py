@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from biomed.ner import commands as ner
 from biomed.terms import commands as terms
@@ -34,3 +35,20 @@ def main(
     ] = False,
 ) -> None:
     """BioBERT: entities, answers and embeddings from biomedical text."""
+
+
+@app.command()
+def models() -> None:
+    """List the shipped models and their measured scores."""
+    import json
+
+    from biomed.card import score_rows
+    from biomed.models import shipped
+
+    for name, folder in shipped().items():
+        manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
+        head, *rows = score_rows(manifest)
+        table = Table(*head, title=f"{name}: {manifest['card']['title']}", title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        stdout.print(table)
