@@ -39,6 +39,12 @@ models: $(INSTALLED)
 	$(BIN)/clinical cohort runs/brief --out runs/brief.parquet
 	$(BIN)/clinical train runs/hospital.parquet --also runs/brief.parquet \
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
+	$(BIN)/biomed ner train $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease \
+		--recipe recipes/disease.toml --seed 0 --seed 1 --seed 2 --out biomed/models/disease
+	$(BIN)/biomed ner train $(DATA)/ner/bc5cdr-chemical \
+		--recipe recipes/drug.toml --seed 0 --seed 1 --seed 2 --out biomed/models/drug
+	$(BIN)/biomed terms train $(DATA) --recipe recipes/terms.toml --out biomed/models/terms
+	$(BIN)/python benchmarks/quality.py --readme README.md
 
 clean:
 	rm -rf $(VENV) demo runs build dist
