@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import EntityTagger
     from biomed.plots import plot_comparison, plot_similarity, plot_terms
+    from biomed.qa.answerer import QuestionAnswerer
+    from biomed.qa.answers import Answer
+    from biomed.qa.yes_no import YesNoAnswerer
     from biomed.terms.embedder import TermEmbedder
     from biomed.terms.evaluation import (
         compare_encoders,
@@ -21,10 +24,13 @@ if TYPE_CHECKING:
 
 # Each name is imported when it is first used, so that `biomed --help` waits for no torch.
 _HOMES = {
+    "Answer": "qa.answers",
     "Entity": "ner.entities",
     "EntityTagger": "ner.tagger",
+    "QuestionAnswerer": "qa.answerer",
     "TermEmbedder": "terms.embedder",
     "TermIndex": "terms.similarity",
+    "YesNoAnswerer": "qa.yes_no",
     "compare_encoders": "terms.evaluation",
     "evaluate_categories": "terms.evaluation",
     "evaluate_pairs": "terms.evaluation",
@@ -37,10 +43,13 @@ _HOMES = {
 }
 
 __all__ = [
+    "Answer",
     "Entity",
     "EntityTagger",
+    "QuestionAnswerer",
     "TermEmbedder",
     "TermIndex",
+    "YesNoAnswerer",
     "compare_encoders",
     "evaluate_categories",
     "evaluate_pairs",

@@ -22,6 +22,10 @@ tagger.tag(text)
 answerer = biomed.QuestionAnswerer.from_pretrained("{name}")
 answerer.answer(question, context)
 """,
+    "yesno": """
+decider = biomed.YesNoAnswerer.from_pretrained("{name}")
+decider.decide(question, context)
+""",
 }
 
 

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from biomed.ner import commands as ner
+from biomed.qa import commands as qa
 from biomed.terms import commands as terms
 from domainbert import __version__
 from domainbert.console import stdout
@@ -19,6 +20,7 @@ app = typer.Typer(
     help="BioBERT: entities, answers and embeddings from biomedical text.",
 )
 app.add_typer(ner.app, name="ner")
+app.add_typer(qa.app, name="qa")
 app.add_typer(terms.app, name="terms")
 
 

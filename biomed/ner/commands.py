@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from domainbert.console import one_line_errors, say, stdout
+from domainbert.console import counted, one_line_errors, say, stdout
 
 if TYPE_CHECKING:
     from biomed.ner.evaluation import Scores
@@ -39,6 +39,9 @@ def train(
         list[int] | None,
         typer.Option(help="Give it several times: the best on devel is kept, all are reported."),
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Seeds trained side by side, each on its share of the cores.")
+    ] = 1,
     full: Annotated[bool, typer.Option("--full", help="All weights, no adapter.")] = False,
     checkpoints: Annotated[Path | None, typer.Option(help="Keep checkpoints here.")] = None,
 ) -> None:
@@ -56,7 +59,10 @@ def train(
                     f"{corpus.name}, {gold.name}: {len(gold.remarks)} spans not taken as they stand"
                 )
     seeds = seed or [plan.training.seed]
-    for model in train_seeds(plan, read, seeds=seeds, checkpoints=checkpoints):
+    models = train_seeds(plan, read, seeds=seeds, checkpoints=checkpoints, jobs=jobs)
+    if jobs > 1:
+        models = counted(models, what="seeds", total=len(seeds))
+    for model in models:
         model.save_pretrained(out)
         run = model.manifest["seeds"][-1]
         shown = ", ".join(

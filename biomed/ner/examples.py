@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch.utils.data import Dataset, Sampler
 
 from biomed.corpora.tags import TaggedText, spans_of
 from biomed.ner.reading import cut
 from domainbert.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from biomed.ner.reading import WordReader
 
@@ -175,68 +174,3 @@ def _mentions(sources: Sequence[Source]) -> dict[str, list[tuple[str, ...]]]:
             for start, end, kind in spans_of(text.tags):
                 found.setdefault(kind, {})[text.words[start:end]] = None
     return {kind: list(mentions) for kind, mentions in found.items()}
-
-
-class EpochBatches(Dataset):
-    """Batches of an epoch's windows, of like length and about `batch_tokens` tokens each.
-
-    Every epoch has the same number of batches, so that a learning-rate plan holds.
-
-    Args:
-        maker: of the windows.
-        batch_tokens: tokens of a batch, about; at least twice the longest window.
-        seed: of the order.
-    """
-
-    def __init__(self, maker: ExampleMaker, *, batch_tokens: int, seed: int) -> None:
-        self._maker, self._seed, self._epoch = maker, seed, -1
-        first = maker.make(0)
-        longest = max(len(example.ids) for example in first)
-        self._batch_tokens = max(batch_tokens, 2 * longest)
-        total = sum(len(example.ids) for example in first)
-        self._number = max(1, round(total / self._batch_tokens))
-        self.begin(0)
-
-    def begin(self, epoch: int) -> None:
-        """Make this epoch's windows."""
-        if epoch == self._epoch:
-            return
-        self._epoch = epoch
-        examples = self._maker.make(epoch)
-        generator = np.random.default_rng((self._seed, epoch, 1))
-        sizes = np.array([len(example.ids) for example in examples])
-        order = np.argsort(sizes * generator.uniform(0.9, 1.1, len(sizes)), kind="stable")
-        edges = np.linspace(0, sizes.sum(), self._number + 1)[1:-1]
-        batches = np.split(order, np.searchsorted(np.cumsum(sizes[order]), edges))
-        self._batches = [[examples[i] for i in batch] for batch in batches if len(batch)]
-        generator.shuffle(self._batches)
-
-    def __len__(self) -> int:
-        """Batches of an epoch."""
-        return self._number
-
-    def __getitem__(self, number: int) -> list[Example]:
-        """One batch."""
-        return self._batches[number]
-
-
-class EpochOrder(Sampler):
-    """The batches one after the other, those of each epoch made at its start.
-
-    Args:
-        batches: of which.
-        epoch: () -> the epoch's number; the trainer's own count, which a resumed run has too.
-    """
-
-    def __init__(self, batches: EpochBatches, *, epoch: Callable[[], int]) -> None:
-        self._batches, self._epoch = batches, epoch
-
-    def __len__(self) -> int:
-        """Batches of an epoch."""
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """The numbers of this epoch's batches."""
-        self._batches.begin(self._epoch())
-        for number in range(len(self._batches)):
-            yield [number]

@@ -17,9 +17,10 @@ from biomed.corpora.corpus import without
 from biomed.corpora.tags import CorpusError
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types, evaluate_words
-from biomed.ner.examples import Augmentation, EpochBatches, ExampleMaker, Source
+from biomed.ner.examples import Augmentation, ExampleMaker, Source
 from biomed.ner.network import TASK, EntitySettings, WordTagger, name_outputs
 from domainbert import __version__
+from domainbert.batches import EpochBatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -233,7 +234,7 @@ def _train(
     trainer.train(resume_from_checkpoint=True if resume else None)
     adapter = adapter_tensors(network) if lora else None
     # The file keeps half precision, so what is scored from here on is what will be loaded.
-    plain = merge_adapter(network, adapter) if adapter else network.eval()
+    plain = merge_adapter(network, adapter) if adapter else trainer.trained().eval()
     found = find_encoder(encoder)
     trained = WordTagger(plain, model.tokenizer, settings=model.settings)
     trained.adapter = adapter

@@ -1,17 +1,12 @@
-"""Hugging Face's Trainer over tagged windows."""
+"""Training over tagged windows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, Trainer
-from transformers.trainer_callback import PrinterCallback
-
-from biomed.ner.examples import IGNORED, EpochOrder
-from domainbert.encoders import quiet
+from biomed.ner.examples import IGNORED
 from domainbert.inference import pad
-from domainbert.training import StepBar, training_arguments
+from domainbert.training import EpochTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,11 +15,12 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from biomed.ner.examples import EpochBatches, Example
+    from biomed.ner.examples import Example
+    from domainbert.batches import EpochBatches
     from domainbert.training import TrainingSettings
 
 
-class TagTrainer(Trainer):
+class TagTrainer(EpochTrainer):
     """Trains a token classifier on codes, each of which allows one or several tags.
 
     The loss of a word is −log of the probability that its allowed tags have together, which for
@@ -40,8 +36,6 @@ class TagTrainer(Trainer):
         folder: for checkpoints.
     """
 
-    control: Any  # of Trainer, which does not say so
-
     def __init__(
         self,
         model: PreTrainedModel,
@@ -53,38 +47,19 @@ class TagTrainer(Trainer):
         pad_token_id: int,
         folder: Path,
     ) -> None:
-        self._batches, self._score, self._pad = batches, evaluate, pad_token_id
-        self._forbidden, self._bar = ~allowed, StepBar()
+        self._forbidden, self._pad_id = ~allowed, pad_token_id
         super().__init__(
-            model=model,
-            args=training_arguments(settings, folder=folder, steps=len(batches), metric="f1"),
-            train_dataset=batches,
-            eval_dataset=batches,  # unused: `evaluate` scores devel as prediction would
-            data_collator=self._collate,
-            callbacks=[EarlyStoppingCallback(early_stopping_patience=settings.patience), self._bar],
+            model,
+            batches=batches,
+            collate=self._collate,
+            settings=settings,
+            evaluate=evaluate,
+            folder=folder,
         )
-        self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
-
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; the bar goes away however that ends, for it hides the cursor."""
-        try:
-            with quiet():
-                return super().train(*args, **kwargs)
-        finally:
-            self._bar.close()
-
-    def get_train_dataloader(self) -> DataLoader:
-        """The batches as they were planned."""
-        loader: DataLoader[Any] = DataLoader(
-            self._batches,
-            batch_sampler=EpochOrder(self._batches, epoch=lambda: int(self.state.epoch or 0)),
-            collate_fn=self._collate,
-        )
-        return self.accelerator.prepare(loader)
 
     def _collate(self, batches: list[list[Example]]) -> dict[str, torch.Tensor]:
         (batch,) = batches
-        ids, mask = pad([example.ids for example in batch], pad_token_id=self._pad)
+        ids, mask = pad([example.ids for example in batch], pad_token_id=self._pad_id)
         codes, _ = pad([example.codes for example in batch], pad_token_id=IGNORED)
         inputs = {"input_ids": ids, "codes": codes}
         return inputs if mask is None else {**inputs, "attention_mask": mask}
@@ -104,12 +79,3 @@ class TagTrainer(Trainer):
         forbidden = self._forbidden.to(scores.device)[inputs["codes"][known]]
         loss = -scores.masked_fill(forbidden, float("-inf")).logsumexp(dim=-1).mean()
         return (loss, outputs) if return_outputs else loss
-
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Score the devel side as prediction would, and report it to the callbacks."""
-        metrics = {f"eval_{k}": v for k, v in self._score(self.model).items()}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(
-            self.args, self.state, self.control, metrics
-        )
-        return metrics

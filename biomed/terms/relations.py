@@ -72,9 +72,9 @@ def vocabulary_relations(vocabulary: pd.DataFrame) -> list[Relation]:
     ]
     for level in ("group", "category"):
         for key, part in kept.groupby(level, sort=False):
-            terms = tuple(part["term"])
-            # As many as it has terms, each time two of them drawn afresh.
-            relations += [Relation(str(key), terms)] * (len(terms) if len(terms) > 1 else 0)
+            names = tuple(name for row in part.itertuples() for name in (row.term, *row.synonyms))
+            # As many as it has terms, each time two of their names drawn afresh.
+            relations += [Relation(str(key), names)] * (len(part) if len(part) > 1 else 0)
     return relations
 
 

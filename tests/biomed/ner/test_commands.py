@@ -114,7 +114,8 @@ def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arg
     assert len(result.output.strip().splitlines()) == 1
 
 
-def test_train_keeps_the_best_of_its_seeds_and_reports_all(tiny_encoder, tmp_path):
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_train_keeps_the_best_of_its_seeds_and_reports_all(tiny_encoder, tmp_path, jobs):
     corpus = tmp_path / "small"
     corpus.mkdir()
     for side, count in {"train": 40, "devel": 5, "test": 5}.items():
@@ -124,7 +125,7 @@ def test_train_keeps_the_best_of_its_seeds_and_reports_all(tiny_encoder, tmp_pat
     arguments = [
         *("train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "2"),
         *("--recipe", str(tmp_path / "r.toml"), "--encoder", str(tiny_encoder)),
-        *("--seed", "3", "--seed", "4"),
+        *("--seed", "3", "--seed", "4", "--jobs", jobs),
     ]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -4,12 +4,11 @@ from biomed.corpora import TaggedText
 from biomed.ner.examples import (
     IGNORED,
     Augmentation,
-    EpochBatches,
-    EpochOrder,
     ExampleMaker,
     Source,
 )
 from biomed.ner.reading import WordReader
+from domainbert.batches import EpochBatches, EpochOrder
 
 CODES = {"O": 0, "B-x": 1, "I-x": 2}
 TEXTS = tuple(

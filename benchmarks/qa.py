@@ -1,0 +1,264 @@
+"""Articles per second of `QuestionAnswerer.answer_many` against a plain loop, in one run.
+
+Both answer the same questions with the same weights, in fp32 on the CPU, from raw texts to exact
+spans over all windows of 384 tokens:
+
+- ours: `answer_many`;
+- loop: Hugging Face's tokenizer cuts each question and its text into overlapping windows padded
+  to 384 tokens; its model reads them one after the other; the best span of each is found, and the
+  best of all is the answer.
+
+The texts are full articles (COVID-QA, held-out), and paragraphs (SQuAD). The loop follows the same
+rules: whole words, the same longest answer, start plus end logit less those of [CLS]. Answers have
+to be the same characters, unless two candidates are within 1e-4.
+
+    python benchmarks/qa.py --data ../shared/data --out qa.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from scoring import markdown, say, spread
+from transformers import AutoModelForQuestionAnswering
+
+from biomed.qa.answerer import QuestionAnswerer
+from biomed.qa.formats import read_questions
+from biomed.qa.network import QuestionSettings, SpanReader
+from biomed.qa.questions import split_by_article
+from domainbert.encoders import find_encoder, load_model, load_tokenizer
+
+WINDOW, OVERLAP = 384, 96
+TOLERANCE = 1e-4
+
+Found = list[tuple[int, int, float]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Questions with their texts."""
+
+    name: str
+    pairs: list[tuple[str, str]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured for one workload; lists hold one value a round.
+
+    Attributes:
+        workload: its name.
+        questions: how many.
+        windows: of all of them.
+        tokens: of all windows, padding not counted.
+        identical: questions with the very same answer.
+        close: of the others, those whose two answers score alike within the tolerance.
+        seconds: of "ours" and "loop".
+    """
+
+    workload: str
+    questions: int
+    windows: int
+    tokens: int
+    identical: int
+    close: int
+    seconds: dict[str, list[float]]
+
+    @property
+    def unexplained(self) -> int:
+        """Questions with another answer for no known reason."""
+        return self.questions - self.identical - self.close
+
+    def row(self) -> dict[str, str]:
+        """A line of the table."""
+        seconds = {way: np.array(values) for way, values in self.seconds.items()}
+        return {
+            "texts": f"{self.questions} {self.workload}, {self.windows} windows",
+            "texts/s": spread(self.questions / seconds["ours"], ".3g"),
+            "tokens/s": spread(self.tokens / seconds["ours"], ".0f"),
+            "× loop": spread(seconds["loop"] / seconds["ours"], ".2f"),
+            "identical": f"{self.identical} of {self.questions}",
+            "alike": str(self.close),
+        }
+
+
+def workloads(data: Path, *, quick: bool) -> list[Workload]:
+    """Whole articles, each with one of its questions, and paragraphs."""
+    covid = split_by_article(read_questions(data / "qa" / "covid_qa_train.json"), share=0.2)[1]
+    # One question of each article.
+    articles = {q.passages[0].article: (q.text, q.passages[0].text) for q in covid.questions}
+    squad = read_questions(data / "qa" / "squad_v1.1_dev.json").questions[::50]
+    paragraphs = [(q.text, q.passages[0].text) for q in squad]
+    sizes = (1, 8) if quick else (len(articles), len(paragraphs))
+    return [
+        Workload("articles", list(articles.values())[: sizes[0]]),
+        Workload("paragraphs", paragraphs[: sizes[1]]),
+    ]
+
+
+def make_answerer(name: str | None) -> QuestionAnswerer:
+    """A model in windows of 384; without a name an untrained head on the shipped encoder."""
+    if name is None:
+        torch.manual_seed(0)
+        network = load_model(find_encoder(), transformers.BertForQuestionAnswering)
+        tokenizer = load_tokenizer(find_encoder())
+    else:
+        loaded = SpanReader.from_pretrained(name, device="cpu")
+        network, tokenizer = loaded.network, loaded.tokenizer
+    settings = QuestionSettings(window=WINDOW, overlap=OVERLAP)
+    return QuestionAnswerer(SpanReader(network, tokenizer, settings=settings, device="cpu"))
+
+
+def ours(pairs: list[tuple[str, str]], *, answerer: QuestionAnswerer) -> Found:
+    """Our answers."""
+    found = answerer.answer_many(pairs, threshold=-np.inf)
+    return [(answer.start, answer.end, answer.score) for (answer,) in found]
+
+
+def looped(pairs: list[tuple[str, str]], *, model: Any, tokenizer: Any, longest: int) -> Found:
+    """The answers of the plain loop."""
+    answers = []
+    for question, context in pairs:
+        encoded = tokenizer(
+            question,
+            context,
+            truncation="only_second",
+            max_length=WINDOW,
+            stride=OVERLAP,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            padding="max_length",
+            return_tensors="pt",
+        )
+        edges = word_edges(tokenizer, context)
+        found = []
+        for number in range(len(encoded["input_ids"])):
+            names = ("input_ids", "attention_mask", "token_type_ids")
+            with torch.inference_mode():
+                output = model(**{name: encoded[name][number : number + 1] for name in names})
+            logits = (output.start_logits[0].numpy(), output.end_logits[0].numpy())
+            found.append(best_of_window(encoded, number, *logits, edges=edges, longest=longest))
+        # The first of equals.
+        answers.append(max(found, key=lambda span: (span[2], -span[0])))
+    return answers
+
+
+def word_edges(tokenizer: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Characters where words begin, and where they end."""
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    words, offsets = np.array(encoded.word_ids(0)), np.array(encoded["offset_mapping"])
+    changes = words[1:] != words[:-1]
+    return offsets[np.append(True, changes), 0], offsets[np.append(changes, True), 1]
+
+
+def best_of_window(
+    encoded: Any,
+    number: int,
+    start: np.ndarray,
+    end: np.ndarray,
+    *,
+    edges: tuple[np.ndarray, np.ndarray],
+    longest: int,
+) -> tuple[int, int, float]:
+    """Characters and score of the best span of one window."""
+    offsets = encoded["offset_mapping"][number].numpy()
+    is_context = np.array([side == 1 for side in encoded.sequence_ids(number)])
+    begins = is_context & np.isin(offsets[:, 0], edges[0])
+    ends = is_context & np.isin(offsets[:, 1], edges[1])
+    scores = np.where(begins, start, -np.inf)[:, None] + np.where(ends, end, -np.inf)[None]
+    legal = np.tri(*scores.shape, k=longest - 1, dtype=bool) & ~np.tri(
+        *scores.shape, k=-1, dtype=bool
+    )
+    i, j = np.unravel_index(np.where(legal, scores, -np.inf).argmax(), scores.shape)
+    return int(offsets[i, 0]), int(offsets[j, 1]), float(scores[i, j] - start[0] - end[0])
+
+
+def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> Comparison:
+    """Answer one workload in both ways, in turn, after a warm-up."""
+    say(f"{workload.name}: warming up")
+    reader = answerer.reader
+    model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(reader.network.config))
+    model.load_state_dict(reader.network.state_dict())
+    options = {"tokenizer": load_tokenizer(find_encoder()), "longest": reader.max_answer}
+    ways = {
+        "ours": partial(ours, workload.pairs, answerer=answerer),
+        "loop": partial(looped, workload.pairs, model=model.eval(), **options),
+    }
+    ours(workload.pairs[:1], answerer=answerer)
+    looped(workload.pairs[:1], model=model, **options)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    results: dict[str, Found] = {}
+    for number in range(1, rounds + 1):
+        say(f"  round {number} of {rounds}")
+        for name, way in ways.items():
+            reader.reader.forget()  # each round tokenises anew, as the loop does
+            start = time.perf_counter()
+            results[name] = way()
+            seconds[name].append(time.perf_counter() - start)
+    both = list(zip(results["ours"], results["loop"], strict=True))
+    same = sum(one[:2] == other[:2] for one, other in both)
+    alike = sum(abs(one[2] - other[2]) < TOLERANCE for one, other in both if one[:2] != other[:2])
+    windows = [
+        window
+        for question, context in workload.pairs
+        for window in tokens_of_windows(answerer, question, context)
+    ]
+    return Comparison(
+        workload=workload.name,
+        questions=len(workload.pairs),
+        windows=len(windows),
+        tokens=sum(windows),
+        identical=same,
+        close=alike,
+        seconds=seconds,
+    )
+
+
+def tokens_of_windows(answerer: QuestionAnswerer, question: str, context: str) -> list[int]:
+    """Tokens of each window of a question and its text."""
+    reader = answerer.reader.reader
+    pair = reader.pair(question, context)
+    cuts = reader.ranges(pair.question, pair.passages[0])
+    return [len(pair.question) + 3 + end - start for start, end in cuts]
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON; exit 1 where answers differ without a reason."""
+    parser = argparse.ArgumentParser(description="Time QuestionAnswerer against a loop.")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--model", help="shipped name or folder; else an untrained head")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
+    parser.add_argument("--quick", action="store_true", help="see that it runs; no fair numbers")
+    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
+    asked = parser.parse_args()
+    answerer = make_answerer(asked.model)
+    comparisons = [
+        compare(workload, answerer, rounds=1 if asked.quick else asked.rounds)
+        for workload in workloads(asked.data, quick=asked.quick)
+    ]
+    setting = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    setting["transformers"] = transformers.__version__
+    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
+    print(markdown([comparison.row() for comparison in comparisons]))
+    if asked.out:
+        measured = setting | {"comparisons": [asdict(c) | c.row() for c in comparisons]}
+        asked.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    if unexplained := sum(comparison.unexplained for comparison in comparisons):
+        sys.exit(
+            f"{unexplained} questions have another answer than the loop's, for no known reason"
+        )
+
+
+if __name__ == "__main__":
+    main()

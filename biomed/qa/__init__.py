@@ -1,0 +1,1 @@
+"""Extractive question answering: a question and text of any length -> exact spans of the text."""

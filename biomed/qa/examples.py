@@ -1,0 +1,195 @@
+"""Training windows: with the answer, and without it, drawn anew in every epoch."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biomed.qa.questions import QuestionError
+from biomed.qa.reading import covering, first_token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from biomed.qa.questions import Passage, Place, Question, QuestionSet
+    from biomed.qa.reading import PairReader, Pieces
+
+TRIES = 8  # windows drawn before a negative is given up
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A training window.
+
+    Attributes:
+        ids: token ids, shape (tokens,), int64.
+        segments: 0 for question tokens, 1 for the context's, shape (tokens,), int64.
+        first: the window's token where the context begins.
+        start: the token where the answer begins; 0, which is [CLS], where there is none.
+        end: its last token.
+    """
+
+    ids: np.ndarray = field(repr=False)
+    segments: np.ndarray = field(repr=False)
+    first: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A question as training sees it.
+
+    Attributes:
+        place: passage and tokens of the answer that most annotators gave; None without one.
+        gold: first and last token of every answer, by the text of the passage.
+        answers: its texts in lower case, which a window without the answer must not have.
+    """
+
+    question: Question = field(repr=False)
+    pieces: Pieces = field(repr=False)
+    place: tuple[int, int, int] | None
+    gold: dict[str, list[tuple[int, int]]]
+    answers: tuple[str, ...] = field(repr=False)
+
+
+class WindowMaker:
+    """The windows of an epoch: for each question one with the answer, and some without.
+
+    A window with the answer lies at random around it. Those without are cut at random from the
+    question's own passages and from the others of the same article, and have neither the answer's
+    place nor its text in them. A question without an answer gives a window of its own passage.
+
+    Args:
+        questions: from one file; those without a usable answer are passed over, and counted.
+        reader: of the model.
+        negatives: windows without the answer for each question with one, on average, >= 0.
+        longest: tokens of an answer at most; longer ones are cut off behind.
+        seed: of everything that is drawn.
+
+    Raises:
+        QuestionError: nothing to train on.
+        ValueError: negatives < 0.
+    """
+
+    def __init__(
+        self,
+        questions: QuestionSet,
+        *,
+        reader: PairReader,
+        negatives: float,
+        longest: int,
+        seed: int,
+    ) -> None:
+        if not negatives >= 0:
+            msg = f"negatives must be at least 0 windows for each question, got {negatives}"
+            raise ValueError(msg)
+        self._reader, self._negatives, self._seed = reader, negatives, seed
+        self._siblings: dict[str, dict[str, Passage]] = defaultdict(dict)
+        for question in questions.questions:
+            for passage in question.passages:
+                self._siblings[passage.article][passage.text] = passage
+        self._read = {
+            text: reader.read(text) for passages in self._siblings.values() for text in passages
+        }
+        asked = [self._prepared(question, longest) for question in questions.questions]
+        self._asked = [one for one in asked if one]
+        self.left_out = len(asked) - len(self._asked)
+        if not any(one.place for one in self._asked):
+            msg = (
+                f"{questions.name} has {len(questions)} questions, but none with an answer that "
+                "stands in its context; training needs them"
+            )
+            raise QuestionError(msg)
+
+    def _prepared(self, question: Question, longest: int) -> _Asked | None:
+        pieces = self._reader.read(question.text)
+        if not question.is_answered or not 0 < len(pieces) <= self._reader.longest_question:
+            return None
+        answers = tuple({a.strip().casefold() for a in question.answers})
+        if question.is_impossible and question.passages:
+            return _Asked(question, pieces, None, {}, answers)
+        if not question.places:
+            return None
+        (chosen, _), *_ = Counter(question.places).most_common(1)
+        tokens = self._tokens_of(question, chosen)
+        if tokens is None:
+            return None
+        first, last = tokens
+        place = (chosen.passage, first, min(last, first + longest - 1))
+        gold: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for each in question.places:
+            if found := self._tokens_of(question, each):
+                gold[question.passages[each.passage].text].append(found)
+        return _Asked(question, pieces, place, gold, answers)
+
+    def _tokens_of(self, question: Question, place: Place) -> tuple[int, int] | None:
+        passage = self._read[question.passages[place.passage].text]
+        return covering(passage, place.start, place.end)
+
+    def __len__(self) -> int:
+        """Questions that give windows."""
+        return len(self._asked)
+
+    def make(self, epoch: int) -> list[Example]:
+        """The windows of one epoch; the same seed and epoch give the same windows."""
+        generator = np.random.default_rng((self._seed, epoch))
+        return [window for asked in self._asked for window in self._windows(asked, generator)]
+
+    def _windows(self, asked: _Asked, generator: np.random.Generator) -> Iterator[Example]:
+        if asked.place is None:
+            number = int(generator.integers(len(asked.question.passages)))
+            context = self._read[asked.question.passages[number].text]
+            start = self._drawn_start(asked, context, generator)
+            yield self._example(asked, context, start, None)
+            return
+        number, first, last = asked.place
+        context = self._read[asked.question.passages[number].text]
+        capacity = self._reader.capacity(asked.pieces)
+        earliest = max(0, last + 1 - capacity)
+        latest = min(first, max(0, len(context) - capacity))
+        start = int(generator.integers(min(earliest, latest), latest + 1))
+        yield self._example(asked, context, start, (first, last))
+        wanted = int(self._negatives) + int(generator.random() < self._negatives % 1)
+        for _ in range(wanted):
+            if negative := self._negative(asked, generator):
+                yield negative
+
+    def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
+        passages = [
+            passage
+            for article in sorted(asked.question.articles)
+            for passage in self._siblings[article].values()
+        ]
+        # Long passages give more windows than short ones.
+        weights = np.array([len(self._read[passage.text]) for passage in passages], dtype=float)
+        for _ in range(TRIES):
+            passage = passages[generator.choice(len(passages), p=weights / weights.sum())]
+            context = self._read[passage.text]
+            start = self._drawn_start(asked, context, generator)
+            stop = min(len(context), start + self._reader.capacity(asked.pieces))
+            text = passage.text[context.offsets[start, 0] : context.offsets[stop - 1, 1]].casefold()
+            gold = asked.gold.get(passage.text, ())
+            touches = any(first < stop and start <= last for first, last in gold)
+            if not touches and not any(answer in text for answer in asked.answers):
+                return self._example(asked, context, start, None)
+        return None
+
+    def _drawn_start(self, asked: _Asked, context: Pieces, generator: np.random.Generator) -> int:
+        return int(
+            generator.integers(max(0, len(context) - self._reader.capacity(asked.pieces)) + 1)
+        )
+
+    def _example(
+        self, asked: _Asked, context: Pieces, start: int, answer: tuple[int, int] | None
+    ) -> Example:
+        stop = start + self._reader.capacity(asked.pieces)
+        ids, segments = self._reader.window_of(asked.pieces, context.ids[start:stop])
+        first = first_token(asked.pieces)
+        if answer is None:
+            return Example(ids, segments, first, 0, 0)
+        begin, end = (first + token - start for token in answer)
+        return Example(ids, segments, first, begin, end)

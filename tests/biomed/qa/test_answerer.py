@@ -1,0 +1,288 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from biomed.qa.answerer import QuestionAnswerer
+from biomed.qa.network import QuestionSettings, SpanReader
+from domainbert.encoders import EncoderError
+
+QUESTION = "Was the patient stable?"
+VOCABULARY = (
+    *("heart", "failure", "insulin", "kidney", "renal", "patient", "was", "xyz"),
+    *(".", ",", "-", "\n", "\t", "\x10", "\u00a0", "e\u0301", "🫀", "9/7"),
+)
+
+
+def spans(answers):
+    return [(a.start, a.end, a.text) for a in answers]
+
+
+def test_an_answer_and_its_place(answerer):
+    text = "Patient was stable on Insulin, at home."
+    (answer,) = answerer.answer(QUESTION, text)
+    assert spans([answer]) == [(22, 29, "Insulin")]
+    # Start and end logit of 6 each, minus 2.5 each for [CLS].
+    assert answer.score == pytest.approx(7, abs=1e-3)
+    assert answer.score_kind == "logit_margin"
+    assert (answer.document, answer.is_found) == (0, True)
+    assert text[answer.passage_start : answer.passage_end] == text
+
+
+@pytest.mark.parametrize("words", [("insulin",), ("heart", "of", "the", "failure")])
+def test_an_answer_is_found_at_every_position_of_a_long_text(answerer, words):
+    """Windows of 24 tokens, 14 of them the text's: each answer stands at every border."""
+    texts, starts = [], []
+    for place in range(120 - len(words)):
+        filler = ["patient", "was", "x"] * 40
+        filler[place : place + len(words)] = words
+        texts.append(" ".join(filler))
+        starts.append(len(" ".join(filler[:place])) + (place > 0))
+    found = list(answerer.answer_many((QUESTION, text) for text in texts))
+    wanted = " ".join(words)
+    for text, start, (answer,) in zip(texts, starts, found, strict=True):
+        assert (answer.start, answer.text) == (start, wanted)
+        assert text[answer.start : answer.end] == wanted
+        assert answer.passage_start <= answer.start < answer.end <= answer.passage_end
+        assert answer.score == pytest.approx(7, abs=1e-3)
+
+
+def test_an_answer_longer_than_allowed_is_not_given(answerer):
+    """Six tokens is the most: `heart` and `failure` are too far apart, each alone is weaker."""
+    text = "heart a b c d e failure"
+    (answer,) = answerer.answer(QUESTION, text, threshold=-np.inf)
+    assert answer.text != text
+    assert answerer.answer(QUESTION, "heart a b c d failure")[0].text == "heart a b c d failure"
+
+
+def test_no_token_of_the_question_is_an_answer(answerer):
+    """The question holds all the strongest words; the text has none of them."""
+    question, text = "insulin heart failure insulin ?", "patient was stable at home " * 10
+    (none,) = answerer.answer(question, text)
+    assert not none.is_found
+    (forced,) = answerer.answer(question, text, threshold=-np.inf)
+    assert text[forced.start : forced.end] == forced.text
+    assert forced.score == pytest.approx(-5, abs=1e-3)
+
+
+def test_none_beats_a_weak_answer(answerer):
+    (none,) = answerer.answer(QUESTION, "patient with kidney at home", top_k=5)
+    assert (none.text, none.start, none.end, none.is_found) == ("", 0, 0, False)
+    assert none.score == pytest.approx(-1, abs=1e-3)  # what the best candidate came to
+    weak = answerer.answer(QUESTION, "patient with kidney at home", threshold=-1.5)
+    assert [a.text for a in weak] == ["kidney"]
+    strong = answerer.answer(QUESTION, "kidney and insulin and renal", top_k=5)
+    assert [a.text for a in strong] == ["insulin", "renal"]
+
+
+def test_windows_are_compared_on_logits_not_on_their_own_probabilities(answerer):
+    """In the first windows `renal` has hardly a rival; in the last `insulin` has many."""
+    text = "renal " + "patient was x " * 20 + "insulin " * 10
+    (answer,) = answerer.answer(QUESTION, text)
+    assert answer.text == "insulin"
+
+
+def test_a_window_s_own_level_does_not_count(tokenizer, new_known):
+    """All logits of some windows are higher by a constant: the answer stays the same."""
+    network = new_known(tokenizer)
+    reader = SpanReader(network, tokenizer, settings=QuestionSettings(window=24))
+    text = "insulin " + "patient was x " * 20 + "renal"
+    plain = QuestionAnswerer(reader).answer(QUESTION, text, top_k=3)
+    run = reader.runner.run
+    reader.runner.run = lambda *a, **k: [
+        row + 50 * number for number, row in enumerate(run(*a, **k))
+    ]
+    shifted = QuestionAnswerer(reader).answer(QUESTION, text, top_k=3)
+    assert spans(plain) == spans(shifted)
+    assert [a.text for a in plain] == ["insulin", "renal"]
+    assert [a.score for a in plain] == pytest.approx([a.score for a in shifted], abs=1e-3)
+
+
+def test_several_documents(answerer):
+    documents = ["patient was stable " * 9, "on renal", "x " * 50 + "insulin", "insulin at home"]
+    found = answerer.answer(QUESTION, documents, top_k=9)
+    assert [(a.document, a.text) for a in found] == [(2, "insulin"), (3, "insulin"), (1, "renal")]
+    assert all(documents[a.document][a.start : a.end] == a.text for a in found)
+    (none,) = answerer.answer(QUESTION, documents[:1])
+    assert not none.is_found
+
+
+def test_the_best_answers_do_not_overlap(answerer):
+    text = "heart insulin failure and insulin kidney renal " * 3
+    found = answerer.answer(QUESTION, text, top_k=50, threshold=-np.inf)
+    assert len(found) > 9
+    taken = sorted((a.start, a.end) for a in found)
+    assert all(one[1] <= other[0] for one, other in zip(taken, taken[1:], strict=False))
+    scores = [a.score for a in found]
+    assert scores == sorted(scores, reverse=True)
+    assert answerer.answer(QUESTION, text, top_k=1) == answerer.answer(QUESTION, text)
+
+
+def test_answers_are_whole_words(answerer):
+    """`insulinx` is no word of the vocabulary: its pieces begin with a strong one."""
+    assert answerer.answer(QUESTION, "insulin-dependent")[0].text == "insulin"
+    (answer,) = answerer.answer(QUESTION, "patient xinsulin was", threshold=-np.inf)
+    assert answer.text in "patient xinsulin was".split() or " " in answer.text
+
+
+@given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=60), st.sampled_from(["", " "]))
+@settings(max_examples=60)
+def test_spans_are_exact_for_any_text(undecided, words, between):
+    text = between.join(words)
+    if undecided.fault(QUESTION, text):
+        return
+    for answer in undecided.answer(QUESTION, text, top_k=4, threshold=-np.inf):
+        assert text[answer.start : answer.end] == answer.text
+        # A word of more tokens than an answer may have is none, and here it may be the only one.
+        assert answer.text.strip() == answer.text
+        assert answer.is_found or answer.score == -np.inf
+
+
+@pytest.fixture(scope="module")
+def undecided(tokenizer, new_random):
+    settings = QuestionSettings(window=24, overlap=8)
+    return QuestionAnswerer(SpanReader(new_random(tokenizer), tokenizer, settings=settings))
+
+
+def test_many_come_back_in_order_whatever_their_company(tokenizer, new_random):
+    reader = SpanReader(new_random(tokenizer), tokenizer, batch_tokens=128)
+    answerer = QuestionAnswerer(reader)
+    pairs = [(QUESTION + " x" * (n % 5), "heart kidney home " * (1 + n % 30)) for n in range(60)]
+    together = list(answerer.answer_many(iter(pairs), top_k=2, threshold=-np.inf))
+    for (question, text), found in zip(pairs, together, strict=True):
+        alone = answerer.answer(question, text, top_k=2, threshold=-np.inf)
+        assert spans(alone) == spans(found)
+        assert [a.score for a in alone] == pytest.approx([a.score for a in found], abs=1e-4)
+
+
+def test_memory_is_flat(answerer):
+    """Pairs are read as they are needed."""
+    taken = 0
+
+    def pairs():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield QUESTION, "insulin and " * 1000
+
+    stream = answerer.answer_many(pairs())
+    assert next(stream)[0].text == "insulin"
+    assert taken < 60
+    stream.close()
+    assert list(answerer.answer_many([])) == []
+
+
+def test_a_document_asked_again_is_tokenised_once(tokenizer, new_known):
+    reader = SpanReader(new_known(tokenizer), tokenizer)
+    calls = []
+    tokenise = reader.reader._tokenised
+    reader.reader._tokenised = lambda text: calls.append(1) or tokenise(text)
+    text = "insulin at home " * 20
+    list(QuestionAnswerer(reader).answer_many([("was it?", text), ("why?", text)] * 3))
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "message"),
+    [
+        ("", "text", "the question of pair number 1 is empty"),
+        (" \n", "text", "the question of pair number 1 is empty"),
+        (None, "text", "the question of pair number 1 is NoneType, not a string"),
+        ("\x00", "text", "has no character that the tokenizer reads"),
+        ("was it?", "", "the context of pair number 1 is empty"),
+        ("was it?", [], "the context of pair number 1 has no document"),
+        ("was it?", ["text", " "], "the context of pair number 1, document 1 is empty"),
+        ("was it?", ["text", 3], "the context of pair number 1, document 1 is int, not a string"),
+        ("was it?", None, "the context of pair number 1 is NoneType, not a string"),
+        ("was " * 40, "text", r"has 40 tokens; beside a window of 24 it may have 14 at most"),
+    ],
+)
+def test_what_cannot_be_asked(answerer, question, context, message):
+    with pytest.raises(ValueError, match=message):
+        list(answerer.answer_many([("was it?", "text"), (question, context)]))
+    assert answerer.fault(question, context)
+
+
+def test_top_k_must_be_one_at_least(answerer):
+    with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
+        answerer.answer(QUESTION, "text", top_k=0)
+    assert answerer.fault(QUESTION, "text") == ""
+
+
+def test_the_longest_question_still_reads_everything(answerer):
+    longest = answerer.reader.reader.longest_question
+    text = "patient was x " * 10 + "insulin"
+    assert answerer.answer("was " * longest, text)[0].text == "insulin"
+
+
+def test_settings_that_cannot_be(tokenizer, new_known):
+    network = new_known(tokenizer)
+    cases = [
+        (QuestionSettings(window=65), "window must be at most 64 for this encoder, got 65"),
+        (QuestionSettings(window=24, overlap=12), "overlap must be between 0 and 11"),
+        (QuestionSettings(window=24, max_answer=7), "max_answer must be between 1 and the overlap"),
+        (QuestionSettings(window=24, overlap=0), "max_answer must be between 1 and the overlap"),
+    ]
+    for bad, message in cases:
+        with pytest.raises(ValueError, match=message):
+            SpanReader(network, tokenizer, settings=bad)
+
+
+class TestWithHuggingFace:
+    TEXT = "Patient with heart failure, kidney disease and renal failure. No pneumonia. Insulin."
+
+    def reference(self, folder, question, text, *, longest):
+        """The best whole-word span by brute force over Hugging Face's own model and tokenizer."""
+        from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+        encoded = tokenizer(question, text, return_offsets_mapping=True, return_tensors="pt")
+        offsets, words = encoded.pop("offset_mapping")[0].tolist(), encoded.word_ids(0)
+        with torch.inference_mode():
+            output = model(**encoded)
+        start, end = output.start_logits[0].numpy(), output.end_logits[0].numpy()
+        context = [i for i, side in enumerate(encoded.sequence_ids(0)) if side == 1]
+        best = max(
+            (start[i] + end[j], -i, -j)
+            for i in context
+            for j in context
+            if i <= j < i + longest
+            and (i == context[0] or words[i] != words[i - 1])
+            and (j == context[-1] or words[j] != words[j + 1])
+        )
+        score = best[0] - start[0] - end[0]
+        return offsets[-best[1]][0], offsets[-best[2]][1], score
+
+    def test_its_folder_loads_unchanged_and_gives_the_same(self, tokenizer, new_random, tmp_path):
+        new_random(tokenizer).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        answerer = QuestionAnswerer.from_pretrained(tmp_path)
+        (answer,) = answerer.answer(QUESTION, self.TEXT, threshold=-np.inf)
+        start, end, score = self.reference(tmp_path, QUESTION, self.TEXT, longest=16)
+        assert (answer.start, answer.end) == (start, end)
+        assert answer.score == pytest.approx(score, abs=1e-4)
+
+    def test_ours_loads_there(self, tokenizer, new_random, tmp_path):
+        settings = QuestionSettings(window=60, overlap=20, max_answer=5, threshold=-99.0)
+        model = SpanReader(new_random(tokenizer, seed=2), tokenizer, settings=settings)
+        model.save_pretrained(tmp_path / "ours")
+        again = QuestionAnswerer.from_pretrained(tmp_path / "ours")
+        assert again.reader.settings == settings
+        (answer,) = again.answer(QUESTION, self.TEXT)
+        start, end, _ = self.reference(tmp_path / "ours", QUESTION, self.TEXT, longest=5)
+        assert (answer.start, answer.end) == (start, end)
+        document = json.loads((tmp_path / "ours" / "config.json").read_text())
+        assert document["architectures"] == ["BertForQuestionAnswering"]
+
+    def test_a_bare_encoder_is_refused(self, tiny_encoder):
+        with pytest.raises(EncoderError, match=r"without a trained head.*biomed qa train QUESTION"):
+            QuestionAnswerer.from_pretrained(tiny_encoder)
+
+    def test_another_task_is_refused(self, model, tmp_path):
+        model.save_pretrained(tmp_path / "readmission")
+        with pytest.raises(EncoderError, match="is a model for readmission, not for qa"):
+            QuestionAnswerer.from_pretrained(tmp_path / "readmission")

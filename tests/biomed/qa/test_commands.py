@@ -1,0 +1,231 @@
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from biomed.qa.commands import app
+from biomed.qa.recipe import make_stages, read_recipe
+from domainbert.tables import read_table, write_table
+
+from .conftest import made_up
+
+run = CliRunner()
+
+
+@pytest.fixture
+def saved(answerer, tmp_path):
+    answerer.save_pretrained(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def squad(questions):
+    """A set of questions as SQuAD JSON."""
+    data = [
+        {
+            "title": q.passages[0].article,
+            "paragraphs": [
+                {
+                    "context": q.passages[0].text,
+                    "qas": [
+                        {
+                            "id": q.id,
+                            "question": q.text,
+                            "answers": [
+                                {"text": text, "answer_start": place.start}
+                                for text, place in zip(q.answers, q.places, strict=True)
+                            ],
+                        }
+                    ],
+                }
+            ],
+        }
+        for q in questions.questions
+    ]
+    return json.dumps({"version": "1.1", "data": data})
+
+
+def test_every_command_has_help():
+    for name in ("train", "ask", "evaluate"):
+        result = run.invoke(app, [name, "--help"])
+        assert result.exit_code == 0
+        assert "--model" in result.output or "--out" in result.output
+
+
+def test_help_waits_for_no_torch():
+    code = "import sys; from biomed.qa.commands import app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_ask_one_question_of_texts(saved, tmp_path):
+    (tmp_path / "a.txt").write_text("patient at home")
+    (tmp_path / "b.txt").write_bytes("\ufeffgave\r\ninsulin [b]now[/b]".encode())
+    files = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    result = run.invoke(app, ["ask", *files, "--question", "was it?", "--model", saved])
+    assert result.exit_code == 0, result.output
+    assert "b.txt, characters 7 to 14, score 7.00" in result.output
+    assert "insulin [answer] [b]now[/b]" in result.output
+    result = run.invoke(app, ["ask", files[0], "--question", "was it?", "--model", saved])
+    assert "No answer was found." in result.output
+
+
+def test_ask_a_table(saved, tmp_path):
+    rows = {"id": ["1", "2", "3"], "question": ["was it?", "why?", ""], "context": ["insulin"] * 3}
+    write_table(pd.DataFrame(rows), tmp_path / "q.csv")
+    out = tmp_path / "answers.parquet"
+    result = run.invoke(app, ["ask", str(tmp_path / "q.csv"), "--model", saved, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 questions have an answer" in result.output
+    assert "1 rows cannot be asked and are listed in" in result.output
+    assert list(read_table(out)["answer"]) == ["insulin", "insulin"]
+    assert list(read_table(tmp_path / "answers.rejects.csv")["row"]) == [2]
+
+
+def test_evaluate(saved, tmp_path):
+    questions = made_up(30, name="q", words=40)
+    (tmp_path / "q.json").write_text(squad(questions))
+    arguments = ["evaluate", str(tmp_path / "q.json"), "--model", saved, "--held-out", "0.5"]
+    arguments += ["--train", str(tmp_path / "q.json"), "--json", str(tmp_path / "s.json")]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    scores = json.loads((tmp_path / "s.json").read_text())
+    held = scores["extractive"]["questions"]
+    assert 5 < held < 25
+    assert (scores["shared_with_train"], scores["not_scored"]) == (held, 0)
+    assert f"{held} questions share an article with q.json" in result.output
+    assert 0 < scores["extractive"]["f1"] < 1
+
+
+def test_evaluate_factoids(saved, tmp_path):
+    snippets = [{"text": "renal", "document": "u"}, {"text": "insulin, Insulin", "document": "v"}]
+    factoid = {"type": "factoid", "body": "was it?", "snippets": snippets}
+    document = {
+        "questions": [
+            {**factoid, "id": "1", "exact_answer": [["INSULIN"]]},
+            {**factoid, "id": "2", "exact_answer": ["renal"]},
+            {**factoid, "id": "3", "exact_answer": ["aspirin"]},
+            {**factoid, "id": "4"},
+            {"id": "5", "type": "yesno", "body": "was it?", "exact_answer": "yes"},
+        ]
+    }
+    (tmp_path / "b.json").write_text(json.dumps(document))
+    arguments = ["evaluate", str(tmp_path / "b.json"), "--model", saved]
+    result = run.invoke(app, [*arguments, "--json", str(tmp_path / "s.json")])
+    assert result.exit_code == 0, result.output
+    scores = json.loads((tmp_path / "s.json").read_text())
+    assert scores["factoid"] == {"questions": 3, "strict": 1 / 3, "lenient": 2 / 3, "mrr": 0.5}
+    assert scores["not_scored"] == 2
+    assert "1 answers do not stand where the file says" in result.output
+
+
+def test_train(tiny_encoder, tmp_path):
+    (tmp_path / "general.json").write_text(squad(made_up(30, name="g")))
+    (tmp_path / "special.json").write_text(squad(made_up(30, name="s", words=40, seed=1)))
+    (tmp_path / "r.toml").write_text(
+        '[card]\nname = "small"\ntitle = "Small"\n[model]\nwindow = 32\n'
+        "[training]\nlearning_rate = 0.01\n[stages]\nnegatives = [0, 2]\nepochs = [1, 2]\n"
+        "[validation]\nshare = 0.3\nchoosing = 3\n"
+    )
+    arguments = [
+        *("train", str(tmp_path / "general.json"), str(tmp_path / "special.json")),
+        *("--recipe", str(tmp_path / "r.toml"), "--encoder", str(tiny_encoder)),
+        *("--out", str(tmp_path / "model"), "--seed", "3"),
+    ]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "held-out articles: F1 0." in result.output
+    document = json.loads((tmp_path / "model" / "config.json").read_text())
+    manifest = document["domainbert"]["manifest"]
+    epochs = [stage["training"]["epochs"] for stage in manifest["stages"]]
+    assert (epochs, manifest["training"]["epochs"]) == ([1, 2], "1, then 2")
+    assert manifest["training"]["seed"] == 3
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "# Small" in card
+    assert "questions of special.json" in card
+    assert "is below 0.3" in card
+    assert "no answer from a wrong one" in card
+    assert 'QuestionAnswerer.from_pretrained("small")' in card
+    # The number of the card comes again from its command.
+    arguments = ["evaluate", str(tmp_path / "special.json"), "--model", str(tmp_path / "model")]
+    arguments += ["--held-out", "0.3", "--json", str(tmp_path / "s.json")]
+    assert run.invoke(app, arguments).exit_code == 0
+    scores = json.loads((tmp_path / "s.json").read_text())["extractive"]
+    assert {**scores, **manifest["validation"]} == manifest["validation"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ask", "absent.txt", "--question", "was it?"], "absent.txt"),
+        (["ask", "q.csv", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["ask", "bad.csv", "--out", "o.csv"], "bad.csv has no column 'context'"),
+        (["ask", "empty.txt", "--question", "was it?"], "the context of pair number 0, document 0"),
+        (["evaluate", "bad.json"], "bad.json is not JSON: Expecting value at line 2, column 1"),
+        (
+            ["evaluate", "test.json"],
+            "1 questions and no answers, as a test file; scoring needs",
+        ),
+        (["train", "test.json", "--out", "o"], "as a test file; training needs answers"),
+        (["train", "absent.json", "--out", "o"], "absent.json: no such file"),
+        (["train", "q.csv", "--out", "."], "choose another name"),
+        (["train", "x", "--out", "o", "--recipe", "r.toml"], "has no 'shares'; legal are choosing"),
+        (["train", "q.csv", "--out", "o", "--recipe", "s.toml"], "epochs has 2 values for 1 files"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    rows = {
+        "question": ["a?"] * 30,
+        "context": [f"{n} b" for n in range(30)],
+        "answer": ["b"] * 30,
+    }
+    write_table(pd.DataFrame(rows), tmp_path / "q.csv")
+    (tmp_path / "empty.txt").write_text(" \n")
+    (tmp_path / "bad.csv").write_text("question\nsecret\n")
+    (tmp_path / "bad.json").write_text('{"data":\nsecret}')
+    (tmp_path / "test.json").write_text(
+        '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "a?"}]}]}]}'
+    )
+    (tmp_path / "r.toml").write_text("[validation]\nshares = 1\n")
+    (tmp_path / "s.toml").write_text("[stages]\nepochs = [1, 2]\n")
+    if arguments[0] != "train":
+        arguments = [*arguments, "--model", saved]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_what_to_ask_must_be_clear(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    result = run.invoke(app, ["ask", str(tmp_path / "a.txt")])
+    assert result.exit_code == 2
+    assert "--question" in result.output
+
+
+def test_the_recipe(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text(
+        '[model]\nencoder = "here"\nwindow = 128\nthreshold = 1.5\n[training]\nrank = 4\n'
+        "[stages]\nepochs = [1.0, 2.0]\nnegatives = [0.5, 3]\n[validation]\nshare = 0.1\n"
+    )
+    recipe = read_recipe(path, seed=5, encoder=None)
+    assert (recipe.encoder, recipe.settings.window, recipe.settings.threshold) == ("here", 128, 1.5)
+    sets = [made_up(1, name="a"), made_up(1, name="b")]
+    stages = make_stages(recipe, sets)
+    assert [s.negatives for s in stages] == [0.5, 3]
+    assert [s.training.epochs for s in stages] == [1.0, 2.0]
+    assert {(s.training.rank, s.training.seed) for s in stages} == {(4, 5)}
+    # An option holds for every stage.
+    epochs = make_stages(read_recipe(path, epochs=7.0), sets)
+    assert [s.training.epochs for s in epochs] == [7.0, 7.0]
+    with pytest.raises(ValueError, match="epochs has 2 values for 1 files"):
+        make_stages(recipe, sets[:1])
+    path.write_text("[stages]\nepochs = 3\n")
+    with pytest.raises(ValueError, match=r"epochs must be a list .* each file: \[3\]"):
+        read_recipe(path)
+    path.write_text("[validation]\nshare = 0\n")
+    with pytest.raises(ValueError, match="share must be between 0 and 1, got 0"):
+        read_recipe(path)

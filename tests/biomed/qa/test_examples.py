@@ -1,0 +1,128 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from biomed.qa.examples import WindowMaker
+from biomed.qa.questions import Passage, Place, Question, QuestionError, QuestionSet
+from biomed.qa.reading import PairReader
+
+LONG = "patient was x " * 20 + "heart failure " + "at home y " * 20
+AT = LONG.index("heart")
+SIBLING = "stable and insulin with heart failure then pain"
+
+
+@pytest.fixture
+def reader(tokenizer):
+    return PairReader(tokenizer, window=24, overlap=6)
+
+
+ARTICLE = (Passage(LONG, "a"),)
+
+
+def one(*, passages=ARTICLE, answers=("heart failure",), places=None, **more):
+    if places is None:
+        places = (Place(0, AT, AT + 13),) if answers else ()
+    return Question("1", "was it?", passages, answers, places, **more)
+
+
+def maker(reader, *questions, negatives=1.0, longest=6, seed=0):
+    made = QuestionSet("made-up", questions)
+    return WindowMaker(made, reader=reader, negatives=negatives, longest=longest, seed=seed)
+
+
+def words(tokenizer, example, start, end):
+    return tokenizer.convert_ids_to_tokens(example.ids[start : end + 1].tolist())
+
+
+def test_a_window_with_the_answer_and_its_labels(tokenizer, reader):
+    starts = set()
+    for epoch in range(60):
+        (example,) = maker(reader, one(), negatives=0).make(epoch)
+        assert words(tokenizer, example, example.start, example.end) == ["heart", "failure"]
+        assert example.first == example.segments.tolist().index(1)
+        assert len(example.ids) == 24
+        assert example.ids[-1] == example.ids[example.first - 1] == tokenizer.sep_token_id
+        assert (example.ids[0], example.segments[0]) == (tokenizer.cls_token_id, 0)
+        starts.add(example.start)
+    # It lies anywhere in its window, at both borders too.
+    assert starts == set(range(example.first, 24 - 2))
+
+
+def test_negatives_come_at_the_stated_rate_and_without_the_answer(tokenizer, reader):
+    made = maker(reader, one(), negatives=2.5)
+    counts = []
+    for epoch in range(200):
+        positive, *negatives = made.make(epoch)
+        assert positive.start
+        assert {(n.start, n.end) for n in negatives} <= {(0, 0)}
+        assert not any(
+            {"heart", "failure"} & set(tokenizer.decode(n.ids).split()) for n in negatives
+        )
+        counts.append(len(negatives))
+    assert set(counts) <= {2, 3}
+    assert np.mean(counts) == pytest.approx(2.5, abs=0.15)
+
+
+def test_negatives_of_a_short_passage_come_from_its_article(tokenizer, reader):
+    short = Passage("heart failure at home", "a")
+    asked = one(passages=(short,), places=(Place(0, 0, 13),))
+    others = [
+        dataclasses.replace(one(passages=(Passage(text, article),), answers=()), id=str(number))
+        for number, (text, article) in enumerate([(SIBLING, "a"), ("y y y", "a"), ("z z", "b")])
+    ]
+    seen = set()
+    for epoch in range(40):
+        examples = maker(reader, asked, *others, negatives=1).make(epoch)
+        # Now and then no window without the answer is met in a few tries.
+        if len(examples) > 1 + len(others):
+            seen.add(tokenizer.decode(examples[1].ids[examples[1].first : -1]))
+    assert seen == {"y y y"}
+
+
+def test_there_may_be_no_negative(reader):
+    """Every window of the article has the answer's text in it."""
+    everywhere = Passage("heart failure " * 50, "a")
+    asked = one(passages=(everywhere,), places=(Place(0, 0, 13),))
+    assert len(maker(reader, asked, negatives=3).make(0)) == 1
+
+
+def test_a_question_without_an_answer_gives_a_window(reader):
+    (positive, negative) = maker(reader, one(), one(answers=()), negatives=0).make(0)
+    assert positive.start
+    assert (negative.start, negative.end) == (0, 0)
+
+
+def test_the_answer_that_most_gave_is_taken(tokenizer, reader):
+    places = (Place(0, AT, AT + 5), Place(0, AT, AT + 13), Place(0, AT, AT + 13))
+    (example,) = maker(reader, one(places=places), negatives=0).make(0)
+    assert words(tokenizer, example, example.start, example.end) == ["heart", "failure"]
+
+
+def test_a_long_answer_is_cut_off(tokenizer, reader):
+    (example,) = maker(reader, one(places=(Place(0, AT - 28, AT + 13),)), negatives=0).make(0)
+    assert words(tokenizer, example, example.start, example.end) == ["patient", "was", "x"] * 2
+
+
+def test_the_same_epoch_gives_the_same_windows(reader):
+    def made(seed, epoch):
+        examples = maker(reader, one(), negatives=2, seed=seed).make(epoch)
+        return [(e.ids.tolist(), e.start, e.end) for e in examples]
+
+    assert made(1, 3) == made(1, 3)
+    assert made(1, 3) != made(1, 4)
+    assert made(1, 3) != made(2, 3)
+
+
+def test_what_cannot_be_used_is_counted(reader):
+    unusable = [
+        one(places=()),
+        one(is_answered=False),
+        dataclasses.replace(one(), text="was " * 40),
+        dataclasses.replace(one(), text="\x00"),
+    ]
+    assert maker(reader, one(), *unusable).left_out == 4
+    with pytest.raises(QuestionError, match="made-up has 4 questions, but none with an answer"):
+        maker(reader, *unusable)
+    with pytest.raises(ValueError, match="negatives must be at least 0 windows"):
+        maker(reader, one(), negatives=-1)

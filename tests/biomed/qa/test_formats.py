@@ -1,0 +1,288 @@
+import json
+
+import pandas as pd
+import pytest
+
+from biomed.qa.formats import read_questions
+from biomed.qa.questions import (
+    ABSENT,
+    FAR,
+    MOVED,
+    SEVERAL,
+    Place,
+    QuestionError,
+    locate,
+    split_by_article,
+    without_articles,
+)
+from domainbert.tables import TableError, write_table
+
+CONTEXT = "Insulin was given. The patient had pneumonia, then insulin again."
+
+
+def squad(*questions, context=CONTEXT, **article):
+    return {
+        "version": "x",
+        "data": [{**article, "paragraphs": [{"context": context, "qas": list(questions)}]}],
+    }
+
+
+def question(number, *answers, **more):
+    given = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": number, "question": "What?", "answers": given, **more}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(document, name="q.json"):
+        text = document if isinstance(document, str) else json.dumps(document)
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return written
+
+
+class TestSquad:
+    def test_version_1(self, write):
+        document = squad(question(7, ("pneumonia", 35), ("pneumonia,", 35)), title="T")
+        read = read_questions(write(document))
+        (only,) = read.questions
+        assert (only.id, only.text, only.kind) == ("7", "What?", "extractive")
+        assert only.answers == ("pneumonia", "pneumonia,")
+        assert only.places == (Place(0, 35, 44), Place(0, 35, 45))
+        assert only.passages[0].article == "T"
+        assert (only.is_answered, only.is_impossible, read.remarks) == (True, False, ())
+
+    def test_version_2(self, write):
+        document = squad(
+            question("a", ("pneumonia", 35), is_impossible=False),
+            question("b", is_impossible=True),
+            question("c", ("plausible", 3), is_impossible=True),
+        )
+        found = read_questions(write(document)).questions
+        assert [q.is_impossible for q in found] == [False, True, True]
+        assert all(q.is_answered for q in found)
+        assert found[2].places == ()
+
+    def test_a_test_file_has_no_answers(self, write):
+        document = squad({"id": "a", "question": "What?"}, question("b"))
+        found = read_questions(write(document)).questions
+        assert [(q.is_answered, q.is_impossible) for q in found] == [(False, False)] * 2
+
+    def test_answers_that_are_elsewhere_are_listed_not_trusted(self, write):
+        document = squad(
+            question("moved", (" pneumonia", 35)),
+            question("near", ("insulin", 48)),
+            question("far", ("n", 65)),
+            question("absent", ("fever", 0)),
+            question("negative", ("pneumonia", -10)),
+        )
+        read = read_questions(write(document))
+        assert {r.question: r.what for r in read.remarks} == {
+            "moved": MOVED,
+            "near": MOVED,
+            "absent": ABSENT,
+            "negative": MOVED,
+            "far": MOVED,
+        }
+        places = {q.id: [CONTEXT[p.start : p.end] for p in q.places] for q in read.questions}
+        assert places == {
+            "moved": ["pneumonia"],
+            "near": ["insulin"],
+            "negative": ["pneumonia"],
+            "far": ["n"],
+            "absent": [],
+        }
+        # It still counts as the right answer when a model is scored.
+        assert read.questions[3].answers == ("fever",)
+
+    def test_an_article_s_name(self, write):
+        paragraphs = [{"context": "a b", "qas": [], "document_id": 3}]
+        document = {"data": [{"paragraphs": paragraphs}]}
+        assert read_questions(write(document)).questions == ()
+        nameless = [read_questions(write(squad(question(1)))).questions[0] for _ in range(2)]
+        assert nameless[0].articles == nameless[1].articles
+
+
+@pytest.mark.parametrize(
+    ("answer", "start", "place", "what"),
+    [
+        ("insulin", None, (51, 58), None),
+        ("n", None, (1, 2), SEVERAL),
+        ("Insulin", 0, (0, 7), None),
+        (" was ", 7, (8, 11), None),
+        ("in", 30, None, FAR),
+        ("fever", None, None, ABSENT),
+        (" ", 4, None, ABSENT),
+        ("again.", 900, (59, 65), MOVED),
+    ],
+)
+def test_where_an_answer_stands(answer, start, place, what):
+    assert locate(CONTEXT, answer, start) == (place and Place(0, *place), what)
+
+
+class TestBioasq:
+    def document(self, **change):
+        factoid = {
+            "id": "f1",
+            "type": "factoid",
+            "body": "Which drug?",
+            "documents": ["http://x/1"],
+            "snippets": [
+                {"text": "They gave insulin.", "document": "http://x/1"},
+                {"text": "Insulins differ; INSULIN helps.", "document": "http://x/2"},
+            ],
+            "exact_answer": [["insulin", "the hormone"]],
+            **change,
+        }
+        yes = {"id": "y1", "type": "yesno", "body": "Is it?", "exact_answer": "yes"}
+        return {"questions": [factoid, yes]}
+
+    def test_a_training_file(self, write):
+        factoid, yes = read_questions(write(self.document())).questions
+        assert (factoid.kind, factoid.answers) == ("factoid", ("insulin", "the hormone"))
+        # Whole words in any casing: not the beginning of "Insulins".
+        assert factoid.places == (Place(0, 10, 17), Place(1, 17, 24))
+        assert factoid.articles == {"http://x/1", "http://x/2"}
+        assert (yes.kind, yes.answers, yes.passages) == ("yesno", ("yes",), ())
+
+    def test_a_test_file(self, write):
+        document = self.document(exact_answer=None)
+        assert not read_questions(write(document)).questions[0].is_answered
+
+    def test_an_answer_in_no_snippet_is_listed(self, write):
+        read = read_questions(write(self.document(exact_answer=["aspirin"])))
+        assert [(r.question, r.what) for r in read.remarks] == [("f1", ABSENT)]
+        assert read.questions[0].answers == ("aspirin",)
+
+
+ROWS = {
+    "id": ["1", "1", "2", "3"],
+    "question": ["What?", "What?", "Why?", "Who?"],
+    "context": [CONTEXT, CONTEXT, "x y", "insulin insulin"],
+    "answer": ["pneumonia", "Insulin", "", "insulin"],
+    "answer_start": [35, 0, None, None],
+}
+
+
+class TestTables:
+    @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+    def test_rows_of_one_id_are_one_question(self, tmp_path, ending):
+        path = tmp_path / f"q.{ending}"
+        write_table(pd.DataFrame(ROWS), path)
+        read = read_questions(path)
+        assert [(q.id, q.answers, q.is_impossible) for q in read.questions] == [
+            ("1", ("pneumonia", "Insulin"), False),
+            ("2", (), True),
+            ("3", ("insulin",), False),
+        ]
+        assert read.questions[0].places == (Place(0, 35, 44), Place(0, 0, 7))
+        assert [(r.question, r.what) for r in read.remarks] == [("3", SEVERAL)]
+
+    def test_without_ids_and_answers(self, tmp_path):
+        path = tmp_path / "q.csv"
+        write_table(pd.DataFrame({"question": ["What?"], "context": ["x"]}), path)
+        (only,) = read_questions(path).questions
+        assert (only.id, only.is_answered) == ("0", False)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"context": [CONTEXT, "other", "x", "x"]}, "1 ids stand for several questions"),
+            ({"question": ["What?", "What?", " ", "x"]}, r"row 2 \(from 0\): question is empty"),
+            ({"context": [CONTEXT, CONTEXT, None, "x"]}, r"row 2 \(from 0\): context is empty"),
+            ({"answer_start": ["x", 0, None, None]}, r"row 0 \(from 0\): answer_start is no whole"),
+        ],
+    )
+    def test_bad_rows(self, tmp_path, change, message):
+        path = tmp_path / "q.jsonl"
+        write_table(pd.DataFrame({**ROWS, **change}), path)
+        with pytest.raises(QuestionError, match=message):
+            read_questions(path)
+
+    def test_bad_tables(self, tmp_path):
+        write_table(pd.DataFrame({"question": ["x"], "text": ["y"]}), tmp_path / "q.csv")
+        with pytest.raises(TableError, match="has no column 'context'"):
+            read_questions(tmp_path / "q.csv")
+        (tmp_path / "e.csv").write_text("question,context\n")
+        with pytest.raises(TableError, match=r"e.csv has no rows"):
+            read_questions(tmp_path / "e.csv")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ('{"data": [\n  {"x": 1,}\n]}', r"q.json is not JSON: .* at line 2, column "),
+        ("[]", "neither SQuAD .* nor BioASQ"),
+        ({"data": {}}, r"q.json.data is dict, expected list"),
+        ({"data": [{}]}, r"q.json.data\[0\] has no 'paragraphs'"),
+        ({"data": [3]}, r"q.json.data\[0\] has no 'paragraphs'"),
+        (squad({"id": "a"}), r"q.json.data\[0\].paragraphs\[0\].qas\[0\] has no 'question'"),
+        (squad({"id": "a", "question": " "}), r"qas\[0\].question is empty"),
+        (squad({"id": True, "question": "x"}), r"qas\[0\].id is bool, expected str or int"),
+        (squad(context=" \n"), r"paragraphs\[0\].context is empty"),
+        (squad(question("a", ("", 3))), r"answers\[0\].text is empty"),
+        (squad(question("a", ("x", "3"))), r"answers\[0\].answer_start is str, expected int"),
+        (squad(question(1), question("1"), question(2), question(2)), "2 ids stand for several"),
+        ({"questions": [{"id": "1", "type": "factoid"}]}, r"questions\[0\] has no 'body'"),
+        (
+            {"questions": [{"id": "1", "type": "factoid", "body": "x", "exact_answer": [[3]]}]},
+            r"questions\[0\].exact_answer holds int, expected texts",
+        ),
+    ],
+)
+def test_what_cannot_be_read(write, document, message):
+    with pytest.raises(QuestionError, match=message):
+        read_questions(write(document))
+
+
+def test_no_file_and_no_text(tmp_path):
+    with pytest.raises(QuestionError, match="no such file"):
+        read_questions(tmp_path / "absent.json")
+    (tmp_path / "b.json").write_bytes(b'{"data": "\xff"}')
+    with pytest.raises(QuestionError, match=r"b.json is not UTF-8: byte 10"):
+        read_questions(tmp_path / "b.json")
+
+
+class TestSplit:
+    def read(self, write, names):
+        data = [squad(question(n), context=f"text {n}", title=n)["data"][0] for n in names]
+        return read_questions(write({"data": data}))
+
+    def test_articles_stay_whole_and_on_their_side(self, write):
+        names = [f"article {number}" for number in range(400)]
+        train, held = split_by_article(self.read(write, names), share=0.2)
+        sides = [{a for q in side.questions for a in q.articles} for side in (train, held)]
+        assert not sides[0] & sides[1]
+        assert sides[0] | sides[1] == set(names)
+        assert 50 < len(held) < 110
+        some = self.read(write, names[::3])
+        _, again = split_by_article(some, share=0.2)
+        assert {q.id for q in again.questions} <= {q.id for q in held.questions}
+
+    def test_the_share_may_be_all_or_nothing(self, write):
+        questions = self.read(write, "abc")
+        assert [len(side) for side in split_by_article(questions, share=0)] == [3, 0]
+        assert [len(side) for side in split_by_article(questions, share=1)] == [0, 3]
+
+    def test_what_shares_an_article_or_a_text_is_left_out(self, write):
+        one = self.read(write, "abc")
+        other = read_questions(
+            write(squad(question("x"), context="TEXT\n b", title="elsewhere"), "other.json")
+        )
+        assert [q.id for q in without_articles(one, other).questions] == ["a", "c"]
+        same_name = read_questions(write(squad(question("x"), title="c"), "other.json"))
+        assert [q.id for q in without_articles(one, same_name).questions] == ["a", "b"]
+
+
+@pytest.mark.data
+def test_the_shared_files(data_folder):
+    general = read_questions(data_folder / "qa" / "squad_v1.1_dev.json")
+    assert (len(general), general.remarks) == (10570, ())
+    covid = read_questions(data_folder / "qa" / "covid_qa_train.json")
+    assert len(covid) == 1148
+    assert {remark.what for remark in covid.remarks} == {MOVED}
+    assert len(covid.remarks) == 207
+    assert all(question.places for question in covid.questions)
+    train, held = split_by_article(covid, share=0.2)
+    assert (len(train), len(held)) == (804, 344)

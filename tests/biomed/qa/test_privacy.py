@@ -1,0 +1,113 @@
+"""A canary goes through every public call with logging at DEBUG and errors forced."""
+
+import json
+import logging
+import warnings
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import biomed.qa.commands
+from biomed.qa.answerer import QuestionAnswerer
+from biomed.qa.evaluation import evaluate, judge, score
+from biomed.qa.fitting import Stage, fit
+from biomed.qa.formats import read_questions
+from biomed.qa.metrics import score_decisions, score_factoids
+from biomed.qa.network import QuestionSettings
+from biomed.qa.questions import Passage, Place, Question, QuestionSet, split_by_article
+from biomed.qa.tables import answer_file
+from domainbert.tables import write_table
+from domainbert.training import TrainingSettings
+
+CANARY = "zebrafinch"
+TEXT = f"Patient {CANARY} with heart failure. " * 8
+
+
+@pytest.fixture
+def files(tmp_path):
+    qa = {"id": 1, "question": f"{CANARY}?", "answers": [{"text": CANARY, "answer_start": 3}]}
+    contents = {
+        "a.json": f'{{"data": [\n{CANARY}',
+        "b.json": json.dumps({"data": [{CANARY: 1}]}),
+        "c.json": json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": [qa, qa]}]}]}),
+        "d.json": json.dumps({"questions": [{"id": "1", "type": CANARY, "body": CANARY}]}),
+        "e.json": json.dumps({CANARY: CANARY}),
+        "f.csv": f"note\n{CANARY}\n",
+        "g.csv": f"question,context,answer,answer_start\n{CANARY},,x,1\n",
+        "h.csv": f"question,context,answer,answer_start\n{CANARY},{CANARY},x,{CANARY}\n",
+        "i.jsonl": f'{{"question": "{CANARY}"\n',
+        "j.csv": f"id,question,context\n1,{CANARY},x\n1,y,{CANARY}\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    rows = {"question": [f"{CANARY} " * 40, ""], "context": [TEXT, TEXT]}
+    write_table(pd.DataFrame(rows), tmp_path / "k.csv")
+    return [tmp_path / name for name in (*contents, "k.csv")]
+
+
+def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, caplog, capsys):
+    said: list[str] = []
+
+    def attempt(call, *args, **kwargs):
+        try:
+            result = call(*args, **kwargs)
+            if hasattr(result, "__next__"):
+                result = list(result)
+            if not isinstance(result, list):
+                said.append(repr(result))
+        except Exception as error:
+            while error is not None:
+                said.append(f"{error!r} {error}")
+                error = error.__cause__ or error.__context__
+
+    asked = Question("1", f"{CANARY}?", (Passage(TEXT, "a"),), (CANARY,), (Place(0, 8, 18),))
+    questions = QuestionSet("q", tuple(asked for _ in range(3)))
+    other = QuestionSet("v", (Question("1", CANARY, (Passage(CANARY, "b"),), (CANARY,)),))
+    quick = TrainingSettings(epochs=1, batch_tokens=64)
+    with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
+        warnings.simplefilter("always")
+        for question in (f"{CANARY}?", CANARY * 40, f"{CANARY} " * 40, "", None, [CANARY]):
+            for context in (TEXT, [TEXT], [TEXT, ""], TEXT.encode(), {"x": TEXT}, [], None):
+                attempt(answerer.answer, question, context)
+                attempt(answerer.fault, question, context)
+        for path in files:
+            attempt(read_questions, path)
+            attempt(answer_file, answerer, path, tmp_path / "o.csv", rejects=tmp_path / "r")
+            out = ("--out", str(tmp_path / "o.csv"))
+            for arguments in (("ask", str(path), *out), ("evaluate", str(path))):
+                result = CliRunner().invoke(
+                    biomed.qa.commands.app, [*arguments, "--model", "nowhere"]
+                )
+                said.append(result.output)
+            result = CliRunner().invoke(
+                biomed.qa.commands.app,
+                ["train", str(path), "--out", str(tmp_path / "m"), "--encoder", "nowhere"],
+            )
+            said.append(result.output)
+        attempt(judge, answerer, questions)
+        attempt(evaluate, answerer, questions)
+        attempt(lambda: score(judge(answerer, questions)))
+        attempt(split_by_article, questions, share=1)
+        attempt(score_factoids, [[CANARY]], [[CANARY], [CANARY]])
+        attempt(score_decisions, [CANARY], [CANARY], labels=("yes",))
+        attempt(
+            fit,
+            [Stage(questions, quick)],
+            validation=other,
+            encoder=tiny_encoder,
+            settings=QuestionSettings(window=40),
+        )
+        attempt(fit, [Stage(other, quick)], validation=questions, encoder=tiny_encoder)
+        said += map(repr, (questions, asked, answerer, answerer.reader, Stage(questions, quick)))
+        said += map(repr, judge(answerer, questions))
+    said += [str(warning.message) for warning in caught]
+    said += [caplog.text, *capsys.readouterr()]
+    assert not [line for line in said if CANARY in line]
+
+
+def test_an_answer_is_the_result_itself(answerer):
+    assert "heart failure" in repr(answerer.answer("was it?", TEXT))
+    assert CANARY in str(answerer.show("was it?", TEXT))
+    with pytest.raises(ValueError, match="not a string"):
+        QuestionAnswerer.show(answerer, "was it?", None)
