@@ -1,12 +1,14 @@
 """The recipe of term vectors, one TOML file.
 
 [model]      encoder, and pooling, layers as in `biomed.terms.pooling.TermSettings`
+[relations]  how often an epoch reads a source (see `SOURCES`), 1 by default; 0.5 is half of it
 [training]   the names of `domainbert.training.TrainingSettings`
 [card]       name, title, data, limits, licence, rebuild: what people should know
 """
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +17,23 @@ from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas as pd
 
     from biomed.terms.embedder import TermEmbedder
-    from biomed.terms.relations import Relation
+    from biomed.terms.relations import Concept, Relation
     from domainbert.training import TrainingSettings
 
 MEDQUAD = "text/medquad.jsonl.gz"
 ICD9 = "readmission/icd9_diagnosis_long_titles.txt"
+PUBMED = "text/pubmed_sentences.txt.gz"
 RATED_PAIRS = "terms/umnsrs_similarity_half.csv"
+# The vocabulary's synonyms, groups and categories; MedQuAD's names of a concept, and the sentences
+# that say what it is; ICD-9 titles of one category; sentences that contain a name.
+SOURCES = ("vocabulary", "names", "definitions", "icd9", "contexts")
+CONTEXTS = 5  # sentences of one name
 PLAIN = "plain encoder"
 TRAINED = "this model"
 
@@ -37,6 +45,7 @@ class Recipe:
     training: TrainingSettings
     encoder: str = DEFAULT_ENCODER
     settings: TermSettings = field(default_factory=TermSettings)
+    relations: dict[str, float] = field(default_factory=dict)
     card: dict[str, str] = field(default_factory=dict)
 
 
@@ -49,7 +58,8 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
     from domainbert.training import TrainingSettings
 
     own, names = ("encoder", "pooling", "layers"), training_names()
-    tables = read_recipe_tables(path, legal={"model": own, "training": names, "card": CARD_NAMES})
+    legal = {"model": own, "relations": SOURCES, "training": names, "card": CARD_NAMES}
+    tables = read_recipe_tables(path, legal=legal)
     given = {name: value for name, value in overrides.items() if value is not None}
     training = {**tables["training"], **{k: v for k, v in given.items() if k in names}}
     model = {**tables["model"], **{k: v for k, v in given.items() if k in own}}
@@ -58,6 +68,7 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
         training=TrainingSettings(**training),
         encoder=encoder,
         settings=TermSettings(**model),
+        relations=tables["relations"],
         card=tables["card"],
     )
 
@@ -82,7 +93,10 @@ def train_from_recipe(
 
     terms = medical_terms() if vocabulary is None else read_vocabulary(vocabulary)
     concepts = read_concepts(data / MEDQUAD)
-    parts = all_relations(terms, concepts, data / ICD9)
+    parts = {
+        name: repeated(part, recipe.relations.get(name, 1.0), seed=recipe.training.seed)
+        for name, part in all_relations(terms, concepts, data).items()
+    }
     trained = fit(
         [relation for part in parts.values() for relation in part],
         validation=synonym_pairs(concepts),
@@ -91,7 +105,7 @@ def train_from_recipe(
         settings=recipe.settings,
     )
     trained.manifest["counts"] = {
-        **{f"relations from {name}": len(part) for name, part in parts.items()},
+        **{f"relations an epoch reads, {name}": len(part) for name, part in parts.items()},
         "terms of the vocabulary held out": int(terms["held_out"].sum()),
     }
     trained.manifest["card"] = recipe.card
@@ -104,22 +118,54 @@ def train_from_recipe(
 
 
 def all_relations(
-    vocabulary: pd.DataFrame, concepts: list[Any], icd9: Path
+    vocabulary: pd.DataFrame, concepts: list[Concept], data: Path
 ) -> dict[str, list[Relation]]:
-    """Everything that training reads, by where it comes from; held-out names are in none of it."""
+    """Everything that training reads, by source; held-out names are in none of it.
+
+    Args:
+        vocabulary: from `medical_terms` or `read_vocabulary`.
+        concepts: from `biomed.terms.relations.read_concepts`.
+        data: folder of the public data sets.
+
+    Raises:
+        TableError: a file is not there.
+    """
     from biomed.terms.relations import (
-        concept_relations,
+        context_relations,
+        definition_relations,
         held_out_names,
         icd9_relations,
+        name_keys,
+        name_relations,
+        read_sentences,
         vocabulary_relations,
     )
 
     without = held_out_names(vocabulary)
+    sentences = read_sentences(data / MEDQUAD, data / PUBMED)
+    names = name_keys(concepts, vocabulary)
     return {
-        "the vocabulary": vocabulary_relations(vocabulary),
-        "MedQuAD": concept_relations(concepts, without=without),
-        "ICD-9": icd9_relations(icd9, without=without),
+        "vocabulary": vocabulary_relations(vocabulary),
+        "names": name_relations(concepts, without=without),
+        "definitions": definition_relations(concepts, without=without),
+        "icd9": icd9_relations(data / ICD9, without=without),
+        "contexts": context_relations(names, sentences, limit=CONTEXTS),
     }
+
+
+def repeated(relations: Sequence[Relation], times: float, *, seed: int) -> list[Relation]:
+    """Relations so many times over; of a fraction, a random part of them.
+
+    Raises:
+        ValueError: times < 0.
+    """
+    if not times >= 0:
+        msg = f"[relations] takes numbers from 0 on, got {times}"
+        raise ValueError(msg)
+    whole = int(times)
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    part = chooser.sample(list(relations), round((times - whole) * len(relations)))
+    return [*relations] * whole + part
 
 
 def measure(embedder: TermEmbedder, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:

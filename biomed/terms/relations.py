@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LONGEST = 400  # characters; a longer sentence is mostly a list
 SHORTEST = 30
+SHORTEST_NAME = 4  # a shorter one is mostly an abbreviation of several things
 VALIDATION = 10  # percent of the concepts
 _SENTENCE_END = re.compile(r"(?<=[a-z)][.?!]) +(?=[A-Z])")
 _HEADING = re.compile(r"^(Key Points - |Summary : )")
@@ -133,8 +134,21 @@ def _spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def concept_relations(concepts: Iterable[Concept], *, without: Collection[str]) -> list[Relation]:
-    """The names of each concept, and its first name with each sentence that says what it is.
+def name_relations(concepts: Iterable[Concept], *, without: Collection[str]) -> list[Relation]:
+    """The names of each concept.
+
+    Args:
+        concepts: from `read_concepts`; those for validation are left out.
+        without: folded names that no relation may have.
+    """
+    kept = ((concept.key, _kept_names(concept, without)) for concept in concepts)
+    return [Relation(key, names) for key, names in kept if len(names) > 1]
+
+
+def definition_relations(
+    concepts: Iterable[Concept], *, without: Collection[str]
+) -> list[Relation]:
+    """The first name of each concept with each sentence that says what it is.
 
     In a sentence the names are written over, so that what is learnt is the meaning.
 
@@ -142,18 +156,30 @@ def concept_relations(concepts: Iterable[Concept], *, without: Collection[str]) 
         concepts: from `read_concepts`; those for validation are left out.
         without: folded names that no relation may have.
     """
-    relations = []
-    for concept in concepts:
-        names = tuple(name for name in concept.names if name.casefold() not in without)
-        if concept.is_validation or not names:
-            continue
-        if len(names) > 1:
-            relations.append(Relation(concept.key, names))
-        relations += [
-            Relation(concept.key, (names[0], _unnamed(sentence, concept.names)))
-            for sentence in concept.sentences
-        ]
-    return relations
+    return [
+        Relation(concept.key, (names[0], _unnamed(sentence, concept.names)))
+        for concept in concepts
+        if (names := _kept_names(concept, without))
+        for sentence in concept.sentences
+    ]
+
+
+def _kept_names(concept: Concept, without: Collection[str]) -> tuple[str, ...]:
+    names = () if concept.is_validation else concept.names
+    return tuple(name for name in names if name.casefold() not in without)
+
+
+def name_keys(concepts: Iterable[Concept], vocabulary: pd.DataFrame) -> dict[str, str]:
+    """What each name stands for, for `context_relations`: folded name -> key.
+
+    Names of concepts for validation, held-out names and very short ones are left out.
+    """
+    without = held_out_names(vocabulary)
+    rows = vocabulary[~vocabulary["held_out"]].itertuples()
+    own = {name: str(row.group) for row in rows for name in (row.term, *row.synonyms)}
+    read = {name: c.key for c in concepts for name in _kept_names(c, without)}
+    both = {name.casefold(): key for name, key in (read | own).items()}
+    return {name: key for name, key in both.items() if len(name) >= SHORTEST_NAME}
 
 
 def _unnamed(sentence: str, names: Iterable[str]) -> str:

@@ -7,12 +7,16 @@ import pytest
 import torch
 
 from biomed.terms.embedder import TermEmbedder
+from biomed.terms.recipe import repeated
 from biomed.terms.relations import (
     Concept,
     Relation,
-    concept_relations,
+    context_relations,
+    definition_relations,
     held_out_names,
     icd9_relations,
+    name_keys,
+    name_relations,
     read_concepts,
     synonym_pairs,
     vocabulary_relations,
@@ -124,17 +128,48 @@ def test_a_relation_is_of_one_group_or_category(vocabulary):
 def test_concepts_give_names_and_sentences_without_the_name():
     concept = Concept("C1", ("Gout", "gouty arthritis"), ("Gouty arthritis hurts; gout is old.",))
     assert not concept.is_validation
-    names, sentence = concept_relations([concept], without=())
+    (names,) = name_relations([concept], without=())
     assert names.texts == ("Gout", "gouty arthritis")
+    (sentence,) = definition_relations([concept], without=())
     assert sentence.texts == ("Gout", "it hurts; it is old.")
-    (left,) = concept_relations([concept], without={"gout"})
+    assert name_relations([concept], without={"gout"}) == []
+    (left,) = definition_relations([concept], without={"gout"})
     assert left.texts == ("gouty arthritis", "it hurts; it is old.")
+
+
+def test_sentences_that_contain_a_name_give_it_without_the_name():
+    names = {"gout": "C1", "gouty arthritis": "C1", "asthma": "C2"}
+    said = ["He has gout, again.", "Asthma is treated.", "Gout is treated.", "No gout at all."]
+    found = context_relations(names, said, limit=2)
+    # "it is treated." is said of two names, and so of none.
+    assert [(r.key, r.texts) for r in found] == [("C1", ("gout", "He has it, again."))]
+
+
+def test_names_for_contexts_leave_out_what_is_held_out(vocabulary):
+    held = vocabulary[vocabulary["held_out"]]["term"].iloc[0]
+    concepts = [Concept("C1", ("Gouty tophus", held, "abc"), ())]
+    assert not concepts[0].is_validation
+    keys = name_keys(concepts, vocabulary)
+    assert keys["gouty tophus"] == "C1"
+    assert keys["lisinopril"] == "medication/ACE inhibitor"
+    assert not {held.casefold(), "abc"} & set(keys)
+
+
+def test_relations_are_read_as_often_as_the_recipe_says():
+    relations = [Relation(str(i), ("a", "b")) for i in range(10)]
+    assert repeated(relations, 2, seed=0) == [*relations, *relations]
+    assert repeated(relations, 0, seed=0) == []
+    some = repeated(relations, 1.5, seed=0)
+    assert some[:10] == relations
+    assert len({relation.key for relation in some[10:]}) == 5
+    with pytest.raises(ValueError, match="numbers from 0 on, got -1"):
+        repeated(relations, -1, seed=0)
 
 
 def test_validation_concepts_are_in_no_relation():
     concepts = [Concept(f"C{i}", (f"a{i}", f"b{i}"), ()) for i in range(300)]
     chosen = {key for key, *_ in synonym_pairs(concepts)}
-    trained = {relation.key for relation in concept_relations(concepts, without=())}
+    trained = {relation.key for relation in name_relations(concepts, without=())}
     assert 10 < len(chosen) < 60
     assert not chosen & trained
     assert len(chosen | trained) == 300
@@ -161,7 +196,8 @@ def test_medquad_is_read(data_folder, vocabulary):
     assert len(concepts) > 10_000
     assert all(concept.names for concept in concepts)
     without = held_out_names(vocabulary)
-    relations = concept_relations(concepts, without=without)
+    relations = name_relations(concepts, without=without)
+    relations += definition_relations(concepts, without=without)
     assert len(relations) > 15_000
     assert not any(t.casefold() in without for relation in relations for t in relation.texts)
     assert len(synonym_pairs(concepts)) > 1_000
