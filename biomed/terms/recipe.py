@@ -37,8 +37,9 @@ CONTEXTS = 5  # sentences of one name
 PLAIN = "plain encoder"
 TRAINED = "this model"
 SCORES_NOTE = (
-    "Rated pairs and held-out terms were in no training text and had no say in any choice; 95% "
-    "intervals from 1,000 resamples of pairs or terms."
+    "Rated pairs and held-out terms were in no training text; 95% intervals from 1,000 resamples "
+    "of pairs or terms. Of the three mixtures of sources that were tried, these scores were seen "
+    "before the last one was chosen: with more of the vocabulary and no context, Spearman was 0.39."
 )
 
 
