@@ -109,8 +109,8 @@ def train_seeds(
         seeds: one model is trained for each.
         checkpoints: folder that keeps each training's checkpoints, if any.
         jobs: trainings side by side, in processes that share the cores out among them. Small
-            batches leave cores idle: on a CPU two trainings of one thread each read about twice
-            as many tokens a second as one of two threads.
+            batches leave cores waiting for each other: two trainings of one thread each read more
+            tokens a second than one of two threads.
     """
     from joblib import Parallel, delayed, parallel_config
 
