@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import os
+import platform
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from importlib.metadata import version
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
+from domainbert import __version__
 from domainbert.batches import EpochOrder, TokenBudgetBatches, WindowGroups
 from domainbert.console import progress
 from domainbert.encoders import quiet
@@ -340,6 +343,15 @@ class StepBar(TrainerCallback):
     def close(self) -> None:
         """Take the bar away, after an interruption too."""
         self._open.close()
+
+
+def versions() -> dict[str, str]:
+    """What a training ran with, for its manifest."""
+    return {
+        "python": platform.python_version(),
+        "domainbert": __version__,
+        **{package: version(package) for package in ("torch", "transformers", "peft")},
+    }
 
 
 def _multiplies_bf16() -> bool:

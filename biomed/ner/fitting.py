@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import platform
 import tempfile
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +17,8 @@ from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types, evaluate_words
 from biomed.ner.examples import Augmentation, ExampleMaker, Source
 from biomed.ner.network import TASK, EntitySettings, WordTagger, name_outputs
-from domainbert import __version__
 from domainbert.batches import EpochBatches
+from domainbert.training import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -256,7 +254,6 @@ def _manifest(
     training: TrainingSettings,
     augmentation: Augmentation,
 ) -> dict[str, Any]:
-    packages = ("torch", "transformers", "peft")
     return {
         "training": asdict(training),
         "augmentation": asdict(augmentation),
@@ -277,11 +274,7 @@ def _manifest(
             }
             for corpus, source in zip(corpora, sources, strict=True)
         },
-        "versions": {
-            "python": platform.python_version(),
-            "domainbert": __version__,
-            **{package: version(package) for package in packages},
-        },
+        "versions": versions(),
     }
 
 

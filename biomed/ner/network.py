@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from biomed.folder import TaskFolder
 from biomed.ner.decoding import TagScheme, best_path
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.encoders import window_limit
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.adapters import TaskConfig
 
 TASK = "entities"
 TRAIN_COMMAND = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
@@ -37,7 +37,7 @@ class EntitySettings:
     overlap: int | None = None
 
 
-class WordTagger:
+class WordTagger(TaskFolder):
     """A network for token classification that reads each word at its first piece.
 
     Args:
@@ -51,6 +51,8 @@ class WordTagger:
         ValueError: outputs that are not IOB2 tags, or windows that the encoder cannot read.
     """
 
+    task = TASK
+
     def __init__(
         self,
         network: PreTrainedModel,
@@ -63,10 +65,12 @@ class WordTagger:
 
         from domainbert.inference import WindowRunner
 
+        super().__init__()
         self.network, self.tokenizer = network, tokenizer
         self.settings = settings or EntitySettings()
         names = network.config.id2label
         self.scheme = TagScheme.of([names[number] for number in sorted(names)])
+        self.labels = self.scheme.labels
         self.reader = WordReader(tokenizer)
         self.runner = WindowRunner(
             network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
@@ -78,9 +82,6 @@ class WordTagger:
             msg = f"window must be at most {limit} for this encoder, got {self.window}"
             raise ValueError(msg)
         cut(0, window=self.window, overlap=self.overlap)  # raises what it has to say
-        self.manifest: dict[str, Any] = {}
-        self.config: TaskConfig | None = None
-        self.adapter: dict[str, torch.Tensor] | None = None
 
     def __repr__(self) -> str:
         """Name the parts."""
@@ -124,49 +125,8 @@ class WordTagger:
             device=device,
             batch_tokens=batch_tokens,
         )
-        if loaded.config:
-            model.config, model.manifest = loaded.config, loaded.config.manifest
-            model.adapter = loaded.adapter
+        model.remember(loaded)
         return model
-
-    def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
-        """Write the model folder: an adapter where the model has one, else all weights.
-
-        Args:
-            folder: replaced if it is a model folder of ours.
-            merged: write all weights in any case, for use with Hugging Face's own classes.
-
-        Raises:
-            FileExistsError: the folder is there and is no model folder.
-        """
-        from biomed.card import model_card
-        from domainbert.adapters import save_task_model
-
-        adapter = None if merged else self.adapter
-        config = self._task_config()
-        if adapter is None:
-            config = replace(config, lora=None)
-        save_task_model(
-            folder,
-            model=self.network,
-            tokenizer=self.tokenizer,
-            config=config,
-            card=model_card(config),
-            adapter=adapter,
-        )
-
-    def _task_config(self) -> TaskConfig:
-        from domainbert.adapters import TaskConfig
-
-        stored = self.config or TaskConfig(
-            task=TASK,
-            labels=self.scheme.labels,
-            encoder=self.network.config.name_or_path or "unnamed",
-            encoder_sha256=None,
-            lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
-            lora=None,
-        )
-        return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
 
     def log_probabilities(
         self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import platform
 import tempfile
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +14,8 @@ from biomed.qa.examples import WindowMaker
 from biomed.qa.network import LABELS, TASK, QuestionSettings, SpanReader
 from biomed.qa.questions import QuestionSet, check_answered, evenly, fingerprint, without_articles
 from biomed.qa.threshold import find_threshold
-from domainbert import __version__
 from domainbert.batches import EpochBatches
+from domainbert.training import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -239,9 +237,5 @@ def _manifest(
             for stage, maker in zip(stages, makers, strict=True)
         ],
         "validation": {"sha256": fingerprint(validation)},
-        "versions": {
-            "python": platform.python_version(),
-            "domainbert": __version__,
-            **{package: version(package) for package in ("torch", "transformers", "peft")},
-        },
+        "versions": versions(),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from biomed.qa.folder import TaskFolder
+from biomed.folder import TaskFolder
 from biomed.qa.reading import Pair, PairReader, first_token
 from biomed.qa.spans import best_spans
 from domainbert.encoders import window_limit

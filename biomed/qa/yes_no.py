@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from biomed.folder import TaskFolder
 from biomed.qa.decisions import LABELS
-from biomed.qa.folder import TaskFolder
 from biomed.qa.reading import PairReader
 from domainbert.encoders import window_limit
 from domainbert.inference import chunked, read_ahead

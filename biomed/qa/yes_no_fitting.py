@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import platform
 import tempfile
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +16,12 @@ from biomed.qa.decisions import LABELS, folds
 from biomed.qa.metrics import score_decisions
 from biomed.qa.questions import QuestionError
 from biomed.qa.yes_no import TASK, YesNoAnswerer, YesNoSettings
-from domainbert import __version__
 from domainbert.adapters import TaskConfig
 from domainbert.batches import WindowGroups
 from domainbert.classifier import CLSClassifier
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
-from domainbert.training import GroupTrainer
+from domainbert.training import GroupTrainer, versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,11 +147,7 @@ def fit_decisions(
     trained.manifest = {
         "training": asdict(training),
         "counts": {"questions for training": len(train), "to choose weights": len(validation)},
-        "versions": {
-            "python": platform.python_version(),
-            "domainbert": __version__,
-            **{package: version(package) for package in ("torch", "transformers", "peft")},
-        },
+        "versions": versions(),
     }
     return trained
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import platform
 import tempfile
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +15,11 @@ from torch.nn.functional import normalize
 from biomed.terms.embedder import TASK, TermEmbedder
 from biomed.terms.pooling import BareEncoder, TermSettings, hidden_states, pool
 from biomed.terms.similarity import unit
-from domainbert import __version__
 from domainbert.adapters import TaskConfig
 from domainbert.batches import WindowGroups
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
-from domainbert.training import GroupTrainer
+from domainbert.training import GroupTrainer, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,7 +156,7 @@ def fit(
         lora=lora,
         settings=asdict(settings),
     )
-    trained.manifest = {"training": asdict(training), "versions": _versions()}
+    trained.manifest = {"training": asdict(training), "versions": versions()}
     return trained
 
 
@@ -200,12 +197,3 @@ def _validator(
         return {"mrr": float((1 / (1 + (cosines > best).sum(axis=1))).mean())}
 
     return validate
-
-
-def _versions() -> dict[str, str]:
-    packages = ("torch", "transformers", "peft")
-    return {
-        "python": platform.python_version(),
-        "domainbert": __version__,
-        **{package: version(package) for package in packages},
-    }

@@ -1,4 +1,4 @@
-"""What the models for questions share: how they become a folder."""
+"""What the task models share: how they become a folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TaskFolder:
     """
 
     task: ClassVar[str]
-    labels: ClassVar[tuple[str, ...]]
+    labels: tuple[str, ...]
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     settings: Any
