@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import platform
 import tempfile
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +17,6 @@ from clinical.evaluation import recall_at_precision
 from clinical.readmission import LABELS, TASK, ReadmissionModel, ReadmissionSettings
 from clinical.splits import check_disjoint
 from clinical.teacher import targets
-from domainbert import __version__
 from domainbert.tables import require_columns
 
 if TYPE_CHECKING:
@@ -273,7 +270,8 @@ def _choose_on_validation(
 def _manifest(
     rows: pd.DataFrame, objective: str, training: TrainingSettings, teacher: float
 ) -> dict[str, Any]:
-    packages = ("torch", "transformers", "peft")
+    from domainbert.training import versions
+
     return {
         "objective": objective,
         "training": asdict(training),
@@ -283,11 +281,7 @@ def _manifest(
             side: float(part.mean()) for side, part in rows.groupby("split")["readmitted"]
         },
         "teacher": teacher,
-        "versions": {
-            "python": platform.python_version(),
-            "domainbert": __version__,
-            **{p: version(p) for p in packages},
-        },
+        "versions": versions(),
     }
 
 
