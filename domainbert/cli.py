@@ -6,6 +6,7 @@ import typer
 from rich.table import Table
 
 from domainbert.console import one_line_errors, stdout
+from domainbert.pretraining.commands import pretrain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -28,3 +29,6 @@ def encoders() -> None:
         shape = (str(config.num_hidden_layers), str(config.hidden_size), str(window_limit(config)))
         table.add_row(name, *shape, f"{encoder.sha256} (as published)")
     stdout.print(table)
+
+
+app.command()(pretrain)

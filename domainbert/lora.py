@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 HEAD_MODULES = ("classifier", "pooler", "qa_outputs")
+# Every linear layer of the encoder, as peft finds them.
+LINEAR = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,11 @@ def add_lora(model: PreTrainedModel, lora: LoRA) -> Any:
 
     present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
     heads = [name for name in HEAD_MODULES if name in present]
-    linear = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=linear,
+        target_modules=LINEAR,
         modules_to_save=heads or None,
     )
     with warnings.catch_warnings():

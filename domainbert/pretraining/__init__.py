@@ -1,0 +1,1 @@
+"""Pretraining of a BERT encoder on one's own text: masked words and next sentences."""

@@ -1,0 +1,221 @@
+"""Hugging Face's Trainer over the examples of one phase."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from domainbert.batches import TokenBudgetBatches
+from domainbert.inference import pad
+from domainbert.pretraining.examples import NO_PAIR
+from domainbert.training import ScoredTrainer, TrainingSettings, training_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from transformers import TrainingArguments
+
+    from domainbert.pretraining.examples import Example, Examples
+    from domainbert.pretraining.masking import Masker
+    from domainbert.pretraining.model import PretrainingNetwork
+    from domainbert.pretraining.settings import Phase, TrainingPlan
+
+STATE = "trainer_state.json"
+
+
+def collate(
+    examples: Sequence[Example],
+    *,
+    masker: Masker,
+    generator: np.random.Generator,
+    pad_token_id: int,
+) -> dict[str, torch.Tensor]:
+    """A batch for `PretrainingNetwork`, its tokens hidden by the generator."""
+    ids, mask = pad([example.tokens for example in examples], pad_token_id=pad_token_id)
+    shown, labels = masker.hide(ids.numpy(), generator)
+    seconds = torch.tensor([example.second for example in examples])
+    batch = {
+        "input_ids": torch.from_numpy(shown),
+        "labels": torch.from_numpy(labels),
+        "token_type_ids": (torch.arange(ids.shape[1]) >= seconds[:, None]).long(),
+    }
+    if mask is not None:
+        batch["attention_mask"] = mask
+        batch["token_type_ids"] *= mask
+    if examples[0].label != NO_PAIR:
+        batch["next_sentence_label"] = torch.tensor([example.label for example in examples])
+    return batch
+
+
+class _Numbered(Dataset):
+    """Examples with their numbers, of which the masks of a batch are drawn."""
+
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, number: int) -> tuple[int, Example]:
+        return number, self._examples[number]
+
+
+class PretrainingTrainer(ScoredTrainer):
+    """Trains on the examples of a phase.
+
+    What hides is drawn anew in every epoch, by the seed, the epoch and the batch: a text read
+    again is another exercise (Liu et al., arXiv 1907.11692), the examples need not be written ten
+    times with other masks, and a resumed run draws what it would have drawn.
+
+    Args:
+        network: to train.
+        examples: of the training side.
+        phase: see `Phase`.
+        plan: see `TrainingPlan`.
+        masker: what hides tokens.
+        evaluate: network -> scores on the held-out side.
+        pad_token_id: of the tokenizer.
+        folder: for checkpoints.
+    """
+
+    def __init__(
+        self,
+        network: PretrainingNetwork,
+        *,
+        examples: Examples,
+        phase: Phase,
+        plan: TrainingPlan,
+        masker: Masker,
+        evaluate: Callable[[PretrainingNetwork], dict[str, float]],
+        pad_token_id: int,
+        folder: Path,
+    ) -> None:
+        self._masker, self._pad, self._seed = masker, pad_token_id, plan.seed
+        # As torchrun and accelerate say it; the Trainer knows, but wants the steps first.
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        self._passes, tokens = plan_passes(phase, plan, processes=processes)
+        self._sampler = TokenBudgetBatches(
+            np.stack([np.ones(len(examples), dtype=np.int64), examples.lengths], axis=1),
+            batch_size=len(examples),
+            batch_tokens=tokens,
+            seed=plan.seed,
+            epoch=self._epoch,
+            multiple_of=processes * self._passes,
+        )
+        self.tokens, self.seconds = 0, 0.0
+        super().__init__(
+            network,
+            arguments=phase_arguments(phase, plan, folder=folder, passes=self._passes),
+            data=_Numbered(examples),
+            collate=self._collate,
+            evaluate=evaluate,
+            attention=phase.attention,
+        )
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train, and count the seconds."""
+        start = time.perf_counter()
+        result = super().train(*args, **kwargs)
+        self.accelerator.wait_for_everyone()  # the last checkpoint is there for all
+        self.seconds += time.perf_counter() - start
+        return result
+
+    def _epoch(self) -> int:
+        # The trainer's own count: a resumed run has it, whatever stands around the sampler.
+        return int(self.state.epoch or 0)
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Batches under the token budget."""
+        loader: DataLoader[Any] = DataLoader(
+            self.train_dataset, batch_sampler=self._sampler, collate_fn=self._collate
+        )
+        return self.accelerator.prepare(loader)
+
+    def _collate(self, examples: list[tuple[int, Example]]) -> dict[str, torch.Tensor]:
+        first = examples[0][0]
+        generator = np.random.default_rng((self._seed, self._epoch(), first))
+        batch = collate(
+            [example for _, example in examples],
+            masker=self._masker,
+            generator=generator,
+            pad_token_id=self._pad,
+        )
+        self.tokens += sum(len(example.tokens) for _, example in examples)
+        return batch
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        """The loss of one batch."""
+        del num_items_in_batch
+        outputs = model(**inputs)
+        return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Score the held-out side; its time is not training's."""
+        start = time.perf_counter()
+        metrics = super().evaluate(*args, **kwargs)
+        self.seconds -= time.perf_counter() - start
+        return metrics
+
+
+def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[int, int]:
+    """How many passes each process makes in a step, and the tokens of one at most."""
+    share = max(1, phase.batch_tokens // processes)
+    passes = math.ceil(share / plan.device_tokens)
+    return passes, share // passes
+
+
+def phase_arguments(
+    phase: Phase, plan: TrainingPlan, *, folder: Path, passes: int
+) -> TrainingArguments:
+    """What Hugging Face's Trainer is to do in a phase."""
+    settings = TrainingSettings(
+        epochs=1.0,
+        learning_rate=phase.learning_rate,
+        evaluations=plan.evaluations,
+        warmup=phase.warmup,
+        weight_decay=plan.weight_decay,
+        seed=plan.seed,
+    )
+    arguments = training_arguments(settings, folder=folder, steps=phase.steps, metric="loss")
+    arguments.max_steps = phase.steps
+    arguments.gradient_accumulation_steps = passes
+    arguments.ddp_find_unused_parameters = False  # what has no part in the loss does not train
+    # The last weights are kept: held-out loss falls to the end, and its least is mostly luck.
+    arguments.load_best_model_at_end, arguments.metric_for_best_model = False, None
+    return arguments
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last checkpoint that was written to its end; younger ones are removed.
+
+    A run may be killed while it writes one. The state is what is written last.
+    """
+    found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
+    for path in sorted(found, key=checkpoint_step, reverse=True):
+        try:
+            json.loads((path / STATE).read_text("utf-8"))
+        except (OSError, ValueError):
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        return path
+    return None
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """The step after which a checkpoint was written."""
+    return int(checkpoint.name.split("-")[1])

@@ -1,0 +1,348 @@
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
+from domainbert.pretraining.documents import CorpusError, id_text
+from domainbert.pretraining.exclusion import document_sha256, read_exclusions
+from domainbert.pretraining.settings import CorpusSettings
+from domainbert.tables import TableError, write_table
+
+HALF = CorpusSettings(held_out=0.5)
+
+
+def numbered(count, *, start=0):
+    """Documents of one sentence each, none like another."""
+    return [f"The note of number {n} says that all is well." for n in range(start, start + count)]
+
+
+def read(corpus):
+    return [sentence for _, sentences in corpus for sentence in sentences]
+
+
+def table(path, **columns):
+    write_table(pd.DataFrame(columns), path)
+    return path
+
+
+# --- files
+
+
+def test_a_file_has_blocks_and_a_folder_has_files(tmp_path):
+    texts = numbered(12)
+    (tmp_path / "one.txt").write_text("\n\n".join(texts))
+    assert read(Corpus([tmp_path / "one.txt"], settings=HALF)) == texts
+    folder = tmp_path / "notes"
+    (folder / "deep").mkdir(parents=True)
+    for number, text in enumerate(texts):
+        (folder / "deep" / f"{number:02}.txt").write_text(f"{text}\n\nStable.")
+    corpus = Corpus([folder], settings=HALF)
+    assert len(list(corpus)) == corpus.counts["documents"] == 12
+    assert read(corpus) == [part for text in texts for part in (text, "Stable.")]
+    blocks = Corpus([folder], settings=CorpusSettings(held_out=0.5, documents="block"))
+    assert len(list(blocks)) == 13  # the second "Stable." is a document that stood there before
+    whole = CorpusSettings(held_out=0.5, documents="file")
+    with pytest.raises(
+        CorpusError, match=r"no document is on the .* side: .*documents = \"block\""
+    ):
+        list(Corpus([tmp_path / "one.txt"], settings=whole))
+
+
+def test_long_files_are_cut_by_lines(tmp_path):
+    texts = numbered(50)
+    (tmp_path / "run.txt").write_text("\n".join(texts))
+    corpus = Corpus([tmp_path / "run.txt"], settings=CorpusSettings(held_out=0.5, lines=7))
+    documents = [sentences for _, sentences in corpus]
+    assert [len(sentences) for sentences in documents] == [7] * 7 + [1]
+    assert read(corpus) == texts
+
+
+@pytest.mark.parametrize(
+    "ending", [".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz", ".txt.gz"]
+)
+def test_every_format_gives_the_same_sentences(tmp_path, ending):
+    texts = numbered(20)
+    path = tmp_path / f"notes{ending}"
+    if ending == ".txt.gz":
+        path.write_bytes(gzip.compress("\n\n".join(texts).encode()))
+    else:
+        table(path, text=texts)
+    assert read(Corpus([path], settings=HALF)) == texts
+
+
+def test_columns_may_have_other_names_and_a_cell_may_hold_a_list(tmp_path):
+    texts = numbered(20)
+    path = table(
+        tmp_path / "notes.parquet",
+        TEXT=[np.array(texts[n : n + 2], dtype=object) for n in range(0, 20, 2)],
+        SUBJECT_ID=range(10),
+    )
+    settings = CorpusSettings(text="TEXT", patient_id="SUBJECT_ID", held_out=0.5)
+    corpus = Corpus([path], settings=settings)
+    sides = [side for side, _ in corpus]
+    assert read(corpus) == texts
+    assert sides[::2] == sides[1::2]  # a patient's notes are on one side
+    assert {*sides} == {TRAIN, HELD_OUT}
+
+
+def test_what_is_erased_is_gone_and_list_items_are_still_told_apart(tmp_path):
+    note = "1. Aspirin for [**Name 12**] daily\n2. Insulin at ___ hours\n------\n"
+    path = table(tmp_path / "notes.csv", text=[note, *numbered(9)])
+    erase = r"\[\*\*[^\[\]]*\*\*\]|_{2,}|[-=]{3,}|^\d{1,2}[.)](?=\s)"
+    corpus = Corpus([path], settings=CorpusSettings(held_out=0.5, erase=erase))
+    assert read(corpus)[:2] == ["Aspirin for daily", "Insulin at hours"]
+    with pytest.raises(ValueError, match=r"^erase is no regular expression: "):
+        Corpus([path], settings=CorpusSettings(erase="["))
+
+
+# --- sides
+
+
+def test_sides_are_by_patient_and_stay_when_documents_are_added(new_notes, tmp_path):
+    notes = new_notes(200)
+    corpora = {}
+    for name, rows in (("some", notes[:100]), ("all", notes)):
+        write_table(rows, tmp_path / f"{name}.csv")
+        corpus = Corpus([tmp_path / f"{name}.csv"], settings=CorpusSettings(held_out=0.3))
+        corpora[name] = [side for side, _ in corpus]
+    assert corpora["all"][:100] == corpora["some"]
+    assert corpora["all"][::2] == corpora["all"][1::2]
+    assert 0.15 < np.mean([side == HELD_OUT for side in corpora["all"]]) < 0.45
+
+
+# --- what is left out
+
+
+def test_identical_lines_are_read_once_and_short_ones_always(tmp_path):
+    copied = "This line was copied from note to note by hand."
+    texts = [f"Allergies:\n{copied}\n{own}" for own in numbered(20)]
+    corpus = Corpus([table(tmp_path / "notes.csv", text=texts)], settings=HALF)
+    found = read(corpus)
+    assert found.count(copied) == 1
+    assert found.count("Allergies:") == 20
+    assert corpus.counts["sentences that stood there before"] == 19
+    assert read(corpus) == found  # a second reading starts anew
+
+
+def test_a_line_may_repeat_within_its_document(tmp_path):
+    line = "The same line twice in one and the same note."
+    texts = [f"{line}\n{line}", line, *numbered(10)]
+    corpus = Corpus([table(tmp_path / "notes.csv", text=texts)], settings=HALF)
+    assert read(corpus)[:3] == [line, line, numbered(1)[0]]
+    assert corpus.counts["documents of repeated sentences alone"] == 1
+
+
+def test_the_counts_add_up(tmp_path):
+    texts = [*numbered(20), numbered(1)[0], None, "  ", "\ufffd" * 50 + "few words here"]
+    corpus = Corpus([table(tmp_path / "notes.parquet", text=texts)], settings=HALF)
+    list(corpus)
+    counts = corpus.counts
+    assert counts["documents"] == 24
+    assert counts["documents that stood there before"] == 1
+    assert counts["documents without text"] == 2
+    assert counts["documents that are not UTF-8"] == 1
+    assert counts["train documents"] + counts["held-out documents"] == 20
+
+
+def test_a_few_undecodable_bytes_cost_nothing(tmp_path):
+    text = "\n\n".join(numbered(20)).encode() + "\n\nThe caf\u00e9 is closed for all of us.".encode(
+        "latin-1"
+    )
+    (tmp_path / "notes.txt").write_bytes(text)
+    assert read(Corpus([tmp_path / "notes.txt"], settings=HALF))[-1].startswith("The caf\ufffd is")
+
+
+# --- exclusion
+
+
+@pytest.fixture
+def excluded(new_notes, tmp_path):
+    """Notes, and what reading them leaves when a list excludes some."""
+    notes = new_notes(60)
+    write_table(notes, tmp_path / "notes.parquet")
+
+    def remaining(**columns):
+        listed = table(tmp_path / "list.parquet", **columns)
+        corpus = Corpus(
+            [tmp_path / "notes.parquet"], settings=HALF, exclusions=read_exclusions([listed])
+        )
+        return read(corpus), corpus
+
+    return notes, remaining
+
+
+@pytest.mark.parametrize("kind", ["patient_id", "note_id", "sha256", "text", "list of texts"])
+def test_what_is_excluded_is_never_read(excluded, kind):
+    notes, remaining = excluded
+    chosen = notes[notes["patient_id"].isin(["p3", "p8"])]
+    column = {
+        "sha256": [document_sha256(text) for text in chosen["text"]],
+        "list of texts": [list(chosen["text"])],
+    }.get(kind, list(chosen["text" if kind == "text" else kind]) if kind in chosen else None)
+    found, corpus = remaining(**{"text" if kind == "list of texts" else kind: column})
+    out = {line for text in chosen["text"] for line in text.splitlines()}
+    others = {line for text in notes["text"].drop(chosen.index) for line in text.splitlines()}
+    assert not set(found) & (out - others)
+    assert set(found) == others
+    reason = "text" if kind in ("sha256", "list of texts") else kind
+    assert corpus.counts[f"documents excluded by {reason}"] == 4
+    assert corpus.describe()["exclusions"][0]["file"] == "list.parquet"
+
+
+def test_of_a_cohort_what_is_not_on_the_train_side_is_excluded(excluded):
+    _, remaining = excluded
+    _, corpus = remaining(patient_id=["p0", "p1", "p2", "p3"], split=["train", "val", "test", None])
+    assert corpus.counts["documents excluded by patient_id"] == 4
+
+
+def test_ids_are_compared_as_strings(tmp_path):
+    rows = table(tmp_path / "notes.parquet", patient_id=[1, 2, 3, 4] * 5, text=numbered(20))
+    listed = table(tmp_path / "list.csv", patient_id=["2", "4"])
+    corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    assert sum(corpus.exclusions.reason(d, "") is not None for d in documents(corpus)) == 10
+    named = CorpusSettings(patient_id="mrn", held_out=0.5)
+    gaps = table(tmp_path / "gaps.parquet", mrn=[1, 2, None, 4] * 5, text=numbered(20))
+    corpus = Corpus([gaps], settings=named, exclusions=read_exclusions([listed]))
+    reasons = [corpus.exclusions.reason(d, "") for d in documents(corpus)]
+    assert reasons[:4] == [
+        None,
+        "excluded by patient_id",
+        "without the patient_id that exclusion needs",
+        "excluded by patient_id",
+    ]
+
+
+def test_a_list_that_meets_nothing_is_worth_a_warning(tmp_path, caplog):
+    rows = table(tmp_path / "notes.csv", patient_id=["1", "2"] * 10, text=numbered(20))
+    listed = read_exclusions([table(tmp_path / "list.csv", patient_id=["0002"])])
+    list(Corpus([rows], settings=HALF, exclusions=listed))
+    assert "no document is on the exclusion list: are its ids written alike?" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((12, "12"), (12.0, "12"), ("12.0", "12"), ("007", "007"), ("1.50", "1.50")),
+        *((None, None), (float("nan"), None), (pd.NA, None), ("", None), ("a.0", "a.0")),
+    ],
+)
+def test_ids_as_text(value, text):
+    assert id_text(value) == text
+
+
+def documents(corpus):
+    from domainbert.pretraining.documents import read_documents
+
+    return [d for file in corpus.files for d in read_documents(file, settings=corpus.settings)]
+
+
+def test_exclusion_needs_the_ids_it_goes_by(tmp_path):
+    by_patient = read_exclusions([table(tmp_path / "list.csv", patient_id=["1"], note_id=["7"])])
+    rows = table(tmp_path / "notes.csv", note_id=["7", "8"], text=numbered(2))
+    wanted = r"^notes\.csv has no patient_id, .*exclude by sha256 alone$"
+    with pytest.raises(CorpusError, match=wanted):
+        Corpus([rows], exclusions=by_patient)
+    (tmp_path / "plain.txt").write_text("text")
+    with pytest.raises(CorpusError, match=r"^plain\.txt has no patient_id"):
+        Corpus([tmp_path / "plain.txt"], exclusions=by_patient)
+    # The files of a folder are notes with the names of the files.
+    (tmp_path / "notes").mkdir()
+    for number, text in enumerate(numbered(20)):
+        (tmp_path / "notes" / f"{number}.txt").write_text(text)
+    by_note = read_exclusions([table(tmp_path / "list2.csv", note_id=["7"])])
+    corpus = Corpus([tmp_path / "notes"], settings=HALF, exclusions=by_note)
+    assert numbered(1, start=7)[0] not in read(corpus)
+    assert corpus.counts["documents excluded by note_id"] == 1
+
+
+def test_the_hash_of_a_document_ignores_white_space():
+    assert document_sha256("a  b\nc") == document_sha256("a b c ") != document_sha256("ab c")
+
+
+# --- bad input
+
+
+def test_bad_sources_are_named(tmp_path):
+    (tmp_path / "notes.pdf").write_bytes(b"%PDF")
+    (tmp_path / "folder").mkdir()
+    for source, wanted in (
+        (tmp_path / "none.txt", r"none\.txt: no such file or folder$"),
+        (tmp_path / "notes.pdf", r"^notes\.pdf is no text that we know; legal endings are \.txt, "),
+        (tmp_path / "folder", r"folder has no text in it; legal endings are \.txt, "),
+    ):
+        with pytest.raises(CorpusError, match=wanted):
+            Corpus([source])
+    rows = table(tmp_path / "notes.csv", note=["x"])
+    with pytest.raises(TableError, match=r"^notes\.csv has no column 'text'"):
+        Corpus([rows])
+
+
+def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "b.pdf").write_bytes(b"%PDF")
+    Corpus([tmp_path])
+    assert "1 files of other kinds are not read" in caplog.text
+
+
+def test_an_empty_corpus(tmp_path):
+    (tmp_path / "empty.txt").write_text("\n\n")
+    with pytest.raises(CorpusError, match=r"has no document to read: its files are empty$"):
+        list(Corpus([tmp_path / "empty.txt"]))
+    rows = table(tmp_path / "notes.parquet", text=[" ", None])
+    with pytest.raises(CorpusError, match="no document to read: 2 documents, 2 documents without"):
+        list(Corpus([rows]))
+
+
+def test_a_corpus_that_is_all_excluded(tmp_path):
+    rows = table(tmp_path / "notes.csv", patient_id=["1", "2"], text=numbered(2))
+    exclusions = read_exclusions([table(tmp_path / "list.csv", patient_id=["2", "1"])])
+    wanted = "no document to read: 2 documents, 2 documents excluded by patient_id$"
+    with pytest.raises(CorpusError, match=wanted):
+        list(Corpus([rows], exclusions=exclusions))
+
+
+def test_a_list_that_excludes_nothing(tmp_path):
+    strange = table(tmp_path / "list.csv", name=["x"])
+    with pytest.raises(
+        CorpusError, match=r"list\.csv names nothing to exclude: it needs a column "
+    ):
+        read_exclusions([strange])
+    train = table(tmp_path / "cohort.csv", patient_id=["1"], split=["train"])
+    with pytest.raises(CorpusError, match=r"cohort\.csv excludes nothing: it has no ids outside"):
+        read_exclusions([train])
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "notes.txt").write_bytes(np.random.default_rng(0).bytes(20000))
+    with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
+        list(Corpus([tmp_path / "notes.txt"]))
+    (tmp_path / "wide.txt").write_bytes("\n".join(numbered(50)).encode("utf-16"))
+    with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
+        list(Corpus([tmp_path / "wide.txt"]))
+
+
+def test_a_broken_gzip_file(tmp_path):
+    whole = gzip.compress("\n\n".join(numbered(500)).encode())
+    (tmp_path / "cut.txt.gz").write_bytes(whole[:-100])
+    (tmp_path / "no.txt.gz").write_bytes(b"plain text")
+    for name in ("cut", "no"):
+        with pytest.raises(CorpusError, match=rf"^{name}\.txt\.gz cannot be read \(\w+\); copy"):
+            list(Corpus([tmp_path / f"{name}.txt.gz"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "legal"),
+    [
+        ("held_out", 0, r"a share in \(0, 1\)"),
+        ("held_out", 1.0, r"a share in \(0, 1\)"),
+        ("lines", -1, "a whole number, 0 or more"),
+        ("lines", True, "a whole number, 0 or more"),
+        ("text", 3, "text"),
+        ("documents", "pages", "auto, file or block"),
+    ],
+)
+def test_settings_out_of_range_are_refused(name, value, legal):
+    with pytest.raises(ValueError, match=f"^{name} must be {legal}, got {value!r}$"):
+        CorpusSettings(**{name: value})

@@ -1,0 +1,392 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, BertForSequenceClassification
+
+from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
+from domainbert.pretraining.corpus import SIDES
+from domainbert.pretraining.documents import CorpusError
+from domainbert.pretraining.examples import Examples
+from domainbert.pretraining.fitting import pretrain
+from domainbert.pretraining.model import PretrainingNetwork
+from domainbert.pretraining.recipe import Recipe, read_recipe
+from domainbert.pretraining.settings import (
+    CorpusSettings,
+    ExampleSettings,
+    Phase,
+    TrainingPlan,
+)
+from domainbert.pretraining.trainer import PretrainingTrainer
+from domainbert.tables import write_table
+
+ROOT = Path(__file__).parents[3]
+SECRET = "zebrafinch"
+
+
+@pytest.fixture(scope="module")
+def made(notes, new_recipe, tmp_path_factory):
+    """An encoder from scratch, both phases."""
+    folder = tmp_path_factory.mktemp("made")
+    write_table(notes, folder / "notes.parquet")
+    return pretrain([folder / "notes.parquet"], out=folder / "encoder", recipe=new_recipe())
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def assert_equal(first, second):
+    one, other = weights(first), weights(second)
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], atol=1e-6, rtol=0)
+
+
+# --- the result
+
+
+def test_it_says_how_it_was_made(made, notes):
+    manifest = json.loads((made.folder / "pretraining.json").read_text())
+    counts = manifest["corpus"]["counts"]
+    assert counts["documents"] == len(notes)
+    assert counts["train documents"] + counts["held-out documents"] == len(notes)
+    assert manifest["encoder"] == {"name": None, "sha256": None, "fresh_head": True}
+    for phase in ("short", "long"):
+        assert manifest["before"][phase]["tokens"] == manifest["after"][phase]["tokens"] > 30
+        assert manifest["speed"][phase]["tokens_per_second"] > 0
+        assert 0 < manifest["speed"][phase]["share_of_matrix_rate"] < 1
+        assert [row["step"] for row in manifest["history"][phase] if "eval_mlm_loss" in row]
+    card = (made.folder / "README.md").read_text()
+    assert "| before, 32 tokens | " in card
+    assert "| after, 64 tokens | " in card
+    assert "tokens a second" in card
+    assert (made.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "text" not in repr(made)
+
+
+def test_it_is_an_encoder_like_any_other(made):
+    found = find_encoder(made.folder)
+    assert load_config(found).architectures == ["BertForPreTraining"]
+    assert load_config(found).attention_probs_dropout_prob == 0.1
+    tokenizer = load_tokenizer(found)
+    network = load_model(found, BertForSequenceClassification, num_labels=2)
+    plain = AutoModel.from_pretrained(made.folder)
+    ids = torch.tensor([tokenizer("The patient denies chest pain.")["input_ids"]])
+    hidden = network.bert(ids).last_hidden_state
+    torch.testing.assert_close(plain.eval()(ids).last_hidden_state, hidden)
+    with pytest.raises(EncoderError, match="without a trained head"):
+        load_model(found, BertForSequenceClassification, train_command="train {encoder}")
+
+
+def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
+    import clinical
+    from domainbert.training import TrainingSettings
+
+    texts = list(notes["text"])
+    cohort = pd.DataFrame(
+        {
+            "patient_id": [f"p{n}" for n in range(24)],
+            "text": [texts[2 * n : 2 * n + 2] for n in range(24)],
+            "readmitted": [n % 2 for n in range(24)],
+            "split": ["train"] * 16 + ["val"] * 8,
+        }
+    )
+    model = clinical.ReadmissionModel.fit(
+        cohort, encoder=made.folder, training=TrainingSettings(epochs=1.0, batch_tokens=512)
+    )
+    model.save_pretrained(tmp_path / "model")
+    again = clinical.ReadmissionModel.from_pretrained(tmp_path / "model")
+    assert again.predict(texts[0]).probability == pytest.approx(
+        model.predict(texts[0]).probability, abs=1e-3
+    )
+
+
+def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
+    recipe = new_recipe(
+        encoder=str(made.folder),
+        scratch=None,
+        phases={"short": Phase(length=32, steps=2, batch_tokens=256)},
+    )
+    again = pretrain([notes_file], out=tmp_path / "again", recipe=recipe)
+    assert again.before["short"] == pytest.approx(made.after["short"], rel=1e-5)
+    assert not again.manifest["encoder"]["fresh_head"]
+    assert load_tokenizer(find_encoder(again.folder)).get_vocab() == (
+        load_tokenizer(find_encoder(made.folder)).get_vocab()
+    )
+
+
+def test_without_pairs(notes_file, new_recipe, tmp_path):
+    recipe = new_recipe(
+        examples=ExampleSettings(pairs=False, whole_words=True),
+        phases={"short": Phase(length=32, steps=3, batch_tokens=256)},
+    )
+    made = pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
+    assert "nsp_accuracy" not in made.after["short"]
+    assert not [name for name in weights(made.folder) if "seq_relationship" in name]
+    assert load_config(find_encoder(made.folder)).architectures == ["BertForMaskedLM"]
+    load_model(find_encoder(made.folder), PretrainingNetwork)
+
+
+@pytest.mark.parametrize("change", [{"lora_rank": 2}, {"freeze_embeddings": True}])
+def test_adapters_and_frozen_embeddings(tiny_encoder, notes_file, tmp_path, change):
+    recipe = Recipe(
+        encoder=str(tiny_encoder),
+        corpus=CorpusSettings(held_out=0.2),
+        training=TrainingPlan(evaluations=1, evaluation_tokens=500, **change),
+        phases={"short": Phase(length=32, steps=3, batch_tokens=256, learning_rate=1e-2)},
+    )
+    made = pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
+    after, before = weights(made.folder), weights(tiny_encoder)
+    assert not [name for name in after if "lora" in name]
+    words = "embeddings.word_embeddings.weight"
+    assert torch.equal(after[f"bert.{words}"], before[words])
+    query = "encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(after[f"bert.{query}"], before[query])
+
+
+@pytest.mark.slow
+def test_the_tiny_recipe_learns(tmp_path):
+    import clinical
+
+    clinical.synthesize(tmp_path / "hospital", stays=100, seed=3)
+    start = time.monotonic()
+    made = pretrain(
+        [tmp_path / "hospital" / "NOTEEVENTS.csv"],
+        out=tmp_path / "encoder",
+        recipe=read_recipe(ROOT / "recipes" / "pretrain-tiny.toml"),
+    )
+    for phase in ("short", "long"):
+        assert made.after[phase]["mlm_loss"] < made.before[phase]["mlm_loss"] - 0.3
+        assert made.after[phase]["mlm_accuracy"] > made.before[phase]["mlm_accuracy"]
+    assert time.monotonic() - start < 600  # two minutes where nothing else runs
+
+
+# --- what must not be read
+
+
+def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp_path):
+    marked = notes.assign(
+        text=[
+            text.replace(" days.", f" days, said {SECRET} {n}.")
+            if patient in ("p3", "p9")
+            else text
+            for n, (text, patient) in enumerate(
+                zip(notes["text"], notes["patient_id"], strict=True)
+            )
+        ]
+    )
+    write_table(marked, tmp_path / "notes.parquet")
+    write_table(pd.DataFrame({"patient_id": ["p3", "p9"]}), tmp_path / "list.csv")
+    recipe = new_recipe(phases={"short": Phase(length=32, steps=1, batch_tokens=256)})
+
+    def mentions(name, **options):
+        made = pretrain([tmp_path / "notes.parquet"], out=tmp_path / name, recipe=recipe, **options)
+        tokenizer = load_tokenizer(find_encoder(made.folder))
+        (folder,) = (tmp_path / f"{name}-work").glob("examples-*")
+        texts = [
+            tokenizer.decode(tokens).replace(" ", "")
+            for side in SIDES
+            for examples in [Examples(folder, side=side)]
+            for tokens in (examples[n].tokens for n in range(len(examples)))
+        ]
+        return sum(SECRET in text for text in texts), made
+
+    assert mentions("all")[0] > 0
+    found, made = mentions("some", exclude=[tmp_path / "list.csv"])
+    assert found == 0
+    corpus = made.manifest["corpus"]
+    assert corpus["counts"]["documents excluded by patient_id"] == 4
+    assert corpus["exclusions"][0]["names"] == 2
+    assert SECRET not in (made.folder / "tokenizer.json").read_text()
+    assert "| documents excluded by patient_id | 4 |" in (made.folder / "README.md").read_text()
+
+
+# --- again, and on
+
+
+def test_the_same_seed_gives_the_same_encoder_and_another_does_not(
+    made, notes_file, new_recipe, tmp_path
+):
+    again = pretrain([notes_file], out=tmp_path / "again", recipe=new_recipe())
+    assert_equal(again.folder, made.folder)
+    plan = replace(new_recipe().training, seed=1)
+    other = pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(training=plan))
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(weights(other.folder)[name], weights(made.folder)[name])
+
+
+def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
+    work = tmp_path / "work"
+    one = {"short": Phase(length=32, steps=1, batch_tokens=256)}
+    pretrain([notes_file], out=tmp_path / "a", recipe=new_recipe(phases=one), work=work)
+    before = {path.name: path.stat().st_mtime_ns for path in work.iterdir()}
+    assert {name.split("-")[0] for name in before} == {"tokens", "examples"}
+    two = {"short": replace(one["short"], steps=2, learning_rate=1e-5)}
+    pretrain([notes_file], out=tmp_path / "b", recipe=new_recipe(phases=two), work=work)
+    assert {path.name: path.stat().st_mtime_ns for path in work.iterdir()} == before
+    longer = {"short": replace(one["short"], length=48)}
+    pretrain([notes_file], out=tmp_path / "c", recipe=new_recipe(phases=longer), work=work)
+    assert len(list(work.glob("examples-*"))) == 2
+    assert len(list(work.glob("tokens-*"))) == 1
+
+
+@pytest.mark.parametrize("passes", [5, 10])
+def test_killed_in_either_phase_it_goes_on_where_it_was(
+    made, notes_file, new_recipe, tmp_path, monkeypatch, passes
+):
+    whole, seen = PretrainingTrainer.compute_loss, []
+
+    def interrupted(self, *args, **kwargs):
+        seen.append(0)
+        if len(seen) > passes:
+            raise KeyboardInterrupt
+        return whole(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PretrainingTrainer, "compute_loss", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+    assert not (tmp_path / "out").exists()
+    again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+    assert_equal(again.folder, made.folder)
+    assert again.before == made.before
+    for phase in ("short", "long"):
+        curves = [
+            [
+                (row["step"], row["eval_mlm_loss"])
+                for row in m.manifest["history"][phase]
+                if "eval_mlm_loss" in row
+            ]
+            for m in (again, made)
+        ]
+        np.testing.assert_allclose(*curves, atol=1e-5)
+
+
+RUN = """
+import sys
+from pathlib import Path
+from domainbert.pretraining.fitting import pretrain
+from domainbert.pretraining.recipe import read_recipe
+import torch
+torch.set_num_threads(1)
+pretrain([sys.argv[1]], out=sys.argv[2], recipe=read_recipe(Path(sys.argv[3])))
+"""
+RECIPE = """
+[scratch]
+vocabulary = 200
+layers = 2
+hidden = 32
+heads = 4
+intermediate = 64
+positions = 64
+[corpus]
+held_out = 0.2
+[training]
+evaluations = 50
+evaluation_tokens = 500
+[short]
+length = 32
+steps = 150
+batch_tokens = 512
+learning_rate = 3e-3
+"""
+
+
+@pytest.mark.slow
+def test_sigkill_at_a_random_step_and_another_process(notes_file, tmp_path):
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+
+    def start(out):
+        arguments = [notes_file, tmp_path / out, tmp_path / "recipe.toml"]
+        return subprocess.Popen([sys.executable, "-c", RUN, *map(str, arguments)], cwd=ROOT)
+
+    assert start("whole").wait() == 0
+    process = start("killed")
+    reached = np.random.default_rng().integers(5, 100)
+    pattern = "killed-work/run-*/short/checkpoint-*"
+    while process.poll() is None:
+        if max((int(p.name.split("-")[1]) for p in tmp_path.glob(pattern)), default=0) > reached:
+            process.send_signal(signal.SIGKILL)
+        time.sleep(0.01)
+    assert process.returncode == -signal.SIGKILL
+    assert not (tmp_path / "killed").exists()
+    assert start("killed").wait() == 0
+    assert_equal(tmp_path / "killed", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_two_processes_train_together(notes_file, tmp_path):
+    (tmp_path / "recipe.toml").write_text(RECIPE.replace("steps = 150", "steps = 4"))
+    (tmp_path / "run.py").write_text(RUN)
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    arguments = [tmp_path / "run.py", notes_file, tmp_path / "out", tmp_path / "recipe.toml"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *launcher, *map(str, arguments)], env=environment, check=False
+    )
+    assert done.returncode == 0
+    assert find_encoder(tmp_path / "out").is_local
+    assert not list((tmp_path / "out-work").glob("run-*"))
+
+
+# --- bad input
+
+
+def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_recipe, tmp_path):
+    long = {"long": Phase(length=128)}
+    for recipe in (Recipe(encoder=str(tiny_encoder), phases=long), new_recipe(phases=long)):
+        wanted = r"^\[long\] has examples of 128 tokens, but .* at most 64; set length = 64 there$"
+        with pytest.raises(ValueError, match=wanted):
+            pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
+    assert not (tmp_path / "out-work").exists()
+
+
+def test_a_name_that_is_taken(made, notes_file, new_recipe):
+    with pytest.raises(FileExistsError, match="is there already; move it away or choose another"):
+        pretrain([notes_file], out=made.folder, recipe=new_recipe())
+
+
+def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(CorpusError, match="no document to read"):
+        pretrain([tmp_path / "empty.txt"], out=tmp_path / "out", recipe=new_recipe())
+    write_table(notes, tmp_path / "notes.csv")
+    with pytest.raises(
+        CorpusError, match=r"no document to read: 60 documents, 60 documents excluded"
+    ):
+        pretrain(
+            [tmp_path / "notes.csv"],
+            out=tmp_path / "out",
+            recipe=new_recipe(),
+            exclude=[tmp_path / "notes.csv"],
+        )
+    assert not list((tmp_path / "out-work").iterdir())
+
+
+def test_words_that_no_tokenizer_reads(new_recipe, tmp_path):
+    texts = ["\x01 " + "\x03" * n for n in range(1, 40)]
+    write_table(pd.DataFrame({"text": texts}), tmp_path / "notes.jsonl")
+    with pytest.raises(ValueError, match="no text to learn a vocabulary from"):
+        pretrain([tmp_path / "notes.jsonl"], out=tmp_path / "out", recipe=new_recipe())
+
+
+def test_other_kinds_of_encoder(notes_file, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(EncoderError):
+        pretrain([notes_file], out=tmp_path / "out", recipe=Recipe(encoder=str(tmp_path / "other")))
+    shutil.rmtree(tmp_path / "other")
+    with pytest.raises(EncoderError, match="no encoder"):
+        pretrain([notes_file], out=tmp_path / "out", recipe=Recipe(encoder="nothing"))

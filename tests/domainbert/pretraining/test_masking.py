@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+
+from domainbert.pretraining.masking import IGNORED, Masker
+
+ROWS, TOKENS = 400, 60
+
+
+@pytest.fixture(scope="module")
+def batch(tokenizer):
+    """Rows of ordinary tokens between special ones, some padded."""
+    special = tokenizer.all_special_ids
+    ordinary = [number for number in range(len(tokenizer)) if number not in special]
+    generator = np.random.default_rng(0)
+    ids = generator.choice(ordinary, (ROWS, TOKENS))
+    ids[:, 0], ids[:, 30], ids[:, -1] = tokenizer.cls_token_id, tokenizer.sep_token_id, 0
+    ids[:, -2] = tokenizer.sep_token_id
+    ids[::4, 40:] = tokenizer.pad_token_id
+    ids[::5, 7] = tokenizer.unk_token_id
+    return ids
+
+
+def within(count, total, share):
+    """Whether a binomial count lies within five standard deviations."""
+    return abs(count - total * share) < 5 * np.sqrt(total * share * (1 - share))
+
+
+@pytest.mark.parametrize("masked", [0.15, 0.4])
+def test_rates(tokenizer, batch, masked):
+    shown, labels = Masker(tokenizer, masked=masked).hide(batch, np.random.default_rng(1))
+    ordinary = ~np.isin(batch, tokenizer.all_special_ids)
+    hidden = labels != IGNORED
+    total = int(hidden.sum())
+    assert within(total, int(ordinary.sum()), masked)
+    is_mask, is_same = shown[hidden] == tokenizer.mask_token_id, shown[hidden] == batch[hidden]
+    words = len(tokenizer) - len(tokenizer.all_special_ids)
+    assert within(int(is_mask.sum()), total, 0.8)
+    assert within(int(is_same.sum()), total, 0.1 + 0.1 / words)
+    assert within(int((~is_mask & ~is_same).sum()), total, 0.1 - 0.1 / words)
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_special_tokens_are_never_hidden_nor_put_in(tokenizer, batch, whole_words):
+    masker = Masker(tokenizer, masked=0.9, whole_words=whole_words)
+    shown, labels = masker.hide(batch, np.random.default_rng(2))
+    special = np.isin(batch, tokenizer.all_special_ids)
+    hidden = labels != IGNORED
+    assert not (hidden & special).any()
+    assert (shown[~hidden] == batch[~hidden]).all()
+    assert (labels[hidden] == batch[hidden]).all()
+    put_in = set(shown[hidden]) - {tokenizer.mask_token_id}
+    assert not put_in & set(tokenizer.all_special_ids)
+
+
+def test_whole_words_are_hidden_whole(tokenizer):
+    words = "patient xyz with qrs failure zzzz".split()
+    ids = np.array([tokenizer(" ".join(words))["input_ids"]] * 500)
+    masker = Masker(tokenizer, masked=0.2, whole_words=True)
+    _, labels = masker.hide(ids, np.random.default_rng(3))
+    hidden = labels != IGNORED
+    pieces = tokenizer.convert_ids_to_tokens(ids[0])
+    start = 0
+    for place, piece in enumerate(pieces):
+        start = start if piece.startswith("##") else place
+        assert (hidden[:, place] == hidden[:, start]).all()
+    shares = hidden[:, 1:-1].mean(axis=0)
+    assert ((shares > 0.1) & (shares < 0.3)).all()
+
+
+def test_a_segment_may_start_inside_a_word(tokenizer):
+    inside = tokenizer.convert_tokens_to_ids("##a")
+    row = [tokenizer.cls_token_id, inside, inside, tokenizer.sep_token_id, inside, inside]
+    ids = np.array([row] * 300)
+    masker = Masker(tokenizer, masked=0.5, whole_words=True)
+    _, labels = masker.hide(ids, np.random.default_rng(4))
+    hidden = labels != IGNORED
+    assert (hidden[:, 1] == hidden[:, 2]).all()
+    assert (hidden[:, 4] == hidden[:, 5]).all()
+    assert (hidden[:, 1] != hidden[:, 4]).any()
+    assert 0.3 < hidden[:, 1].mean() < 0.7
+
+
+def test_the_generator_decides(tokenizer, batch):
+    masker = Masker(tokenizer)
+    first = masker.hide(batch, np.random.default_rng(5))
+    again = masker.hide(batch, np.random.default_rng(5))
+    other = masker.hide(batch, np.random.default_rng(6))
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert (first[1] != other[1]).any()

@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import BertForPreTraining
+
+from domainbert.encoders import EncoderError
+from domainbert.pretraining.masking import IGNORED
+from domainbert.pretraining.model import (
+    load_start,
+    load_start_tokenizer,
+    prepare,
+    start_from_scratch,
+    start_output_layer,
+    training_flops,
+)
+from domainbert.pretraining.settings import ScratchSettings, TrainingPlan
+
+SCRATCH = ScratchSettings(layers=2, hidden=32, heads=4, intermediate=64, positions=64)
+
+
+@pytest.fixture
+def start(tokenizer):
+    return start_from_scratch(tokenizer, scratch=SCRATCH, plan=TrainingPlan())
+
+
+@pytest.fixture
+def batch(tokenizer):
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, len(tokenizer), (6, 20), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[2, 12:] = 0
+    labels = torch.where(torch.rand(ids.shape, generator=generator) < 0.2, ids, IGNORED)
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": (torch.arange(20) > 9).long().expand(6, 20),
+        "labels": torch.where(mask.bool(), labels, IGNORED),
+        "next_sentence_label": torch.tensor([0, 1, 0, 1, 1, 0]),
+    }
+
+
+def test_its_numbers_are_those_of_the_reference(start, batch):
+    reference = BertForPreTraining(start.network.config).eval()
+    reference.load_state_dict(start.network.state_dict())
+    wanted = reference(**batch)
+    found = start.network(**batch)
+    hidden = batch["labels"] != IGNORED
+    torch.testing.assert_close(found.loss, wanted.loss, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        found.prediction_logits, wanted.prediction_logits[hidden], atol=1e-5, rtol=0
+    )
+    torch.testing.assert_close(found.seq_relationship_logits, wanted.seq_relationship_logits)
+    plain = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    torch.testing.assert_close(
+        start.network(**plain).prediction_logits, wanted.prediction_logits, atol=1e-5, rtol=0
+    )
+
+
+def test_without_pairs_words_alone_count(start, batch):
+    del batch["next_sentence_label"]
+    output = start.network(**batch)
+    labels = batch["labels"][batch["labels"] != IGNORED]
+    torch.testing.assert_close(output.loss, cross_entropy(output.prediction_logits, labels))
+    batch["labels"].fill_(IGNORED)
+    assert start.network(**batch).loss.item() == 0
+
+
+def test_an_encoder_without_heads_gets_new_ones(tiny_encoder):
+    plan = TrainingPlan(dropout=0.2)
+    start = load_start(tiny_encoder, plan=plan)
+    assert start.fresh_head
+    assert start.name == str(tiny_encoder)
+    assert len(start.sha256) == 64
+    assert start.dropout == (0.1, 0.1)
+    config = start.network.config
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.0)
+    output, words = start.network.cls.predictions.decoder, start.network.bert.embeddings
+    assert output.weight is words.word_embeddings.weight
+    again = load_start(tiny_encoder, plan=plan).network
+    other = load_start(tiny_encoder, plan=TrainingPlan(seed=1)).network
+    dense = "cls.predictions.transform.dense.weight"
+    assert torch.equal(again.state_dict()[dense], start.network.state_dict()[dense])
+    assert not torch.equal(other.state_dict()[dense], start.network.state_dict()[dense])
+
+
+def test_trained_heads_are_kept(start, tokenizer, tmp_path):
+    start_output_layer(start.network, np.arange(len(tokenizer)))
+    start.network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    again = load_start(tmp_path, plan=TrainingPlan())
+    assert not again.fresh_head
+    for name, tensor in start.network.state_dict().items():
+        assert torch.equal(tensor, again.network.state_dict()[name])
+
+
+def test_a_new_output_layer_starts_at_the_words_frequencies(start, tokenizer):
+    counts = np.random.default_rng(0).integers(0, 1000, len(tokenizer))
+    start_output_layer(start.network, counts)
+    bias = start.network.cls.predictions.decoder.bias.detach()
+    share = bias.double().softmax(dim=0).numpy()
+    wanted = (counts + 1) / (counts.sum() + len(counts))
+    np.testing.assert_allclose(share, wanted, rtol=1e-4)
+    assert start.network.cls.predictions.bias is start.network.cls.predictions.decoder.bias
+    assert torch.equal(start.network.cls.predictions.transform.dense.weight, torch.eye(32))
+
+
+def trained(network):
+    return {name for name, p in network.named_parameters() if p.requires_grad}
+
+
+def test_all_weights_train(start):
+    assert prepare(start.network, plan=TrainingPlan(), pairs=True) is None
+    assert trained(start.network) == {name for name, _ in start.network.named_parameters()}
+
+
+def test_frozen_embeddings_and_no_pairs(start):
+    every = trained(start.network)
+    prepare(start.network, plan=TrainingPlan(freeze_embeddings=True), pairs=False)
+    words = "bert.embeddings.word_embeddings.weight"
+    left = {name for name in every if "pooler" in name or "seq_relationship" in name}
+    assert trained(start.network) == every - left - {words}
+    assert words in every
+    assert len(left) == 4
+
+
+def test_adapters_train_with_the_heads_and_are_merged(start, batch):
+    every = dict(start.network.named_parameters())
+    before = {name: p.detach().clone() for name, p in every.items()}
+    adapters = prepare(start.network, plan=TrainingPlan(lora_rank=2), pairs=True)
+    names = trained(start.network)
+    heads = {name for name in names if "lora_" not in name}
+    assert heads == {
+        *("bert.pooler.dense.weight", "bert.pooler.dense.bias", "cls.predictions.bias"),
+        *(f"cls.predictions.transform.{part}" for part in ("dense.weight", "dense.bias")),
+        *(f"cls.predictions.transform.LayerNorm.{part}" for part in ("weight", "bias")),
+        *("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
+    }
+    assert len(names) - len(heads) == 2 * 2 * 6
+    optimizer = torch.optim.SGD([p for p in start.network.parameters() if p.requires_grad], lr=1.0)
+    for _ in range(3):
+        start.network(**batch).loss.backward()
+        optimizer.step()
+    wanted = start.network(**batch).loss
+    merged = adapters.merge_and_unload()
+    assert {name for name, _ in merged.named_parameters()} == set(before)
+    torch.testing.assert_close(merged(**batch).loss, wanted, atol=1e-4, rtol=0)
+    query = "bert.encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(dict(merged.named_parameters())[query], before[query])
+
+
+def test_the_arithmetic_is_counted_as_the_profiler_counts_it(start):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network, rows, length = start.network, 4, 40
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, 100, (rows, length), generator=generator)
+    labels = ids.clone()
+    labels[:, 8:] = IGNORED
+    # The fused kernel is not counted; the plain one computes the same.
+    network.set_attn_implementation("eager")
+    with FlopCounterMode(display=False) as counter:
+        network(input_ids=ids, labels=labels).loss.backward()
+    wanted = counter.get_total_flops() / (rows * length)
+    found = training_flops(network.config, length=length, masked=8 / length, lora=False)
+    assert 0.9 < found / wanted < 1.02
+
+
+def test_a_tokenizer_needs_its_special_tokens(tmp_path, new_network, tokenizer):
+    tokenizer.save_pretrained(tmp_path)
+    new_network().save_pretrained(tmp_path)
+    assert load_start_tokenizer(tmp_path).mask_token_id is not None
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(text.replace("BertTokenizer", "PreTrainedTokenizerFast"))
+    config = (tmp_path / "tokenizer_config.json").read_text()
+    (tmp_path / "tokenizer_config.json").write_text(
+        config.replace('"mask_token": "[MASK]",', "").replace('"mask_token": "[MASK]"', '"x": 1')
+    )
+    with pytest.raises(EncoderError, match=r"lacks \[CLS\], \[SEP\] or \[MASK\]"):
+        load_start_tokenizer(tmp_path)

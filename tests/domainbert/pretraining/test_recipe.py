@@ -1,0 +1,97 @@
+from pathlib import Path
+
+import pytest
+
+from domainbert.pretraining.recipe import Recipe, read_recipe
+from domainbert.pretraining.settings import (
+    ExampleSettings,
+    Phase,
+    ScratchSettings,
+    TrainingPlan,
+)
+
+RECIPES = Path(__file__).parents[3] / "recipes"
+
+
+def written(tmp_path, text):
+    (tmp_path / "recipe.toml").write_text(text)
+    return tmp_path / "recipe.toml"
+
+
+@pytest.mark.parametrize("name", ["clinicalbert", "biobert", "pretrain-tiny"])
+def test_the_recipes_are_legal(name):
+    recipe = read_recipe(RECIPES / f"{name}.toml")
+    assert recipe.card["title"]
+    assert (recipe.encoder is None) == (name == "pretrain-tiny")
+    assert list(recipe.phases) == (["long"] if name == "biobert" else ["short", "long"])
+
+
+def test_clinicalbert_erases_what_clinical_erases():
+    import re
+
+    from clinical.notes import clean
+
+    erase = read_recipe(RECIPES / "clinicalbert.toml").corpus.erase
+    lines = (
+        "1. Aspirin 81 mg p.o. daily",
+        "Seen by [**Name (NI) 12**] on [**2151-7-16**] at ___.",
+        "-----------",
+        "WBC-12.3 ==== see 3. above",
+        "- metoprolol 25 mg",
+    )
+    for line in lines:
+        assert re.sub(erase, " ", line).split() == clean(line).split()
+
+
+def test_options_win(tmp_path):
+    path = written(tmp_path, '[model]\nencoder = "a/b"\n[training]\nseed = 3\n[short]\nsteps = 7\n')
+    assert read_recipe(path).encoder == "a/b"
+    assert read_recipe(path, encoder="c/d", seed=None).encoder == "c/d"
+    recipe = read_recipe(path, seed=5)
+    assert recipe.training == TrainingPlan(seed=5)
+    assert recipe.phases == {"short": Phase(steps=7)}
+
+
+def test_without_a_recipe_there_are_defaults():
+    assert read_recipe(None) == Recipe()
+    assert list(Recipe().phases) == ["short"]
+
+
+def test_steps_may_be_fewer():
+    recipe = Recipe(phases={"short": Phase(steps=100), "long": Phase(steps=20)})
+    assert [phase.steps for phase in recipe.at_most(50).phases.values()] == [50, 20]
+    assert recipe.at_most(None) is recipe
+
+
+def test_there_is_one_start(tmp_path):
+    path = written(tmp_path, "[scratch]\nvocabulary = 100\n")
+    assert read_recipe(path).scratch == ScratchSettings(vocabulary=100)
+    with pytest.raises(ValueError, match=r"^start from an encoder or from \[scratch\], not from "):
+        read_recipe(path, encoder="a/b")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("[short]\nstep = 3\n", r"\[short\] has no 'step'; legal are attention, batch_tokens, "),
+        ('[short]\nattention = "fast"\n', "^attention must be one of sdpa, eager, got 'fast'$"),
+        ("[middle]\nsteps = 3\n", r"has a table \[middle\]; legal are model, corpus, "),
+        ("[short]\nsteps = 0\n", "^steps must be a whole number above 0, got 0$"),
+        ("[short]\nlength = 8\n", "^length must be a whole number of tokens, 16 or more, got 8$"),
+        ("[short]\nlearning_rate = 0\n", "^learning_rate must be a number above 0, got 0$"),
+        ("[examples]\nmasked = 1.0\n", r"^masked must be a share in \(0, 1\), got 1.0$"),
+        ("[examples]\npairs = 1\n", "^pairs must be true or false, got 1$"),
+        ("[training]\nseed = -1\n", "^seed must be a whole number from 0 to"),
+        ("[training]\ndropout = true\n", r"^dropout must be a share in \[0, 1\), got True$"),
+        ("[scratch]\nhidden = 65\n", r"^hidden must be a multiple of heads \(12\), got 65$"),
+    ],
+)
+def test_what_is_not_legal_is_named(tmp_path, text, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        read_recipe(written(tmp_path, text))
+
+
+def test_settings_at_the_edge_of_their_range_are_taken():
+    TrainingPlan(dropout=0, lora_rank=0, seed=2**32 - 1)
+    ExampleSettings(short=0, masked=0.99)
+    Phase(length=16, warmup=0, steps=1)
