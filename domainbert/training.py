@@ -170,7 +170,10 @@ class ScoredTrainer(Trainer):
 
     def trained(self) -> Any:
         """The model after training, free of what ran it in mixed precision."""
-        return self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+        model = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+        # Else the trainer of a next stage takes it for prepared and runs it in full precision.
+        model._is_accelerate_prepared = False
+        return model
 
 
 class GroupTrainer(ScoredTrainer):

@@ -200,9 +200,19 @@ class Stop(TrainerCallback):
 def new_trainer(new_network, tmp_path):
     """A trainer of a tiny network on the toy problem."""
 
-    def make(*, data=None, lora=False, evaluate=None, folder="run", loss=toy_loss, **settings):
-        network = new_network()
-        if lora:
+    def make(
+        *,
+        network=None,
+        data=None,
+        lora=False,
+        evaluate=None,
+        folder="run",
+        loss=toy_loss,
+        **settings,
+    ):
+        is_new = network is None
+        network = new_network() if is_new else network
+        if lora and is_new:
             torch.manual_seed(0)
             network = add_lora(network, LoRA(rank=4))
         given = {"epochs": 4, "batch_size": 4, "patience": 99, "full": not lora} | settings
@@ -291,6 +301,20 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(new_trainer):
         trained.append(weights(trainer))
     assert torch.equal(trained[0], trained[1])
     assert (trained[0] - trained[2]).abs().max() > 1e-4
+
+
+def test_a_second_stage_multiplies_as_the_first_did(new_trainer, monkeypatch):
+    monkeypatch.setattr("domainbert.training._multiplies_bf16", lambda: True)
+    seen, network = [], None
+    for stage in ("first", "second"):
+        trainer = new_trainer(network=network, folder=stage, epochs=1, lora=True)
+        network = trainer.model
+        layer = network.get_base_model().bert.encoder.layer[0].output.dense
+        hook = layer.register_forward_hook(lambda *parts: seen.append(parts[-1].dtype))
+        trainer.train()
+        hook.remove()
+        network = trainer.trained()
+    assert set(seen) == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("lora", [False, True])
