@@ -35,7 +35,7 @@ models: $(INSTALLED)
 		--out clinical/models/readmission-diabetes130
 	$(BIN)/clinical synthesize runs/hospital --stays 1500 --seed 1
 	$(BIN)/clinical cohort runs/hospital --out runs/hospital.parquet
-	$(BIN)/clinical synthesize runs/brief --stays 10000 --seed 2 --brief
+	$(BIN)/clinical synthesize runs/brief --stays 20000 --seed 2 --brief
 	$(BIN)/clinical cohort runs/brief --out runs/brief.parquet
 	$(BIN)/clinical train runs/hospital.parquet --also runs/brief.parquet \
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo

@@ -30,7 +30,7 @@ from domainbert.tables import read_table
 
 FRESH_SEED, FRESH_STAYS = 2027, 1000
 # The two hospitals that readmission-demo was trained on; see its recipe.
-TRAINING = (("hospital", 1500, 1, False), ("brief", 10_000, 2, True))
+TRAINING = (("hospital", 1500, 1, False), ("brief", 20_000, 2, True))
 
 
 def made_up(work: Path) -> tuple[Assessment, float]:
