@@ -204,14 +204,12 @@ def _train(
     folder: Path,
     resume: bool,
 ) -> ReadmissionModel:
-    from domainbert.adapters import LoRA, TaskConfig, adapter_tensors, add_lora, merge_adapter
-    from domainbert.encoders import find_encoder
+    from domainbert.adapters import finish_task
+    from domainbert.lora import add_lora
     from domainbert.training import GroupTrainer
 
-    lora = None if training.full else LoRA(rank=training.rank, alpha=2 * training.rank)
-    network = add_lora(model.network, lora) if lora else model.network
     trainer = GroupTrainer(
-        network,
+        add_lora(model.network, training.lora),
         data=data,
         settings=training,
         loss=loss,
@@ -220,20 +218,15 @@ def _train(
         folder=folder,
     )
     trainer.train(resume_from_checkpoint=True if resume else None)
-    network = trainer.trained()
-    adapter = adapter_tensors(network) if lora else None
-    # The file keeps half precision, so what is scored from here on is what will be loaded.
-    plain = merge_adapter(network, adapter) if adapter else network.eval()
-    found = find_encoder(encoder)
-    config = TaskConfig(
+    finished = finish_task(
+        trainer.trained(),
         task=TASK,
         labels=LABELS,
-        encoder=found.name,
-        encoder_sha256=found.sha256,
-        lower_case=bool(getattr(model.tokenizer, "do_lower_case", True)),
-        lora=lora,
+        encoder=encoder,
+        tokenizer=model.tokenizer,
+        lora=training.lora,
     )
-    return model.trained(plain, config=config, adapter=adapter)
+    return model.trained(finished)
 
 
 def _choose_on_validation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from clinical.calibration import Platt, sigmoid
 from clinical.results import StayRisk, WindowRisk
 from clinical.stays import ReadStay, StayReader
 from domainbert.encoders import window_limit
+from domainbert.folder import TaskFolder
 from domainbert.inference import chunked, read_ahead
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.adapters import TaskConfig
+    from domainbert.adapters import TaskConfig, TaskModel
 
 TASK = "readmission"
 LABELS = ("readmitted",)
@@ -58,38 +59,41 @@ class ReadmissionSettings:
         check_c(self.c)
 
 
-class ReadmissionModel:
+class ReadmissionModel(TaskFolder):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the rule.
 
     Make one with `from_pretrained` or `fit`. The network is Hugging Face's BERT for sequence
     classification with one label (CLS -> dense -> tanh -> one logit -> sigmoid).
 
     Args:
-        model: the network, with one label.
+        network: with one label.
         tokenizer: its fast tokenizer.
         settings: see `ReadmissionSettings`.
         device: where to run; by default CUDA where there is one, else the CPU.
         batch_tokens: tokens of one batch, padding counted; by default by device.
     """
 
+    task, labels = TASK, LABELS
+
     def __init__(
         self,
-        model: PreTrainedModel,
+        network: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         *,
         settings: ReadmissionSettings | None = None,
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        from domainbert.inference import WindowRunner
         from domainbert.windows import Windower
 
-        self.settings = settings or ReadmissionSettings()
-        self.network, self.tokenizer = model, tokenizer
-        self.manifest: dict[str, Any] = {}
-        self._config: TaskConfig | None = None
-        self._adapter: dict[str, torch.Tensor] | None = None
-        limit = window_limit(model.config)
+        super().__init__(
+            network,
+            tokenizer,
+            settings or ReadmissionSettings(),
+            device=device,
+            batch_tokens=batch_tokens,
+        )
+        limit = window_limit(network.config)
         windower = Windower(
             tokenizer,
             window=self.settings.window or limit,
@@ -98,12 +102,6 @@ class ReadmissionModel:
         )
         self._reader = StayReader(
             windower, clean_notes=self.settings.clean_notes, join_notes=self.settings.join_notes
-        )
-        self._runner = WindowRunner(
-            model,
-            pad_token_id=tokenizer.pad_token_id,
-            device=device,
-            batch_tokens=batch_tokens,
         )
 
     @property
@@ -151,9 +149,7 @@ class ReadmissionModel:
             device=device,
             batch_tokens=batch_tokens,
         )
-        if loaded.config:
-            model._config, model.manifest = loaded.config, loaded.config.manifest
-            model._adapter = loaded.adapter
+        model.remember(loaded)
         return model
 
     @classmethod
@@ -163,37 +159,11 @@ class ReadmissionModel:
 
         return fit(cohort, **options)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model folder: an adapter where the model has one, else all weights.
-
-        Raises:
-            FileExistsError: the folder is there and is no model folder.
-        """
+    def card(self, config: TaskConfig) -> str:
+        """Markdown for the folder's README."""
         from clinical.card import model_card
-        from domainbert.adapters import save_task_model
 
-        config = self._task_config()
-        save_task_model(
-            folder,
-            model=self.network,
-            tokenizer=self.tokenizer,
-            config=config,
-            card=model_card(config),
-            adapter=self._adapter,
-        )
-
-    def _task_config(self) -> TaskConfig:
-        from domainbert.adapters import TaskConfig
-
-        stored = self._config or TaskConfig(
-            task=TASK,
-            labels=LABELS,
-            encoder=self.network.config.name_or_path or "unnamed",
-            encoder_sha256=None,
-            lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
-            lora=None,
-        )
-        return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
+        return model_card(config)
 
     def predict(self, stay: str | Sequence[str]) -> StayRisk:
         """The risk of one stay.
@@ -230,7 +200,7 @@ class ReadmissionModel:
         else:
             prepared = (self._reader.read(*pair) for pair in zip(stays, stay_ids, strict=True))
         chunks = chunked(
-            prepared, size=lambda s: 1 + s.coverage.tokens, limit=self._runner.buffer_tokens
+            prepared, size=lambda s: 1 + s.coverage.tokens, limit=self.runner.buffer_tokens
         )
         for chunk in read_ahead(chunks):
             windows = [window.input_ids for stay in chunk for _, window in stay.windows]
@@ -258,7 +228,7 @@ class ReadmissionModel:
             if not 0 < len(array) <= longest:
                 msg = f"window {number} has {len(array)} tokens; legal are 1 to {longest}"
                 raise ValueError(msg)
-        return sigmoid(self._runner.logits(arrays))
+        return sigmoid(self.runner.logits(arrays))
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,); what training reads."""
@@ -278,20 +248,14 @@ class ReadmissionModel:
             probabilities of shape (windows,) stay after stay, and windows of each stay, shape
             (stays,).
         """
-        runner = self._runner if network is None else self._runner.with_model(network)
+        runner = self.runner if network is None else self.runner.with_model(network)
         logits = runner.logits([window for stay in windows for window in stay])
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 
-    def trained(
-        self,
-        network: PreTrainedModel,
-        *,
-        config: TaskConfig,
-        adapter: dict[str, torch.Tensor] | None,
-    ) -> ReadmissionModel:
+    def trained(self, finished: TaskModel) -> ReadmissionModel:
         """This model with trained weights, ready to save."""
-        model = ReadmissionModel(network, self.tokenizer, settings=self.settings)
-        model._config, model._adapter = config, adapter
+        model = ReadmissionModel(finished.model, self.tokenizer, settings=self.settings)
+        model.remember(finished)
         return model
 
     def predict_frame(self, frame: pd.DataFrame) -> pd.DataFrame:

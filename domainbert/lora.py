@@ -23,8 +23,14 @@ class LoRA:
     dropout: float = 0.0
 
 
-def add_lora(model: PreTrainedModel, lora: LoRA) -> Any:
-    """Wrap a model so that only low-rank adapters and its head train; returns a `PeftModel`."""
+def add_lora(model: PreTrainedModel, lora: LoRA | None) -> Any:
+    """Wrap a model so that only low-rank adapters and its head train.
+
+    Returns:
+        A `PeftModel`; the model itself where `lora` is None.
+    """
+    if lora is None:
+        return model
     from peft import LoraConfig, get_peft_model
 
     present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}

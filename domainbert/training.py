@@ -24,6 +24,7 @@ from domainbert.batches import EpochOrder, TokenBudgetBatches, WindowGroups
 from domainbert.console import progress
 from domainbert.encoders import quiet
 from domainbert.inference import pad
+from domainbert.lora import LoRA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,6 +106,11 @@ class TrainingSettings:
             if not isinstance(value, kind) or not least <= float(value) <= largest:
                 msg = f"{setting.name} must be {legal}, got {value!r}"
                 raise ValueError(msg)
+
+    @property
+    def lora(self) -> LoRA | None:
+        """The adapters to train; None where all weights train."""
+        return None if self.full else LoRA(rank=self.rank, alpha=2 * self.rank)
 
 
 class ScoredTrainer(Trainer):

@@ -215,13 +215,11 @@ def _train(
     resume: bool,
 ) -> WordTagger:
     from biomed.ner.trainer import TagTrainer
-    from domainbert.adapters import LoRA, TaskConfig, adapter_tensors, add_lora, merge_adapter
-    from domainbert.encoders import find_encoder
+    from domainbert.adapters import finish_task
+    from domainbert.lora import add_lora
 
-    lora = None if training.full else LoRA(rank=training.rank, alpha=2 * training.rank)
-    network = add_lora(model.network, lora) if lora else model.network
     trainer = TagTrainer(
-        network,
+        add_lora(model.network, training.lora),
         batches=batches,
         allowed=allowed,
         settings=training,
@@ -230,21 +228,17 @@ def _train(
         folder=folder,
     )
     trainer.train(resume_from_checkpoint=True if resume else None)
-    adapter = adapter_tensors(network) if lora else None
-    # The file keeps half precision, so what is scored from here on is what will be loaded.
-    plain = merge_adapter(network, adapter) if adapter else trainer.trained().eval()
-    found = find_encoder(encoder)
-    trained = WordTagger(plain, model.tokenizer, settings=model.settings)
-    trained.adapter = adapter
-    trained.config = TaskConfig(
+    finished = finish_task(
+        trainer.trained(),
         task=TASK,
         labels=model.scheme.labels,
-        encoder=found.name,
-        encoder_sha256=found.sha256,
-        lower_case=bool(getattr(model.tokenizer, "do_lower_case", True)),
-        lora=lora,
+        encoder=encoder,
+        tokenizer=model.tokenizer,
+        lora=training.lora,
         settings=asdict(model.settings),
     )
+    trained = WordTagger(finished.model, model.tokenizer, settings=model.settings)
+    trained.remember(finished)
     return trained
 
 

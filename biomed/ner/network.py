@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from biomed.folder import TaskFolder
+from biomed.folder import BiomedFolder
 from biomed.ner.decoding import TagScheme, best_path
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.encoders import window_limit
@@ -37,7 +37,7 @@ class EntitySettings:
     overlap: int | None = None
 
 
-class WordTagger(TaskFolder):
+class WordTagger(BiomedFolder):
     """A network for token classification that reads each word at its first piece.
 
     Args:
@@ -62,19 +62,17 @@ class WordTagger(TaskFolder):
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-
-        from domainbert.inference import WindowRunner
-
-        super().__init__()
-        self.network, self.tokenizer = network, tokenizer
-        self.settings = settings or EntitySettings()
+        super().__init__(
+            network,
+            tokenizer,
+            settings or EntitySettings(),
+            device=device,
+            batch_tokens=batch_tokens,
+        )
         names = network.config.id2label
         self.scheme = TagScheme.of([names[number] for number in sorted(names)])
         self.labels = self.scheme.labels
         self.reader = WordReader(tokenizer)
-        self.runner = WindowRunner(
-            network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
-        )
         limit = window_limit(network.config)
         self.window = self.settings.window or limit
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap

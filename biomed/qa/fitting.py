@@ -171,12 +171,11 @@ def _train(
     folder: Path,
 ) -> SpanReader:
     from biomed.qa.trainer import SpanTrainer
-    from domainbert.adapters import LoRA, TaskConfig, adapter_tensors, add_lora, merge_adapter
-    from domainbert.encoders import find_encoder
+    from domainbert.adapters import finish_task
+    from domainbert.lora import add_lora
 
-    first = trainings[0]
-    lora = None if first.full else LoRA(rank=first.rank, alpha=2 * first.rank)
-    network = add_lora(model.network, lora) if lora else model.network
+    lora = trainings[0].lora
+    network = add_lora(model.network, lora)
     for number, (maker, training) in enumerate(zip(makers, trainings, strict=True), start=1):
         batches = EpochBatches(maker, batch_tokens=training.batch_tokens, seed=training.seed)
         log.info("stage %d: %d questions, %d steps an epoch", number, len(maker), len(batches))
@@ -190,21 +189,17 @@ def _train(
         )
         trainer.train()
         network = trainer.trained()
-    adapter = adapter_tensors(network) if lora else None
-    # The file keeps half precision, so what is scored from here on is what will be loaded.
-    plain = merge_adapter(network, adapter) if adapter else network.eval()
-    found = find_encoder(encoder)
-    trained = SpanReader(plain, model.tokenizer, settings=model.settings)
-    trained.adapter = adapter
-    trained.config = TaskConfig(
+    finished = finish_task(
+        network,
         task=TASK,
         labels=LABELS,
-        encoder=found.name,
-        encoder_sha256=found.sha256,
-        lower_case=bool(getattr(model.tokenizer, "do_lower_case", True)),
+        encoder=encoder,
+        tokenizer=model.tokenizer,
         lora=lora,
         settings=asdict(model.settings),
     )
+    trained = SpanReader(finished.model, model.tokenizer, settings=model.settings)
+    trained.remember(finished)
     return trained
 
 

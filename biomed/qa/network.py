@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from biomed.folder import TaskFolder
+from biomed.folder import BiomedFolder
 from biomed.qa.reading import Pair, PairReader, first_token
 from biomed.qa.spans import best_spans
 from domainbert.encoders import window_limit
@@ -68,7 +68,7 @@ class Candidate:
         return self.passage == other.passage and not apart
 
 
-class SpanReader(TaskFolder):
+class SpanReader(BiomedFolder):
     """A network that gives each token a logit to be the start, and one to be the end, of an answer.
 
     Args:
@@ -93,10 +93,13 @@ class SpanReader(TaskFolder):
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        from domainbert.inference import WindowRunner
-
-        self.network, self.tokenizer = network, tokenizer
-        self.settings = settings or QuestionSettings()
+        super().__init__(
+            network,
+            tokenizer,
+            settings or QuestionSettings(),
+            device=device,
+            batch_tokens=batch_tokens,
+        )
         limit = window_limit(network.config)
         window = self.settings.window or limit
         overlap = window // 4 if self.settings.overlap is None else self.settings.overlap
@@ -113,10 +116,6 @@ class SpanReader(TaskFolder):
             )
             raise ValueError(msg)
         self.threshold = self.settings.threshold or 0.0
-        self.runner = WindowRunner(
-            network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
-        )
-        super().__init__()
 
     def __repr__(self) -> str:
         """Name the parts."""

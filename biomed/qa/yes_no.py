@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from biomed.folder import TaskFolder
+from biomed.folder import BiomedFolder
 from biomed.qa.decisions import LABELS
 from biomed.qa.reading import PairReader
 from domainbert.encoders import window_limit
@@ -46,7 +46,7 @@ class Decision:
     probabilities: dict[str, float]
 
 
-class YesNoAnswerer(TaskFolder):
+class YesNoAnswerer(BiomedFolder):
     """Decides a question by its context, with a network that reads both together.
 
     A context too long for one window is read in several; their logits are averaged.
@@ -73,20 +73,19 @@ class YesNoAnswerer(TaskFolder):
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        from domainbert.inference import WindowRunner
-
-        super().__init__()
-        self.network, self.tokenizer = network, tokenizer
-        self.settings = settings or YesNoSettings()
+        super().__init__(
+            network,
+            tokenizer,
+            settings or YesNoSettings(),
+            device=device,
+            batch_tokens=batch_tokens,
+        )
         limit = window_limit(network.config)
         window = self.settings.window or limit
         if window > limit:
             msg = f"window must be at most {limit} for this encoder, got {window}"
             raise ValueError(msg)
         self.reader = PairReader(tokenizer, window=window, overlap=self.settings.overlap)
-        self.runner = WindowRunner(
-            network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
-        )
 
     def __repr__(self) -> str:
         """Name the parts."""

@@ -16,11 +16,11 @@ from biomed.qa.decisions import LABELS, folds
 from biomed.qa.metrics import score_decisions
 from biomed.qa.questions import QuestionError
 from biomed.qa.yes_no import TASK, YesNoAnswerer, YesNoSettings
-from domainbert.adapters import TaskConfig
+from domainbert.adapters import finish_task
 from domainbert.batches import WindowGroups
 from domainbert.classifier import CLSClassifier
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
-from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
+from domainbert.lora import add_lora
 from domainbert.training import GroupTrainer, versions
 
 if TYPE_CHECKING:
@@ -114,13 +114,11 @@ def fit_decisions(
         attention_probs_dropout_prob=0.0,
     )
     model = YesNoAnswerer(network, load_tokenizer(found), settings=settings)
-    lora = None if training.full else LoRA(rank=training.rank, alpha=2 * training.rank)
-    wrapped = add_lora(network, lora) if lora else network
     targets = np.array([LABELS.index(str(q.label)) for q in train])
     groups = [[ids for ids, _ in model.windows(q.text, q.context)] for q in train]
     with tempfile.TemporaryDirectory() as folder:
         trainer = DecisionTrainer(
-            wrapped,
+            add_lora(network, training.lora),
             sep_token_id=model.tokenizer.sep_token_id,
             data=WindowGroups(groups, targets),
             settings=training,
@@ -129,21 +127,17 @@ def fit_decisions(
             folder=Path(folder),
         )
         trainer.train()
-        wrapped = trainer.trained()
-    adapter = adapter_tensors(wrapped) if lora else None
-    # The file keeps half precision, so what is scored from here on is what will be loaded.
-    plain = merge_adapter(wrapped, adapter) if adapter else wrapped.eval()
-    trained = YesNoAnswerer(plain, model.tokenizer, settings=model.settings)
-    trained.adapter = adapter
-    trained.config = TaskConfig(
+    finished = finish_task(
+        trainer.trained(),
         task=TASK,
         labels=LABELS,
-        encoder=found.name,
-        encoder_sha256=found.sha256,
-        lower_case=bool(getattr(model.tokenizer, "do_lower_case", True)),
-        lora=lora,
+        encoder=encoder,
+        tokenizer=model.tokenizer,
+        lora=training.lora,
         settings=asdict(model.settings),
     )
+    trained = YesNoAnswerer(finished.model, model.tokenizer, settings=model.settings)
+    trained.remember(finished)
     trained.manifest = {
         "training": asdict(training),
         "counts": {"questions for training": len(train), "to choose weights": len(validation)},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from biomed.folder import BiomedFolder
 from biomed.terms.pooling import BareEncoder, TermSettings, hidden_states, pool, published_pooling
 from domainbert.encoders import window_limit
 from domainbert.inference import chunked, read_ahead
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from biomed.terms.pooling import Layers, Pooling
-    from domainbert.adapters import TaskConfig
     from domainbert.windows import WindowedText
 
 TASK = "terms"
@@ -51,14 +51,14 @@ class TermVectors:
     faults: tuple[str, ...]
 
 
-class TermEmbedder:
+class TermEmbedder(BiomedFolder):
     """Medical terms as vectors, from any encoder.
 
     Make one with `from_pretrained`. A vector does not depend on the other terms of the call
     (within 1e-5 on a CPU). A text longer than a window is read in several, and pooled over all.
 
     Args:
-        model: an encoder without a head.
+        network: an encoder without a head.
         tokenizer: its fast tokenizer.
         settings: see `TermSettings`.
         name: what to call it in tables and figures.
@@ -66,9 +66,11 @@ class TermEmbedder:
         batch_tokens: tokens of one batch, padding counted; by default by device.
     """
 
+    task, labels = TASK, ()
+
     def __init__(
         self,
-        model: PreTrainedModel,
+        network: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         *,
         settings: TermSettings | None = None,
@@ -76,20 +78,15 @@ class TermEmbedder:
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        from domainbert.inference import WindowRunner
         from domainbert.windows import Windower
 
-        self.settings, self.name = settings or TermSettings(), name
-        self.network, self.tokenizer = model, tokenizer
-        self.network.config.output_hidden_states = self.settings.layers != "last"
-        self.manifest: dict[str, Any] = {}
-        self.config: TaskConfig | None = None
-        self.adapter: dict[str, torch.Tensor] | None = None
-        limit = window_limit(model.config)
-        self.windower = Windower(tokenizer, window=limit, limit=limit)
-        self.runner = WindowRunner(
-            model, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
+        super().__init__(
+            network, tokenizer, settings or TermSettings(), device=device, batch_tokens=batch_tokens
         )
+        self.name = name
+        network.config.output_hidden_states = self.settings.layers != "last"
+        limit = window_limit(network.config)
+        self.windower = Windower(tokenizer, window=limit, limit=limit)
 
     @property
     def dimension(self) -> int:
@@ -155,37 +152,8 @@ class TermEmbedder:
             device=device,
             batch_tokens=batch_tokens,
         )
-        if loaded.config:
-            embedder.config, embedder.manifest = loaded.config, loaded.config.manifest
-            embedder.adapter = loaded.adapter
+        embedder.remember(loaded)
         return embedder
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model folder: an adapter where the model has one, else all weights.
-
-        Raises:
-            FileExistsError: the folder is there and is no model folder.
-        """
-        from biomed.card import model_card
-        from domainbert.adapters import TaskConfig, save_task_model
-
-        stored = self.config or TaskConfig(
-            task=TASK,
-            labels=(),
-            encoder=self.network.config.name_or_path or self.name,
-            encoder_sha256=None,
-            lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
-            lora=None,
-        )
-        config = replace(stored, settings=asdict(self.settings), manifest=self.manifest)
-        save_task_model(
-            folder,
-            model=self.network,
-            tokenizer=self.tokenizer,
-            config=config,
-            card=model_card(config),
-            adapter=self.adapter,
-        )
 
     def embed(
         self, terms: str | Sequence[str], *, sentences: Iterable[str] | None = None

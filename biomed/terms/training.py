@@ -15,10 +15,10 @@ from torch.nn.functional import normalize
 from biomed.terms.embedder import TASK, TermEmbedder
 from biomed.terms.pooling import BareEncoder, TermSettings, hidden_states, pool
 from biomed.terms.similarity import unit
-from domainbert.adapters import TaskConfig
+from domainbert.adapters import finish_task
 from domainbert.batches import WindowGroups
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
-from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
+from domainbert.lora import add_lora
 from domainbert.training import GroupTrainer, versions
 
 if TYPE_CHECKING:
@@ -129,11 +129,9 @@ def fit(
         attention_probs_dropout_prob=0.0,
     )
     embedder = TermEmbedder(network, load_tokenizer(found), settings=settings, name=found.name)
-    lora = None if training.full else LoRA(rank=training.rank, alpha=2 * training.rank)
-    wrapped = add_lora(network, lora) if lora else network
     with tempfile.TemporaryDirectory() as folder:
         trainer = TermTrainer(
-            wrapped,
+            add_lora(network, training.lora),
             pooling=settings,
             data=_groups(embedder, relations),
             settings=training,
@@ -142,20 +140,17 @@ def fit(
             folder=Path(folder),
         )
         trainer.train()
-    adapter = adapter_tensors(wrapped) if lora else None
-    # The file keeps half precision, so what is measured from here on is what will be loaded.
-    plain = merge_adapter(wrapped, adapter) if adapter else trainer.trained().eval()
-    trained = TermEmbedder(plain, embedder.tokenizer, settings=settings, name=found.name)
-    trained.adapter = adapter
-    trained.config = TaskConfig(
+    finished = finish_task(
+        trainer.trained(),
         task=TASK,
         labels=(),
-        encoder=found.name,
-        encoder_sha256=found.sha256,
-        lower_case=bool(getattr(embedder.tokenizer, "do_lower_case", True)),
-        lora=lora,
+        encoder=encoder,
+        tokenizer=embedder.tokenizer,
+        lora=training.lora,
         settings=asdict(settings),
     )
+    trained = TermEmbedder(finished.model, embedder.tokenizer, settings=settings, name=found.name)
+    trained.remember(finished)
     trained.manifest = {"training": asdict(training), "versions": versions()}
     return trained
 
