@@ -147,7 +147,7 @@ def new_model(
 
 def _groups(windows: list[list[np.ndarray]], target: np.ndarray, objective: str) -> Any:
     """What one target stands for: a stay's windows together, or each window alone."""
-    from domainbert.training import WindowGroups
+    from domainbert.batches import WindowGroups
 
     if objective == "stay":
         return WindowGroups(windows, target)
@@ -206,7 +206,7 @@ def _train(
 ) -> ReadmissionModel:
     from domainbert.adapters import finish_task
     from domainbert.lora import add_lora
-    from domainbert.training import GroupTrainer
+    from domainbert.training import GroupTrainer, last_checkpoint
 
     trainer = GroupTrainer(
         add_lora(model.network, training.lora),
@@ -217,7 +217,7 @@ def _train(
         pad_token_id=model.tokenizer.pad_token_id,
         folder=folder,
     )
-    trainer.train(resume_from_checkpoint=True if resume else None)
+    trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
     finished = finish_task(
         trainer.trained(),
         task=TASK,

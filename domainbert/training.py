@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import platform
+import shutil
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -41,6 +43,7 @@ Legal = tuple[str, Any, float, float]
 COUNT: Legal = ("a whole number above 0", Integral, 1, math.inf)
 POSITIVE: Legal = ("a number above 0", Real, sys.float_info.min, sys.float_info.max)
 ATTENTION = ("sdpa", "eager")
+STATE = "trainer_state.json"
 SHARE: Legal = ("a share in [0, 1)", Real, 0, math.nextafter(1, 0))
 LEGAL: dict[str, Legal] = {
     "epochs": POSITIVE,
@@ -352,6 +355,27 @@ class StepBar(TrainerCallback):
     def close(self) -> None:
         """Take the bar away, after an interruption too."""
         self._open.close()
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last checkpoint that was written to its end; younger ones are removed.
+
+    A run may be killed while it writes one. The state is what is written last.
+    """
+    found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
+    for path in sorted(found, key=checkpoint_step, reverse=True):
+        try:
+            json.loads((path / STATE).read_text("utf-8"))
+        except (OSError, ValueError):
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        return path
+    return None
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """The step after which a checkpoint was written."""
+    return int(checkpoint.name.split("-")[1])
 
 
 def versions() -> dict[str, str]:

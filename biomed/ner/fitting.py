@@ -18,7 +18,7 @@ from biomed.ner.evaluation import check_types, evaluate_words
 from biomed.ner.examples import Augmentation, ExampleMaker, Source
 from biomed.ner.network import TASK, EntitySettings, WordTagger, name_outputs
 from domainbert.batches import EpochBatches
-from domainbert.training import versions
+from domainbert.training import last_checkpoint, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -227,7 +227,7 @@ def _train(
         pad_token_id=model.tokenizer.pad_token_id,
         folder=folder,
     )
-    trainer.train(resume_from_checkpoint=True if resume else None)
+    trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
     finished = finish_task(
         trainer.trained(),
         task=TASK,

@@ -30,12 +30,8 @@ from domainbert.pretraining.recipe import Recipe
 from domainbert.pretraining.saving import check_free, new_manifest, save_encoder
 from domainbert.pretraining.speed import speed_report
 from domainbert.pretraining.store import fingerprint, is_first_process, read_json, write_json
-from domainbert.pretraining.trainer import (
-    STATE,
-    PretrainingTrainer,
-    checkpoint_step,
-    last_checkpoint,
-)
+from domainbert.pretraining.trainer import PretrainingTrainer
+from domainbert.training import STATE, checkpoint_step, last_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -227,7 +223,7 @@ class _Run:
             )
             if checkpoint:
                 log.info("phase %s goes on after step %d", name, checkpoint_step(checkpoint))
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            trainer.train(resume_from_checkpoint=checkpoint)
             if is_first_process():
                 write_json(self._speed(trainer, name), folder / SPEED)
             checkpoint = folder / f"checkpoint-{phase.steps}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from domainbert.pretraining.masking import Masker
     from domainbert.pretraining.model import PretrainingNetwork
     from domainbert.pretraining.settings import Phase, TrainingPlan
-
-STATE = "trainer_state.json"
 
 
 def collate(
@@ -198,24 +194,3 @@ def phase_arguments(
     # The last weights are kept: held-out loss falls to the end, and its least is mostly luck.
     arguments.load_best_model_at_end, arguments.metric_for_best_model = False, None
     return arguments
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The last checkpoint that was written to its end; younger ones are removed.
-
-    A run may be killed while it writes one. The state is what is written last.
-    """
-    found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
-    for path in sorted(found, key=checkpoint_step, reverse=True):
-        try:
-            json.loads((path / STATE).read_text("utf-8"))
-        except (OSError, ValueError):
-            shutil.rmtree(path, ignore_errors=True)
-            continue
-        return path
-    return None
-
-
-def checkpoint_step(checkpoint: Path) -> int:
-    """The step after which a checkpoint was written."""
-    return int(checkpoint.name.split("-")[1])

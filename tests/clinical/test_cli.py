@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
@@ -29,13 +28,14 @@ def test_every_command_has_help():
 
 
 def test_help_waits_for_no_torch():
-    code = "import sys; from clinical.cli import app; sys.exit('torch' in sys.modules)"
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-        times.append(time.perf_counter() - start)
-    assert min(times) < 2  # half a second on a quiet machine; this one may be busy
+    code = (
+        "import sys, time; from clinical.cli import app; "
+        "print('torch' in sys.modules, time.process_time())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    has_torch, seconds = done.stdout.split()
+    assert has_torch == "False"
+    assert float(seconds) < 2  # of the processor's own: others may use the machine too
 
 
 def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):

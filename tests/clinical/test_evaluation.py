@@ -1,6 +1,7 @@
 """Evaluation: numbers by hand, intervals by patient, thresholds from validation, groups."""
 
 import json
+import time
 from dataclasses import fields
 
 import numpy as np
@@ -279,9 +280,7 @@ def test_a_misspelt_group_names_the_nearest_column():
 
 
 def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():
-    import time
-
     y, p, patients = hospital(10_000, per_patient=2)
-    start = time.perf_counter()
+    start = time.process_time()  # others may use the machine too
     evaluate(y, p, patients=patients, threshold=0.5)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -38,8 +38,8 @@ def test_a_character_is_itself_or_a_space(text):
 
 
 def test_hostile_marks_take_linear_time():
-    start = time.perf_counter()
+    start = time.process_time()
     clean("[**" * 200_000)
     clean("_" * 1_000_000)
     clean(" " * 1_000_000)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

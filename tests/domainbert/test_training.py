@@ -14,7 +14,14 @@ from transformers import TrainerCallback
 from domainbert.batches import TokenBudgetBatches, WindowGroups
 from domainbert.inference import pad
 from domainbert.lora import LoRA, add_lora
-from domainbert.training import GroupTrainer, TrainingSettings, training_arguments
+from domainbert.training import (
+    STATE,
+    GroupTrainer,
+    TrainingSettings,
+    checkpoint_step,
+    last_checkpoint,
+    training_arguments,
+)
 
 SIGN = 7  # the token that makes a window positive in the toy problem
 
@@ -291,6 +298,19 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(new_trainer, lora, s
     assert rest.state.global_step == whole.state.global_step
     assert later == steps[stop:]
     torch.testing.assert_close(weights(rest), weights(whole), atol=1e-6, rtol=0)
+
+
+def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path):
+    assert last_checkpoint(tmp_path / "none") is None
+    for step, state in ((5, "{}"), (10, "{}"), (15, '{"epo'), (100, None), ("x", "{}")):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        if state:
+            (folder / STATE).write_text(state)
+    found = last_checkpoint(tmp_path)
+    assert checkpoint_step(found) == 10
+    assert not (tmp_path / "checkpoint-100").exists()
+    assert (tmp_path / "checkpoint-5").exists()
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(new_trainer):

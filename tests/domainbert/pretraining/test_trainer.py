@@ -11,15 +11,9 @@ from domainbert.pretraining.masking import IGNORED, Masker
 from domainbert.pretraining.model import prepare, start_from_scratch
 from domainbert.pretraining.preparing import prepare_examples
 from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
-from domainbert.pretraining.trainer import (
-    STATE,
-    PretrainingTrainer,
-    checkpoint_step,
-    collate,
-    last_checkpoint,
-    plan_passes,
-)
+from domainbert.pretraining.trainer import PretrainingTrainer, collate, plan_passes
 from domainbert.tables import write_table
+from domainbert.training import checkpoint_step, last_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -218,19 +212,6 @@ def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer):
     masker = Masker(prepared[True].tokenizer)
     few = HeldOut(data, masker=masker, tokens=1, pad_token_id=0, seed=0).scores(network)
     assert few.pairs == 1
-
-
-def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path):
-    assert last_checkpoint(tmp_path / "none") is None
-    for step, state in ((5, "{}"), (10, "{}"), (15, '{"epo'), (100, None), ("x", "{}")):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        if state:
-            (folder / STATE).write_text(state)
-    found = last_checkpoint(tmp_path)
-    assert checkpoint_step(found) == 10
-    assert not (tmp_path / "checkpoint-100").exists()
-    assert (tmp_path / "checkpoint-5").exists()
 
 
 def test_nothing_is_printed(new_trainer, capfd):
