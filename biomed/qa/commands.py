@@ -41,6 +41,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Of order, windows and dropout.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All weights, no adapter.")] = False,
     checkpoints: Annotated[Path | None, typer.Option(help="Keep checkpoints here.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoints.")] = False,
 ) -> None:
     """Train in stages, choose and measure on held-out articles, write the model folder."""
     from biomed.qa.recipe import read_recipe, train_from_recipe
@@ -55,7 +56,7 @@ def train(
         seed=seed,
         full=full or None,
     )
-    model = train_from_recipe(plan, questions, checkpoints=checkpoints)
+    model = train_from_recipe(plan, questions, checkpoints=checkpoints, resume=resume)
     model.save_pretrained(out)
     found = model.manifest["validation"]
     say(f"held-out articles: F1 {found['f1']:.3f}, exact match {found['exact']:.3f}")

@@ -15,7 +15,7 @@ from biomed.qa.network import LABELS, TASK, QuestionSettings, SpanReader
 from biomed.qa.questions import QuestionSet, check_answered, evenly, fingerprint, without_articles
 from biomed.qa.threshold import find_threshold
 from domainbert.batches import EpochBatches
-from domainbert.training import versions
+from domainbert.training import last_checkpoint, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +51,7 @@ def fit(
     settings: QuestionSettings | None = None,
     choosing: int = CHOOSING,
     checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> SpanReader:
     """Train on the stages one after the other, each from the weights that the one before chose.
 
@@ -67,6 +68,7 @@ def fit(
         settings: windows, longest answer, threshold.
         choosing: how many validation questions choose the weights.
         checkpoints: folder that keeps the trainer's checkpoints; a temporary one by default.
+        resume: go on from the last checkpoint there; a stage that was finished is not run again.
 
     Returns:
         The trained model, on the device it trained on.
@@ -92,6 +94,7 @@ def fit(
             validate=_validator(model, evenly(validation, choosing)),
             encoder=encoder,
             folder=Path(checkpoints or temporary),
+            resume=resume,
         )
     model.manifest = _manifest(stages, makers, validation)
     judged = judge(QuestionAnswerer(model), validation)
@@ -169,6 +172,7 @@ def _train(
     validate: Callable[[PreTrainedModel], dict[str, float]],
     encoder: str | Path,
     folder: Path,
+    resume: bool,
 ) -> SpanReader:
     from biomed.qa.trainer import SpanTrainer
     from domainbert.adapters import finish_task
@@ -177,6 +181,7 @@ def _train(
     lora = trainings[0].lora
     network = add_lora(model.network, lora)
     for number, (maker, training) in enumerate(zip(makers, trainings, strict=True), start=1):
+        stage = folder / f"stage-{number}"
         batches = EpochBatches(maker, batch_tokens=training.batch_tokens, seed=training.seed)
         log.info("stage %d: %d questions, %d steps an epoch", number, len(maker), len(batches))
         trainer = SpanTrainer(
@@ -185,9 +190,9 @@ def _train(
             settings=training,
             evaluate=validate,
             pad_token_id=model.tokenizer.pad_token_id,
-            folder=folder / f"stage-{number}",
+            folder=stage,
         )
-        trainer.train()
+        trainer.train(resume_from_checkpoint=last_checkpoint(stage) if resume else None)
         network = trainer.trained()
     finished = finish_task(
         network,

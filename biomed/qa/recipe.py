@@ -99,7 +99,11 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
 
 
 def train_from_recipe(
-    recipe: Recipe, files: Sequence[Path], *, checkpoints: Path | None = None
+    recipe: Recipe,
+    files: Sequence[Path],
+    *,
+    checkpoints: Path | None = None,
+    resume: bool = False,
 ) -> SpanReader:
     """Read the files, hold out a part of the last one's articles, train, and measure.
 
@@ -119,6 +123,7 @@ def train_from_recipe(
         settings=recipe.settings,
         choosing=recipe.choosing,
         checkpoints=checkpoints,
+        resume=resume,
     )
     found = model.manifest["validation"]
     interval = {"value": found["f1"], "low": found["f1_low"], "high": found["f1_high"]}

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -90,6 +91,19 @@ def test_full_weights_train(tiny_encoder, held_out):
     assert model.adapter is None
     assert model.config.lora is None
     assert model.network.dtype == torch.float32
+
+
+def test_a_run_killed_between_two_stages_goes_on(tiny_encoder, held_out, tmp_path):
+    once = dataclasses.replace(QUICK, epochs=1)
+    stages = [Stage(made_up(40, name=name, seed=n), once) for n, name in enumerate("ab")]
+    options = {"validation": held_out, "encoder": tiny_encoder, "settings": SHORT}
+    whole = fit(stages, **options, checkpoints=tmp_path)
+    shutil.rmtree(tmp_path / "stage-2")
+    first = (tmp_path / "stage-1").stat().st_mtime_ns
+    again = fit(stages, **options, checkpoints=tmp_path, resume=True)
+    assert (tmp_path / "stage-1").stat().st_mtime_ns == first  # nothing was written anew
+    for name, tensor in whole.adapter.items():
+        torch.testing.assert_close(again.adapter[name], tensor, rtol=0, atol=1e-3)
 
 
 def test_held_out_articles_are_not_trained_on(tiny_encoder, held_out, caplog):
