@@ -177,9 +177,16 @@ def save_task_model(
         document[CONFIG_KEY] = asdict(config)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         (temporary / "README.md").write_text(card, "utf-8")
+        share_files(temporary)
         _swap(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def share_files(folder: Path) -> None:
+    """Let those read the weights who may read the configuration: they are written for one alone."""
+    for path in folder.glob("*.safetensors"):
+        shutil.copymode(folder / "config.json", path)
 
 
 def check_replaceable(folder: str | Path) -> None:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.adapters import share_files
 from domainbert.encoders import quiet
 from domainbert.figures import save_figure
 from domainbert.pretraining.report import CURVES_FILE, encoder_card, plot_curves
@@ -101,6 +102,7 @@ def save_encoder(
         write_json(manifest, temporary / MANIFEST_FILE)
         save_figure(plot_curves(manifest), temporary / CURVES_FILE)
         (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
+        share_files(temporary)
         temporary.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

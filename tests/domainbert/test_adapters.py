@@ -159,6 +159,13 @@ def test_full_weights_need_no_encoder_and_load_elsewhere(tmp_path, tiny_encoder)
     torch.testing.assert_close(logits(elsewhere), logits(model), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_who_may_read_the_configuration_may_read_the_weights(tmp_path, tiny_encoder, full):
+    save(tmp_path / "model", tiny_encoder, full=full)
+    modes = {path.stat().st_mode for path in (tmp_path / "model").iterdir()}
+    assert len(modes) == 1
+
+
 def test_a_home_folder_is_understood(folder, monkeypatch, full_folder):
     monkeypatch.setenv("HOME", str(folder.parent))
     assert load("~/model").config == load(folder).config
