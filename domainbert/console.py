@@ -37,13 +37,20 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except (ValueError, OSError) as error:
-            stderr.print(f"error: {error}", markup=False, soft_wrap=True, style="red")
+            stderr.print(f"error: {_reason(error)}", markup=False, soft_wrap=True, style="red")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             stderr.print("stopped")
             raise typer.Exit(130) from None
 
     return wrapped
+
+
+def _reason(error: Exception) -> str:
+    """What it says; of a file that the system refuses, its name and why, without its number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}"
+    return str(error)
 
 
 @contextmanager

@@ -33,6 +33,12 @@ def test_a_foreseen_error_is_one_line_on_stderr(error):
     assert result.stdout == ""
 
 
+def test_a_file_that_is_not_there_is_named_without_a_number():
+    error = FileNotFoundError(2, "No such file or directory", "notes.txt")
+    result = CliRunner().invoke(command(error))
+    assert result.stderr == "error: notes.txt: no such file or directory\n"
+
+
 def test_an_interruption_is_no_error():
     result = CliRunner().invoke(command(KeyboardInterrupt()))
     assert (result.exit_code, result.stderr) == (130, "stopped\n")
