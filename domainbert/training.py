@@ -125,6 +125,7 @@ class ScoredTrainer(Trainer):
         model: plain or wrapped by peft.
         arguments: from `training_arguments`.
         data: the training set.
+        batches: the numbers of the examples of each batch; knows the epoch by `_epoch`.
         collate: its examples -> a batch.
         evaluate: model -> metrics, `arguments.metric_for_best_model` among them.
         patience: evaluations without a better score before training stops; None: it goes on.
@@ -139,12 +140,14 @@ class ScoredTrainer(Trainer):
         *,
         arguments: TrainingArguments,
         data: Any,
+        batches: Any,
         collate: Callable[[Any], dict[str, Any]],
         evaluate: Callable[[Any], dict[str, float]],
         patience: int | None = None,
         attention: str = "sdpa",
     ) -> None:
         self._score, self._attention, self._bar = evaluate, attention, StepBar()
+        self._sampler = batches
         stopping = [] if patience is None else [EarlyStoppingCallback(patience)]
         super().__init__(
             model=model,
@@ -167,6 +170,33 @@ class ScoredTrainer(Trainer):
         finally:
             plain.set_attn_implementation(usual)
             self._bar.close()
+
+    def _epoch(self) -> int:
+        # The trainer's own count: a resumed run has it, whatever stands around the sampler.
+        return int(self.state.epoch or 0)
+
+    def get_train_dataloader(self) -> DataLoader:
+        """The batches as they were planned."""
+        loader: DataLoader[Any] = DataLoader(
+            self.train_dataset, batch_sampler=self._sampler, collate_fn=self.data_collator
+        )
+        return self.accelerator.prepare(loader)
+
+    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
+        """The loss of one batch, and what the model gave."""
+        raise NotImplementedError
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        """What the Trainer asks for: `batch_loss`."""
+        del num_items_in_batch
+        loss, outputs = self.batch_loss(model, inputs)
+        return (loss, outputs) if return_outputs else loss
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Score the validation side as prediction would, and report it to the callbacks."""
@@ -211,41 +241,27 @@ class GroupTrainer(ScoredTrainer):
     ) -> None:
         self._settings, self._loss, self._pad_id = settings, loss, pad_token_id
         limit = settings.max_windows
-        self._sizes = np.array([(min(len(g), limit), max(map(len, g))) for g in data.groups])
-        # As torchrun and accelerate say it; the Trainer knows, but wants the steps first.
-        processes = int(os.environ.get("WORLD_SIZE", "1"))
-        steps = len(self._batches(processes=processes)) // processes
+        sizes = np.array([(min(len(g), limit), max(map(len, g))) for g in data.groups])
+        processes = process_count()
+        batches = TokenBudgetBatches(
+            sizes,
+            batch_size=settings.batch_size,
+            batch_tokens=settings.batch_tokens,
+            seed=settings.seed,
+            epoch=self._epoch,
+            multiple_of=processes,
+        )
+        steps = len(batches) // processes
         super().__init__(
             model,
             arguments=training_arguments(settings, folder=folder, steps=steps),
             data=data,
+            batches=batches,
             collate=self._collate,
             evaluate=evaluate,
             patience=settings.patience,
             attention=settings.attention,
         )
-
-    def _epoch(self) -> int:
-        # The trainer's own count: a resumed run has it, whatever stands around the sampler.
-        return int(self.state.epoch or 0)
-
-    def _batches(self, *, processes: int) -> TokenBudgetBatches:
-        return TokenBudgetBatches(
-            self._sizes,
-            batch_size=self._settings.batch_size,
-            batch_tokens=self._settings.batch_tokens,
-            seed=self._settings.seed,
-            epoch=self._epoch,
-            multiple_of=processes,
-        )
-
-    def get_train_dataloader(self) -> DataLoader:
-        """Batches under the token budget."""
-        batches = self._batches(processes=self.accelerator.num_processes)
-        loader: DataLoader[Any] = DataLoader(
-            self.train_dataset, batch_sampler=batches, collate_fn=self._collate
-        )
-        return self.accelerator.prepare(loader)
 
     def _collate(self, examples: list[tuple[int, Sequence[np.ndarray], float]]) -> dict[str, Any]:
         windows, group = [], []
@@ -270,19 +286,12 @@ class GroupTrainer(ScoredTrainer):
         chosen = np.random.default_rng(seed).choice(len(windows), limit, replace=False)
         return [windows[i] for i in chosen]
 
-    def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
+    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """The loss of one batch of groups."""
-        del num_items_in_batch
         outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs.get("attention_mask"))
         logits = outputs.logits.squeeze(-1).float()
         loss = self._loss(logits, inputs["group"], inputs["targets"])
-        return (loss, outputs) if return_outputs else loss
+        return loss, outputs
 
 
 class EpochTrainer(ScoredTrainer):
@@ -307,26 +316,16 @@ class EpochTrainer(ScoredTrainer):
         evaluate: Callable[[Any], dict[str, float]],
         folder: Path,
     ) -> None:
-        self._batches = batches
         super().__init__(
             model,
             arguments=training_arguments(settings, folder=folder, steps=len(batches), metric="f1"),
             data=batches,
+            batches=EpochOrder(batches, epoch=self._epoch),
             collate=collate,
             evaluate=evaluate,
             patience=settings.patience,
             attention=settings.attention,
         )
-
-    def get_train_dataloader(self) -> DataLoader:
-        """The batches as they were planned."""
-        loader: DataLoader[Any] = DataLoader(
-            self._batches,
-            # The trainer's own count of epochs: a resumed run has it too.
-            batch_sampler=EpochOrder(self._batches, epoch=lambda: int(self.state.epoch or 0)),
-            collate_fn=self.data_collator,
-        )
-        return self.accelerator.prepare(loader)
 
 
 class StepBar(TrainerCallback):
@@ -376,6 +375,14 @@ def last_checkpoint(folder: Path) -> Path | None:
 def checkpoint_step(checkpoint: Path) -> int:
     """The step after which a checkpoint was written."""
     return int(checkpoint.name.split("-")[1])
+
+
+def process_count() -> int:
+    """How many processes train together, as torchrun and accelerate say it.
+
+    The Trainer knows too, but wants the number of steps first.
+    """
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def versions() -> dict[str, str]:

@@ -64,18 +64,11 @@ class TagTrainer(EpochTrainer):
         inputs = {"input_ids": ids, "codes": codes}
         return inputs if mask is None else {**inputs, "attention_mask": mask}
 
-    def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
+    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """The loss of one batch."""
-        del num_items_in_batch
         outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs.get("attention_mask"))
         known = inputs["codes"] != IGNORED
         scores = outputs.logits[known].float().log_softmax(dim=-1)
         forbidden = self._forbidden.to(scores.device)[inputs["codes"][known]]
         loss = -scores.masked_fill(forbidden, float("-inf")).logsumexp(dim=-1).mean()
-        return (loss, outputs) if return_outputs else loss
+        return loss, outputs

@@ -74,15 +74,8 @@ class SpanTrainer(EpochTrainer):
         }
         return inputs if mask is None else {**inputs, "attention_mask": mask}
 
-    def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
+    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """The loss of one batch."""
-        del num_items_in_batch
         outputs = model(
             input_ids=inputs["input_ids"],
             token_type_ids=inputs["token_type_ids"],
@@ -94,4 +87,4 @@ class SpanTrainer(EpochTrainer):
             for name, logits in (("start", outputs.start_logits), ("end", outputs.end_logits))
         ]
         loss = torch.stack(losses).mean()
-        return (loss, outputs) if return_outputs else loss
+        return loss, outputs

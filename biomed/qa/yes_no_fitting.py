@@ -49,15 +49,8 @@ class DecisionTrainer(GroupTrainer):
         super().__init__(model, loss=decision_loss, **options)
         self.args.metric_for_best_model = "accuracy"
 
-    def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
+    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """The loss of one batch of pairs."""
-        del num_items_in_batch
         ids = inputs["input_ids"]
         is_sep = (ids == self._sep).long()
         outputs = model(
@@ -67,7 +60,7 @@ class DecisionTrainer(GroupTrainer):
             token_type_ids=((is_sep.cumsum(dim=1) - is_sep) > 0).long(),
         )
         loss = decision_loss(outputs.logits.float(), inputs["group"], inputs["targets"])
-        return (loss, outputs) if return_outputs else loss
+        return loss, outputs
 
 
 def decision_loss(logits: torch.Tensor, group: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

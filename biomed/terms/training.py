@@ -48,21 +48,14 @@ class TermTrainer(GroupTrainer):
         super().__init__(model, loss=contrastive_loss, **options)
         self.args.metric_for_best_model = "mrr"
 
-    def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
+    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """The loss of one batch of groups."""
-        del num_items_in_batch
         mask = inputs.get("attention_mask")
         outputs = model(input_ids=inputs["input_ids"], attention_mask=mask)
         hidden = hidden_states(outputs, layers=self._pooling.layers)
         vectors = pool(hidden, mask, pooling=self._pooling.pooling).float()
         loss = contrastive_loss(vectors, inputs["group"], inputs["targets"])
-        return (loss, outputs) if return_outputs else loss
+        return loss, outputs
 
 
 def contrastive_loss(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from domainbert.batches import TokenBudgetBatches
 from domainbert.inference import pad
 from domainbert.pretraining.examples import NO_PAIR
-from domainbert.training import ScoredTrainer, TrainingSettings, training_arguments
+from domainbert.training import (
+    ScoredTrainer,
+    TrainingSettings,
+    process_count,
+    training_arguments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,22 +100,22 @@ class PretrainingTrainer(ScoredTrainer):
         folder: Path,
     ) -> None:
         self._masker, self._pad, self._seed = masker, pad_token_id, plan.seed
-        # As torchrun and accelerate say it; the Trainer knows, but wants the steps first.
-        processes = int(os.environ.get("WORLD_SIZE", "1"))
-        self._passes, tokens = plan_passes(phase, plan, processes=processes)
-        self._sampler = TokenBudgetBatches(
+        processes = process_count()
+        passes, tokens = plan_passes(phase, plan, processes=processes)
+        batches = TokenBudgetBatches(
             np.stack([np.ones(len(examples), dtype=np.int64), examples.lengths], axis=1),
             batch_size=len(examples),
             batch_tokens=tokens,
             seed=plan.seed,
             epoch=self._epoch,
-            multiple_of=processes * self._passes,
+            multiple_of=processes * passes,
         )
         self.tokens, self.seconds = 0, 0.0
         super().__init__(
             network,
-            arguments=phase_arguments(phase, plan, folder=folder, passes=self._passes),
+            arguments=phase_arguments(phase, plan, folder=folder, passes=passes),
             data=_Numbered(examples),
+            batches=batches,
             collate=self._collate,
             evaluate=evaluate,
             attention=phase.attention,
@@ -125,17 +129,6 @@ class PretrainingTrainer(ScoredTrainer):
         self.seconds += time.perf_counter() - start
         return result
 
-    def _epoch(self) -> int:
-        # The trainer's own count: a resumed run has it, whatever stands around the sampler.
-        return int(self.state.epoch or 0)
-
-    def get_train_dataloader(self) -> DataLoader:
-        """Batches under the token budget."""
-        loader: DataLoader[Any] = DataLoader(
-            self.train_dataset, batch_sampler=self._sampler, collate_fn=self._collate
-        )
-        return self.accelerator.prepare(loader)
-
     def _collate(self, examples: list[tuple[int, Example]]) -> dict[str, torch.Tensor]:
         first = examples[0][0]
         generator = np.random.default_rng((self._seed, self._epoch(), first))
@@ -148,17 +141,10 @@ class PretrainingTrainer(ScoredTrainer):
         self.tokens += sum(len(example.tokens) for _, example in examples)
         return batch
 
-    def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
+    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """The loss of one batch."""
-        del num_items_in_batch
         outputs = model(**inputs)
-        return (outputs.loss, outputs) if return_outputs else outputs.loss
+        return outputs.loss, outputs
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Score the held-out side; its time is not training's."""
