@@ -29,7 +29,7 @@ from domainbert.inference import pad
 from domainbert.lora import LoRA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from transformers import PreTrainedModel
@@ -45,15 +45,43 @@ POSITIVE: Legal = ("a number above 0", Real, sys.float_info.min, sys.float_info.
 ATTENTION = ("sdpa", "eager")
 STATE = "trainer_state.json"
 SHARE: Legal = ("a share in [0, 1)", Real, 0, math.nextafter(1, 0))
+YES_NO: Legal = ("true or false", bool, 0, 1)
+TEXT: Legal = ("text", str, 0, 0)
+SEED: Legal = ("a whole number from 0 to 2^32 - 1", Integral, 0, 2**32 - 1)
 LEGAL: dict[str, Legal] = {
     "epochs": POSITIVE,
     "learning_rate": POSITIVE,
     "warmup": SHARE,
     "weight_decay": SHARE,
     "dropout": SHARE,
-    "full": ("true or false", bool, 0, 1),
-    "seed": ("a whole number from 0 to 2^32 - 1", Integral, 0, 2**32 - 1),
+    "full": YES_NO,
+    "attention": TEXT,
+    "seed": SEED,
 }
+
+
+def check_settings(settings: Any, legal: Mapping[str, Legal]) -> None:
+    """Check each field of a settings table: a recipe is typed by hand.
+
+    Args:
+        settings: a dataclass.
+        legal: what a field must be; one that is not there is a `COUNT`. "attention" is one of
+            `ATTENTION` wherever it stands.
+
+    Raises:
+        ValueError: the first that is not, with what is legal.
+    """
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        if setting.name == "attention" and value not in ATTENTION:
+            msg = f"attention must be one of {', '.join(ATTENTION)}, got {value!r}"
+            raise ValueError(msg)
+        words, kind, least, largest = legal.get(setting.name, COUNT)
+        # Python takes True for 1; who types it means no number.
+        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not fits or (kind is not str and not least <= float(value) <= largest):
+            msg = f"{setting.name} must be {words}, got {value!r}"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -97,18 +125,8 @@ class TrainingSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check kinds and ranges: a recipe is typed by hand."""
-        if self.attention not in ATTENTION:
-            msg = f"attention must be one of {', '.join(ATTENTION)}, got {self.attention!r}"
-            raise ValueError(msg)
-        for setting in fields(self):
-            if setting.name == "attention":
-                continue
-            value = getattr(self, setting.name)
-            legal, kind, least, largest = LEGAL.get(setting.name, COUNT)
-            if not isinstance(value, kind) or not least <= float(value) <= largest:
-                msg = f"{setting.name} must be {legal}, got {value!r}"
-                raise ValueError(msg)
+        """Check kinds and ranges."""
+        check_settings(self, LEGAL)
 
     @property
     def lora(self) -> LoRA | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Integral, Real
 
-from domainbert.training import ATTENTION, COUNT, POSITIVE, SHARE, Legal
+from domainbert.training import POSITIVE, SEED, SHARE, TEXT, YES_NO, Legal, check_settings
 
-TEXT: Legal = ("text", str, 0, 0)
-YES_NO: Legal = ("true or false", bool, 0, 1)
 PART: Legal = ("a share in (0, 1)", Real, sys.float_info.min, math.nextafter(1, 0))
 NUMBER: Legal = ("a whole number, 0 or more", Integral, 0, math.inf)
 LENGTH: Legal = ("a whole number of tokens, 16 or more", Integral, 16, math.inf)
@@ -24,7 +22,7 @@ LEGAL: dict[str, Legal] = {
     **dict.fromkeys(("lines", "lora_rank"), NUMBER),
     **dict.fromkeys(("positions", "length"), LENGTH),
     "learning_rate": POSITIVE,
-    "seed": ("a whole number from 0 to 2^32 - 1", Integral, 0, 2**32 - 1),
+    "seed": SEED,
 }
 
 
@@ -32,13 +30,7 @@ class _Checked:
     """A settings table whose values are checked: a recipe is typed by hand."""
 
     def __post_init__(self) -> None:
-        for setting in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, setting.name)
-            legal, kind, least, largest = LEGAL.get(setting.name, COUNT)
-            fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-            if not fits or (kind is not str and not least <= float(value) <= largest):
-                msg = f"{setting.name} must be {legal}, got {value!r}"
-                raise ValueError(msg)
+        check_settings(self, LEGAL)
 
 
 @dataclass(frozen=True)
@@ -176,10 +168,3 @@ class Phase(_Checked):
     warmup: float = 0.01
     learning_rate: float = 1e-4
     attention: str = "sdpa"
-
-    def __post_init__(self) -> None:
-        """Check kinds and ranges."""
-        super().__post_init__()
-        if self.attention not in ATTENTION:
-            msg = f"attention must be one of {', '.join(ATTENTION)}, got {self.attention!r}"
-            raise ValueError(msg)
