@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from domainbert.encoders import (
     load_tokenizer,
     quiet,
 )
+from domainbert.files import folder_beside
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
 
 if TYPE_CHECKING:
@@ -161,10 +161,7 @@ def save_task_model(
 
     folder = Path(folder).expanduser().resolve()
     check_replaceable(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    temporary.chmod(0o755)
-    try:
+    with folder_beside(folder) as temporary:
         document: dict[str, Any] = {}
         if adapter is None:
             with quiet():
@@ -179,8 +176,6 @@ def save_task_model(
         (temporary / "README.md").write_text(card, "utf-8")
         share_files(temporary)
         _swap(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def share_files(folder: Path) -> None:

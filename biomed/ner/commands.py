@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from domainbert.console import counted, one_line_errors, say, stdout
+from domainbert.files import write_json
 
 if TYPE_CHECKING:
     from biomed.ner.evaluation import Scores
@@ -157,7 +158,7 @@ def evaluate(
         result["shared_with_train"] = shared
         say(f"{shared} of {len(right.texts)} texts also stand in {train.name}")
     if json:
-        _write_json(result, json)
+        write_json(result, json)
 
 
 def _renaming(pairs: list[str]) -> dict[str, str]:
@@ -174,12 +175,3 @@ def _score_table(scores: Scores, unit: str) -> Table:
         counts = map(str, (score.correct, score.predicted, score.gold))
         table.add_row(score.kind, *shares, *counts)
     return table
-
-
-def _write_json(document: dict[str, object], path: Path) -> None:
-    import json
-
-    from domainbert.tables import atomic_path
-
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from biomed.qa import yes_no_commands as yesno
-from biomed.qa.files import write_json
 from domainbert.console import one_line_errors, say, stdout
+from domainbert.files import write_json
 
 if TYPE_CHECKING:
     from biomed.qa.answerer import QuestionAnswerer

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from biomed.qa.files import write_json
 from domainbert.console import one_line_errors, say, stdout
+from domainbert.files import write_json
 
 if TYPE_CHECKING:
     from biomed.qa.metrics import DecisionScores

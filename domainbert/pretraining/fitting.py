@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from domainbert.encoders import find_encoder, load_config, window_limit
+from domainbert.files import write_json
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
 from domainbert.pretraining.evaluation import HeldOut
 from domainbert.pretraining.exclusion import read_exclusions
@@ -29,7 +30,7 @@ from domainbert.pretraining.preparing import prepare_examples
 from domainbert.pretraining.recipe import Recipe
 from domainbert.pretraining.saving import check_free, new_manifest, save_encoder
 from domainbert.pretraining.speed import speed_report
-from domainbert.pretraining.store import fingerprint, is_first_process, read_json, write_json
+from domainbert.pretraining.store import fingerprint, is_first_process, read_json
 from domainbert.pretraining.trainer import PretrainingTrainer
 from domainbert.training import STATE, checkpoint_step, last_checkpoint
 

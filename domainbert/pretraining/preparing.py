@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert import __version__
+from domainbert.files import write_json
 from domainbert.pretraining.corpus import HELD_OUT, SIDES, TRAIN, Corpus, CorpusError
 from domainbert.pretraining.examples import NO_PAIR, ExampleMaker, Examples, write_examples
-from domainbert.pretraining.store import fingerprint, made_once, read_json, write_json
+from domainbert.pretraining.store import fingerprint, made_once, read_json
 from domainbert.pretraining.tokens import Documents, write_documents
 from domainbert.pretraining.vocabulary import train_vocabulary
 

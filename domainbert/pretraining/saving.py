@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from domainbert.adapters import share_files
 from domainbert.encoders import quiet
 from domainbert.figures import save_figure
+from domainbert.files import folder_beside, write_json
 from domainbert.pretraining.report import CURVES_FILE, encoder_card, plot_curves
-from domainbert.pretraining.store import write_json
 from domainbert.training import versions
 
 if TYPE_CHECKING:
@@ -80,9 +78,6 @@ def save_encoder(
         FileExistsError: something is there.
     """
     check_free(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    temporary.chmod(0o755)
     config = network.config
     config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout
     kept = {
@@ -90,7 +85,7 @@ def save_encoder(
         for name, tensor in network.state_dict().items()
         if manifest["pairs"] or not name.startswith(PAIR_HEAD)
     }
-    try:
+    with folder_beside(folder) as temporary:
         with quiet():
             network.save_pretrained(temporary, state_dict=kept)
         tokenizer.save_pretrained(temporary)
@@ -104,5 +99,3 @@ def save_encoder(
         (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
         share_files(temporary)
         temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.tables import atomic_path
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -48,12 +46,6 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return folder
-
-
-def write_json(document: Any, path: Path) -> None:
-    """Write JSON, whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
