@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from biomed.corpora.tags import OUTSIDE, CorpusError, TaggedText, fault_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 DOCUMENT_MARK = "-DOCSTART-"
@@ -44,6 +44,28 @@ def read_iob2(path: Path) -> list[TaggedText]:
     if words:
         sentences.append(TaggedText(tuple(words), tuple(tags)))
     return sentences
+
+
+def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
+    """Write sentences as `read_iob2` reads them, parted by tabs; streamed, and whole or not at all.
+
+    Raises:
+        CorpusError: no sentence.
+    """
+    from domainbert.tables import atomic_path
+
+    written = False
+    with atomic_path(path) as temporary:
+        with temporary.open("w", encoding="utf-8", newline="\n") as handle:
+            for text in texts:
+                handle.writelines(
+                    f"{word}\t{tag}\n" for word, tag in zip(text.words, text.tags, strict=True)
+                )
+                handle.write("\n")
+                written = True
+        if not written:
+            msg = "there is no text to write"
+            raise CorpusError(msg)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

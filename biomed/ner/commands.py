@@ -1,4 +1,4 @@
-"""The commands `biomed ner`: train, tag, evaluate."""
+"""The commands `biomed ner`: train, tag, silver, evaluate."""
 
 from __future__ import annotations
 
@@ -119,6 +119,35 @@ def _show(tagger: EntityTagger, source: Path) -> None:
 
     for text in read_texts(source):
         stdout.print(tagger.show(text), soft_wrap=True)
+
+
+@app.command()
+@one_line_errors
+def silver(
+    texts: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="One text a line (.txt, .txt.gz), or .csv, .parquet, .jsonl with a column text.",
+        ),
+    ],
+    model: Annotated[
+        list[str],
+        typer.Option(help="Shipped name or model folder; several of one kind tag together."),
+    ],
+    out: Annotated[Path, typer.Option(help="The corpus folder, to train on with others.")],
+    share: Annotated[float, typer.Option(help="Of the texts, evenly spread.")] = 1.0,
+) -> None:
+    """Tag texts as a corpus that another model can learn from: out/train.tsv, in IOB2."""
+    from biomed.corpora.iob2 import write_iob2
+    from biomed.ner.network import WordTagger
+    from biomed.ner.silver import read_lines, silver_texts
+
+    models = [WordTagger.from_pretrained(name) for name in model]
+    tagged = silver_texts(models, read_lines(texts, share=share))
+    out.mkdir(parents=True, exist_ok=True)
+    write_iob2(counted(tagged, what="tagging texts"), out / "train.tsv")
+    say(f"{out / 'train.tsv'} is a corpus without devel: name {out} beside one that has it")
 
 
 @app.command()

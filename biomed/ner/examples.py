@@ -52,12 +52,18 @@ class Source:
         texts: in file order, so that neighbours follow one another.
         codes: what each tag is called in training: an output of the network, or a number past
             the outputs for an `O` that leaves types open which this corpus does not annotate.
-        repeat: how often an epoch reads it.
+        repeat: how often an epoch reads it; of a part, the next epoch reads the next.
     """
 
     texts: tuple[TaggedText, ...] = field(repr=False)
     codes: dict[str, int]
-    repeat: int = 1
+    repeat: float = 1
+
+    def of_epoch(self, epoch: int) -> Iterator[TaggedText]:
+        """The texts that an epoch reads: it begins where the one before ended."""
+        number = len(self.texts)
+        start, end = (round(number * self.repeat * e) for e in (epoch, epoch + 1))
+        return (self.texts[place % number] for place in range(start, end))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +107,18 @@ class ExampleMaker:
         return [
             window
             for source in self._sources
-            for _ in range(source.repeat)
-            for text in self._packed(source, generator)
+            for text in self._packed(source, epoch, generator)
             for window in self._windows(text)
         ]
 
-    def _packed(self, source: Source, generator: np.random.Generator) -> Iterator[Example]:
+    def _packed(
+        self, source: Source, epoch: int, generator: np.random.Generator
+    ) -> Iterator[Example]:
         """Texts alone or joined with those that follow, without special tokens."""
         room = self._window - SPECIAL_TOKENS
         run: list[Example] = []
         size, wanted = 0, self._wanted(generator, room)
-        for text in source.texts:
+        for text in source.of_epoch(epoch):
             example = self._encoded(self._varied(text, generator), source.codes, generator)
             if run and (size >= wanted or size + len(example.ids) > room):
                 yield _joined(run)

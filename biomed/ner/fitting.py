@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import tempfile
 from dataclasses import asdict
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +41,7 @@ def fit(
     training: TrainingSettings | None = None,
     settings: EntitySettings | None = None,
     augmentation: Augmentation | None = None,
-    repeat: Mapping[str, int] | None = None,
+    repeat: Mapping[str, float] | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> WordTagger:
@@ -48,15 +50,17 @@ def fit(
     The entity types are those of all corpora. In a corpus that annotates only some of them, an
     `O` leaves the other types open. A training text that also stands in a devel or test side is
     left out. The weights kept are those with the best mean, over the corpora, of entity F1 on
-    devel.
+    devel. A corpus without a devel side (a silver one, say) only trains, with those of its texts
+    that no other corpus has.
 
     Args:
-        corpora: each with a train and a devel side.
+        corpora: each with a train side, and at least one with a devel side.
         encoder: shipped name, folder or Hub id.
         training: see `TrainingSettings`.
         settings: windows.
         augmentation: see there.
-        repeat: how often an epoch reads a corpus, by its name; once by default.
+        repeat: how often an epoch reads a corpus, by its name; once by default. At 0.1 each
+            epoch reads another tenth.
         checkpoints: folder that keeps the trainer's checkpoints; a temporary one by default.
         resume: go on from the last checkpoint there.
 
@@ -64,8 +68,10 @@ def fit(
         The trained model, on the device it trained on.
 
     Raises:
-        CorpusError: a corpus without a train or devel side, or without entities to train on.
-        ValueError: `repeat` names no corpus, or devel has types that train has not.
+        CorpusError: a corpus without a train side, none with a devel side, or a side without
+            entities.
+        ValueError: `repeat` names no corpus or is not above 0, or devel has types that train has
+            not.
     """
     from domainbert.training import TrainingSettings
 
@@ -74,7 +80,8 @@ def fit(
     training, augmentation = training or TrainingSettings(), augmentation or Augmentation()
     kinds = sorted({kind for corpus in corpora for kind in _side(corpus, "train").types})
     for corpus in corpora:
-        check_types(kinds, _side(corpus, "devel"))
+        if corpus.devel:
+            check_types(kinds, corpus.devel)
     model = new_model(encoder, kinds=kinds, settings=settings, training=training)
     sources, allowed = _sources(corpora, kinds, repeat)
     maker = ExampleMaker(
@@ -110,15 +117,22 @@ def measured(model: WordTagger, corpora: Sequence[Corpus], *, side: str) -> dict
     }
 
 
-def _check(corpora: Sequence[Corpus], repeat: dict[str, int]) -> None:
+def _check(corpora: Sequence[Corpus], repeat: dict[str, float]) -> None:
     for corpus in corpora:
-        if not _side(corpus, "train").types or not _side(corpus, "devel").types:
+        if not _side(corpus, "train").types or (corpus.devel and not corpus.devel.types):
             msg = f"corpus {corpus.name} needs entities in train and in devel"
             raise CorpusError(msg)
+    if not any(corpus.devel for corpus in corpora):
+        msg = "no corpus has a devel side, which chooses the weights"
+        raise CorpusError(msg)
     names = [corpus.name for corpus in corpora]
     if strange := [name for name in repeat if name not in names]:
         msg = f"no corpus is called {strange[0]!r}; there are {', '.join(names) or 'none'}"
         raise ValueError(msg)
+    for name, times in repeat.items():
+        if isinstance(times, bool) or not isinstance(times, Real) or not 0 < times < math.inf:
+            msg = f"repeat of {name} must be a number above 0, got {times!r}"
+            raise ValueError(msg)
 
 
 def _side(corpus: Corpus, side: str) -> Any:
@@ -156,7 +170,7 @@ def new_model(
 
 
 def _sources(
-    corpora: Sequence[Corpus], kinds: Sequence[str], repeat: Mapping[str, int]
+    corpora: Sequence[Corpus], kinds: Sequence[str], repeat: Mapping[str, float]
 ) -> tuple[list[Source], Any]:
     """The train sides with their codes, and which outputs each code allows."""
     import torch
@@ -169,6 +183,7 @@ def _sources(
         if gold is not None
         for text in gold.texts
     ]
+    trained = [_side(corpus, "train") for corpus in corpora if corpus.devel]
     sources, allowed = [], list(np.eye(len(labels), dtype=bool))
     for corpus in corpora:
         train = _side(corpus, "train")
@@ -176,10 +191,11 @@ def _sources(
         if open_kinds := [kind for kind in kinds if kind not in train.types]:
             codes["O"] = len(allowed)
             allowed.append(np.isin(labels, tags_for(open_kinds)))
-        texts = tuple(without(train.texts, held_out))
+        elsewhere = [] if corpus.devel else [text for gold in trained for text in gold.texts]
+        texts = tuple(without(train.texts, [*held_out, *elsewhere]))
         if dropped := len(train.texts) - len(texts):
             log.warning(
-                "%s: %d training texts also stand in devel or test and are left out",
+                "%s: %d training texts also stand in another side or corpus and are left out",
                 corpus.name,
                 dropped,
             )
@@ -194,8 +210,9 @@ def _validator(
 
     def validate(network: PreTrainedModel) -> dict[str, float]:
         scores: dict[str, Scores] = {
-            corpus.name: evaluate_words(model, _side(corpus, "devel"), network=network)
+            corpus.name: evaluate_words(model, corpus.devel, network=network)
             for corpus in corpora
+            if corpus.devel
         }
         each = {f"f1_{name}": score.overall.f1 for name, score in scores.items()}
         return {"f1": float(np.mean(list(each.values()))), **each}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +14,7 @@ from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.encoders import window_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import torch
@@ -126,6 +127,11 @@ class WordTagger(BiomedFolder):
         model.remember(loaded)
         return model
 
+    @property
+    def tokenizer_hash(self) -> bytes:
+        """The same for two models that read the same pieces."""
+        return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).digest()
+
     def log_probabilities(
         self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
     ) -> np.ndarray:
@@ -163,10 +169,25 @@ class WordTagger(BiomedFolder):
             sentences: words; each sentence is read by itself.
             network: as in `log_probabilities`.
         """
+        return self.decoded(
+            sentences, lambda pieces: self.log_probabilities(pieces, network=network)
+        )
+
+    def decoded(
+        self,
+        sentences: Sequence[Sequence[str]],
+        scores_of: Callable[[Sequence[Pieces]], np.ndarray],
+    ) -> list[list[str]]:
+        """The tags of sentences on the best path through scores of any origin.
+
+        Args:
+            sentences: as in `tags`.
+            scores_of: pieces of several sentences -> as `log_probabilities`.
+        """
         pieces = [self.reader.read(words) for words in sentences]
         result = []
         for chunk in _pools(pieces, limit=self.runner.buffer_tokens):
-            scores = self.log_probabilities(chunk, network=network)
+            scores = scores_of(chunk)
             counts = np.array([int(text.is_read.sum()) for text in chunk])
             starts = (np.cumsum(counts) - counts)[counts > 0]
             path = best_path(scores, scheme=self.scheme, starts=starts)

@@ -48,7 +48,7 @@ class Recipe:
     settings: EntitySettings = field(default_factory=EntitySettings)
     augmentation: Augmentation = field(default_factory=Augmentation)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
-    repeat: dict[str, int] = field(default_factory=dict)
+    repeat: dict[str, float] = field(default_factory=dict)
     card: dict[str, str] = field(default_factory=dict)
 
 

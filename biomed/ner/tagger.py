@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -66,7 +65,7 @@ class EntityTagger:
         self.networks = networks
         self._buffer = min(network.runner.buffer_tokens for network in networks)
         # Networks with one and the same tokenizer read the same pieces.
-        keys = [_fingerprint(network) for network in networks]
+        keys = [network.tokenizer_hash for network in networks]
         self._reader_of = [keys.index(key) for key in keys]
 
     @classmethod
@@ -171,10 +170,6 @@ class EntityTagger:
         from biomed.ner.display import TaggedView
 
         return TaggedView(text, tuple(self.tag(text)), self.labels)
-
-
-def _fingerprint(network: WordTagger) -> bytes:
-    return hashlib.sha256(network.tokenizer.backend_tokenizer.to_str().encode()).digest()
 
 
 def _size(text: _ReadText) -> int:
