@@ -56,7 +56,7 @@ def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
 
     written = False
     with atomic_path(path) as temporary:
-        with temporary.open("w", encoding="utf-8", newline="\n") as handle:
+        with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as handle:
             for text in texts:
                 handle.writelines(
                     f"{word}\t{tag}\n" for word, tag in zip(text.words, text.tags, strict=True)

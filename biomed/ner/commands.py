@@ -1,4 +1,4 @@
-"""The commands `biomed ner`: train, tag, silver, evaluate."""
+"""The commands `biomed ner`: train, tag, silver, evaluate, compare."""
 
 from __future__ import annotations
 
@@ -140,11 +140,12 @@ def silver(
 ) -> None:
     """Tag texts as a corpus that another model can learn from: out/train.tsv, in IOB2."""
     from biomed.corpora.iob2 import write_iob2
+    from biomed.ner.ensemble import TaggerEnsemble
     from biomed.ner.network import WordTagger
     from biomed.ner.silver import read_lines, silver_texts
 
-    models = [WordTagger.from_pretrained(name) for name in model]
-    tagged = silver_texts(models, read_lines(texts, share=share))
+    ensemble = TaggerEnsemble([WordTagger.from_pretrained(name) for name in model])
+    tagged = silver_texts(ensemble, read_lines(texts, share=share))
     out.mkdir(parents=True, exist_ok=True)
     write_iob2(counted(tagged, what="tagging texts"), out / "train.tsv")
     say(f"{out / 'train.tsv'} is a corpus without devel: name {out} beside one that has it")
@@ -156,7 +157,10 @@ def evaluate(
     gold: Annotated[
         Path, typer.Argument(metavar="GOLD", help="An IOB2 or PubTator file, or a BRAT folder.")
     ],
-    model: Annotated[str, typer.Option(help="Shipped name, model folder, or Hub id.")],
+    model: Annotated[
+        list[str],
+        typer.Option(help="Shipped name, folder or Hub id; several are scored as one ensemble."),
+    ],
     train: Annotated[
         Path | None, typer.Option(help="Count the texts of GOLD that also stand in this corpus.")
     ] = None,
@@ -167,16 +171,18 @@ def evaluate(
 ) -> None:
     """Score a model: strict IOB2 over words, and for documents exact spans of characters too."""
     from biomed.corpora import read_gold, without
+    from biomed.ner.ensemble import TaggerEnsemble
     from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import EntityTagger
 
     right = read_gold(gold, labels=_renaming(label or []))
-    loaded = WordTagger.from_pretrained(model)
-    check_types(loaded.scheme.types, right)
-    scores = {"words": evaluate_words(loaded, right)}
+    ensemble = TaggerEnsemble([WordTagger.from_pretrained(name) for name in model])
+    check_types(ensemble.scheme.types, right)
+    scores = {"words": evaluate_words(ensemble, right)}
+    if right.documents and len(model) == 1:
+        scores["characters"] = evaluate_documents(EntityTagger(*ensemble.models), right)
     if right.documents:
-        scores["characters"] = evaluate_documents(EntityTagger(loaded), right)
         say(f"{len(right.remarks)} gold spans not taken as they stand")
     for unit, found in scores.items():
         stdout.print(_score_table(found, unit))
@@ -188,6 +194,19 @@ def evaluate(
         say(f"{shared} of {len(right.texts)} texts also stand in {train.name}")
     if json:
         write_json(result, json)
+
+
+@app.command()
+@one_line_errors
+def compare(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="Folders that `train` wrote.")
+    ],
+) -> None:
+    """What a change bought: the settings in which trained models differ, and their F1; Markdown."""
+    from biomed.ner.comparison import compare, markdown
+
+    typer.echo(markdown(compare(models)))
 
 
 def _renaming(pairs: list[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
     from biomed.corpora.corpus import Gold
+    from biomed.ner.ensemble import TaggerEnsemble
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import EntityTagger
 
@@ -125,7 +126,7 @@ def _score(
     )
 
 
-def evaluate_words(model: WordTagger, gold: Gold, **network: Any) -> Scores:
+def evaluate_words(model: WordTagger | TaggerEnsemble, gold: Gold, **network: Any) -> Scores:
     """Scores over the words that the corpus gives, each text read by itself."""
     predicted = model.tags([text.words for text in gold.texts], **network)
     return score_tags([text.tags for text in gold.texts], predicted)

@@ -117,7 +117,7 @@ def measured(model: WordTagger, corpora: Sequence[Corpus], *, side: str) -> dict
     }
 
 
-def _check(corpora: Sequence[Corpus], repeat: dict[str, float]) -> None:
+def _check(corpora: Sequence[Corpus], repeat: dict[str, Any]) -> None:
     for corpus in corpora:
         if not _side(corpus, "train").types or (corpus.devel and not corpus.devel.types):
             msg = f"corpus {corpus.name} needs entities in train and in devel"
@@ -193,6 +193,9 @@ def _sources(
             allowed.append(np.isin(labels, tags_for(open_kinds)))
         elsewhere = [] if corpus.devel else [text for gold in trained for text in gold.texts]
         texts = tuple(without(train.texts, [*held_out, *elsewhere]))
+        if not texts:
+            msg = f"{corpus.name} has no text that the other corpora have not"
+            raise CorpusError(msg)
         if dropped := len(train.texts) - len(texts):
             log.warning(
                 "%s: %d training texts also stand in another side or corpus and are left out",

@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora import CorpusError, TaggedText
-from biomed.corpora.iob2 import read_iob2
+from biomed.corpora.iob2 import read_iob2, write_iob2
 
 
 def write(tmp_path, text):
@@ -25,6 +25,24 @@ def test_variants(tmp_path, text):
         TaggedText(("heart", "failure"), ("B-Disease", "I-Disease")),
         TaggedText(("no",), ("O",)),
     ]
+
+
+def test_what_is_written_is_what_is_read(tmp_path):
+    texts = [TaggedText(("heart", "\u00e9"), ("B-x", "O")), TaggedText(("a\u2028b",), ("B-x",))]
+    write_iob2(iter(texts), tmp_path / "out.tsv")
+    assert read_iob2(tmp_path / "out.tsv") == texts
+
+
+def test_nothing_is_left_where_writing_failed(tmp_path):
+    def broken():
+        yield TaggedText(("a",), ("O",))
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_iob2(broken(), tmp_path / "out.tsv")
+    with pytest.raises(CorpusError, match="no text"):
+        write_iob2([], tmp_path / "out.tsv")
+    assert not list(tmp_path.iterdir())
 
 
 def test_odd_line_ends_are_words(tmp_path):

@@ -23,7 +23,7 @@ def saved(disease, drug, tmp_path):
 
 
 def test_every_command_has_help():
-    for name in ("train", "tag", "evaluate"):
+    for name in ("train", "tag", "silver", "evaluate"):
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0
         assert "--model" in result.output or "--out" in result.output
@@ -53,6 +53,39 @@ def test_tag_shows_a_text(saved, tmp_path):
     result = run.invoke(app, ["tag", str(tmp_path / "note.txt"), "--model", saved[0]])
     assert result.exit_code == 0, result.output
     assert "[b]heart failure [Disease][/b]" in result.output
+
+
+def test_silver_is_a_corpus_that_training_takes(saved, tiny_encoder, tmp_path):
+    (tmp_path / "texts.txt").write_text("heart failure again\nno pneumonia\n\nwas edema\n")
+    twice = ["--model", saved[0], "--model", saved[0]]
+    silver = ["silver", str(tmp_path / "texts.txt"), *twice, "--out", str(tmp_path / "silver")]
+    result = run.invoke(app, silver)
+    assert result.exit_code == 0, result.output
+    tagged = (tmp_path / "silver" / "train.tsv").read_text()
+    assert tagged.startswith("heart\tB-Disease\nfailure\tI-Disease\nagain\tO\n\nno\tO\n")
+    (tmp_path / "gold").mkdir()
+    for side in ("train", "devel"):
+        (tmp_path / "gold" / f"{side}.tsv").write_text(f"{side}\tO\n{IOB}")
+    corpora = [str(tmp_path / "gold"), str(tmp_path / "silver")]
+    options = ["--encoder", str(tiny_encoder), "--epochs", "1", "--out", str(tmp_path / "model")]
+    result = run.invoke(app, ["train", *corpora, *options])
+    assert result.exit_code == 0, result.output
+    result = run.invoke(app, ["compare", str(tmp_path / "model"), str(tmp_path / "model")])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("| model | seeds | gold devel |")
+
+
+def test_several_models_are_scored_as_one(saved, tmp_path):
+    (tmp_path / "gold.tsv").write_text(IOB)
+    twice = ["--model", saved[0], "--model", saved[0]]
+    result = run.invoke(app, ["evaluate", str(tmp_path / "gold.tsv"), *twice])
+    assert result.exit_code == 0, result.output
+    assert "1.000" in result.output
+    result = run.invoke(
+        app, ["evaluate", str(tmp_path / "gold.tsv"), "--model", saved[0], "--model", saved[1]]
+    )
+    assert result.exit_code == 1
+    assert "the same entity types" in result.output
 
 
 def test_evaluate_words(saved, tmp_path):

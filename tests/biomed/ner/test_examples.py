@@ -51,6 +51,13 @@ def test_every_text_stands_once_in_an_epoch(tokenizer, alone):
         assert len(lengths) <= 2 if alone == 1 else len(lengths) > 4
 
 
+@pytest.mark.parametrize("repeat", [0.1, 0.3, 1, 1.5, 2.04])
+def test_a_share_of_a_corpus_moves_on(repeat):
+    read = [text for e in range(10) for text in Source(TEXTS, CODES, repeat).of_epoch(e)]
+    assert len(read) == round(10 * repeat * len(TEXTS))
+    assert read == [TEXTS[place % len(TEXTS)] for place in range(len(read))]
+
+
 def test_an_epoch_is_its_seed_and_number(tokenizer):
     def ids(seed, epoch):
         return [e.ids.tolist() for e in make(tokenizer, seed=seed).make(epoch)]

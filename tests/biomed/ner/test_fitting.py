@@ -149,7 +149,7 @@ def test_held_out_texts_are_no_training_texts(tiny_encoder, caplog):
     ]
     weights = [model.network.classifier.weight for model in models]
     assert torch.equal(*weights)
-    assert "4 training texts also stand in devel or test" in caplog.text
+    assert "4 training texts also stand in another side or corpus" in caplog.text
     assert models[1].manifest["corpora"]["made-up"]["left_out"] == 4 + left_out(models[0])
 
 
@@ -161,7 +161,8 @@ def test_what_cannot_be_trained_on(tiny_encoder):
     whole = corpus()
     empty = Gold("train", (TaggedText(("was",), ("O",)),))
     cases = [
-        (dataclasses.replace(whole, devel=None), CorpusError, "made-up has no devel side"),
+        (dataclasses.replace(whole, train=None), CorpusError, "made-up has no train side"),
+        (dataclasses.replace(whole, devel=None), CorpusError, "no corpus has a devel side"),
         (dataclasses.replace(whole, train=empty), CorpusError, "needs entities in train and in"),
         (
             dataclasses.replace(whole, train=corpus(only="Drug").train),
@@ -174,6 +175,27 @@ def test_what_cannot_be_trained_on(tiny_encoder):
             fit([bad], encoder=tiny_encoder, training=QUICK)
     with pytest.raises(ValueError, match="no corpus is called 'other'; there are made-up"):
         fit([whole], encoder=tiny_encoder, training=QUICK, repeat={"other": 2})
+    for times in (0, -1, True, "2", float("nan")):
+        with pytest.raises(ValueError, match="repeat of made-up must be a number above 0"):
+            fit([whole], encoder=tiny_encoder, training=QUICK, repeat={"made-up": times})
+
+
+def test_a_silver_corpus_only_trains(tiny_encoder):
+    """It has no devel side, and none of its texts may stand in the corpora that have one."""
+    gold = corpus()
+    few = dataclasses.replace(gold, train=Gold("train", gold.train.texts[:5]))
+    silver = Corpus("silver", Gold("train", sentences(150, seed=9) + gold.devel.texts), None, None)
+    alone, helped = (
+        fit(corpora, encoder=tiny_encoder, training=QUICK, settings=SHORT, repeat=repeat)
+        for corpora, repeat in (([few], {}), ([few, silver], {"silver": 0.5}))
+    )
+    assert list(helped.manifest["devel"]) == ["made-up"]
+    assert helped.manifest["corpora"]["silver"]["left_out"] >= len(gold.devel.texts)
+    f1 = [model.manifest["devel"]["made-up"]["all"]["f1"] for model in (alone, helped)]
+    assert f1[1] > f1[0]
+    same = Corpus("same", few.train, None, None)
+    with pytest.raises(CorpusError, match="same has no text that the other corpora have not"):
+        fit([few, same], encoder=tiny_encoder, training=QUICK)
 
 
 def test_the_manifest_quotes_nothing(trained):

@@ -1,0 +1,93 @@
+import gzip
+
+import numpy as np
+import pytest
+
+from biomed.corpora import Gold, TaggedText
+from biomed.ner.ensemble import TaggerEnsemble
+from biomed.ner.evaluation import evaluate_words
+from biomed.ner.network import WordTagger
+from biomed.ner.silver import RUN, read_lines, silver_texts
+
+SENTENCES = [("heart", "failure", "was", "stable"), ("insulin", "and", "edema"), ("\x10", "pain")]
+
+
+@pytest.fixture(scope="module")
+def three(new_random, tokenizer):
+    """Random networks that disagree."""
+    return [WordTagger(new_random(tokenizer, seed=seed), tokenizer) for seed in range(3)]
+
+
+def test_one_network_is_itself(three):
+    assert TaggerEnsemble(three[:1]).tags(SENTENCES) == three[0].tags(SENTENCES)
+
+
+def test_the_mean_probability_decides(three):
+    ensemble = TaggerEnsemble(three)
+    pieces = [three[0].reader.read(words) for words in SENTENCES]
+    each = [np.exp(model.log_probabilities(pieces)) for model in three]
+    mean = np.exp(ensemble.log_probabilities(pieces))
+    np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-5)
+    np.testing.assert_allclose(mean.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_an_outvoted_network_loses(disease, new_rules, tokenizer):
+    """Two of three know nothing but O: the mean of the third's certainty is too little."""
+    blind = new_rules(tokenizer)
+    blind.classifier.weight.data[1:] = 0.0
+    blind.classifier.bias.data[1:] = -4.0
+    sceptics = [WordTagger(blind, tokenizer)] * 2
+    assert disease.tags([("heart",)]) == [["B-Disease"]]
+    assert TaggerEnsemble([disease, *sceptics]).tags([("heart",)]) == [["O"]]
+
+
+def test_an_ensemble_is_scored_like_a_model(disease):
+    gold = Gold("g", (TaggedText(("heart", "failure", "was"), ("B-Disease", "I-Disease", "O")),))
+    assert evaluate_words(TaggerEnsemble([disease, disease]), gold).overall.f1 == 1.0
+
+
+def test_models_that_cannot_vote_together(disease, drug, new_rules, new_tokenizer):
+    with pytest.raises(ValueError, match="the same entity types"):
+        TaggerEnsemble([disease, drug])
+    with pytest.raises(ValueError, match="the same entity types"):
+        TaggerEnsemble([])
+    other = new_tokenizer(lower_case=False)
+    with pytest.raises(ValueError, match="the same tokenizer"):
+        TaggerEnsemble([disease, WordTagger(new_rules(disease.tokenizer), other)])
+
+
+def test_silver_texts_are_words_with_tags(disease):
+    texts = ["no heart failure, home", " ", "", "was stable"] * 300
+    found = list(silver_texts(TaggerEnsemble([disease]), texts))
+    assert len(found) == 600
+    assert found[0].words == ("no", "heart", "failure", ",", "home")
+    assert found[0].tags == ("O", "B-Disease", "I-Disease", "O", "O")
+    assert found[599].tags == ("O", "O")
+
+
+def test_lines_of_text_and_rows_of_tables(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo words\n")
+    with gzip.open(tmp_path / "b.txt.gz", "wt") as handle:
+        handle.write("one\n\ntwo words\n")
+    (tmp_path / "c.jsonl").write_text('{"text": "one"}\n{"text": "two words"}\n')
+    for name in ("a.txt", "b.txt.gz", "c.jsonl"):
+        assert [text.strip() for text in read_lines(tmp_path / name)] == ["one", "two words"]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.7])
+def test_a_share_is_runs_of_neighbours(tmp_path, share):
+    (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(100 * RUN)))
+    numbers = [int(text) for text in read_lines(tmp_path / "a.txt", share=share)]
+    assert len(numbers) == round(100 * share) * RUN
+    runs = np.array(numbers).reshape(-1, RUN)
+    assert (np.diff(runs, axis=1) == 1).all()
+    assert np.ptp(np.diff(runs[:, 0])) <= RUN  # evenly spread
+
+
+def test_what_cannot_be_read(tmp_path):
+    with pytest.raises(ValueError, match="no such file"):
+        list(read_lines(tmp_path / "absent.txt"))
+    (tmp_path / "a.txt").write_text("one\n")
+    for share in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="share must be above 0"):
+            list(read_lines(tmp_path / "a.txt", share=share))
