@@ -7,7 +7,6 @@ import logging
 import math
 import tempfile
 from dataclasses import asdict
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +129,7 @@ def _check(corpora: Sequence[Corpus], repeat: dict[str, Any]) -> None:
         msg = f"no corpus is called {strange[0]!r}; there are {', '.join(names) or 'none'}"
         raise ValueError(msg)
     for name, times in repeat.items():
-        if isinstance(times, bool) or not isinstance(times, Real) or not 0 < times < math.inf:
+        if type(times) not in (int, float) or not 0 < times < math.inf:
             msg = f"repeat of {name} must be a number above 0, got {times!r}"
             raise ValueError(msg)
 
