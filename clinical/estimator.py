@@ -75,7 +75,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         """
         import pandas as pd
 
-        from domainbert.training import TrainingSettings
+        from domainbert.settings import TrainingSettings
 
         labels = np.asarray(y).astype(int)
         patients = list(range(len(labels))) if groups is None else list(groups)

@@ -17,6 +17,7 @@ from clinical.evaluation import recall_at_precision
 from clinical.readmission import LABELS, TASK, ReadmissionModel, ReadmissionSettings
 from clinical.splits import check_disjoint
 from clinical.teacher import targets
+from domainbert.settings import TrainingSettings
 from domainbert.tables import require_columns
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from domainbert.training import TrainingSettings
 
 Objective = Literal["stay", "window"]
 OBJECTIVES = ("stay", "window")
@@ -72,8 +72,6 @@ def fit(
         TableError: a column is missing.
         ValueError: patients straddle the split, a side is empty or has one outcome only.
     """
-    from domainbert.training import TrainingSettings
-
     if objective not in OBJECTIVES:
         msg = f"objective must be one of {OBJECTIVES}, got {objective!r}"
         raise ValueError(msg)
@@ -205,8 +203,9 @@ def _train(
     resume: bool,
 ) -> ReadmissionModel:
     from domainbert.adapters import finish_task
+    from domainbert.checkpoints import last_checkpoint
     from domainbert.lora import add_lora
-    from domainbert.training import GroupTrainer, last_checkpoint
+    from domainbert.training import GroupTrainer
 
     trainer = GroupTrainer(
         add_lora(model.network, training.lora),

@@ -1,7 +1,7 @@
 """The recipe of a readmission model, one TOML file.
 
 [model]      encoder, objective, teacher, window, c
-[training]   the names of `domainbert.training.TrainingSettings`
+[training]   the names of `domainbert.settings.TrainingSettings`
 [card]       name, title, data, limits, licence, rebuild: what people should know
 """
 
@@ -14,6 +14,7 @@ from clinical.aggregation import DEFAULT_C
 from clinical.readmission import ReadmissionModel, ReadmissionSettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.settings import TrainingSettings
 from domainbert.tables import read_table
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-
-    from domainbert.training import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,6 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
     Raises:
         ValueError: not TOML, or a table or name that means nothing, with the legal ones.
     """
-    from domainbert.training import TrainingSettings
-
     own = {f.name for f in fields(Recipe)} - {"training", "card"}
     settings = training_names()
     tables = read_recipe_tables(

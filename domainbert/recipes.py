@@ -6,6 +6,8 @@ import tomllib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from domainbert.settings import TrainingSettings
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
@@ -16,8 +18,6 @@ CARD_NAMES = ("name", "title", "data", "limits", "licence", "rebuild")
 
 def training_names() -> set[str]:
     """What a `[training]` table may say."""
-    from domainbert.training import TrainingSettings
-
     return {field.name for field in fields(TrainingSettings)}
 
 

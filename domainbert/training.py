@@ -1,18 +1,12 @@
-"""One training configuration and the bridge to `transformers.Trainer`."""
+"""The bridge to `transformers.Trainer`: one base for every task, and its arguments."""
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
 import platform
-import shutil
-import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
 from importlib.metadata import version
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,112 +20,17 @@ from domainbert.batches import EpochOrder, TokenBudgetBatches, WindowGroups
 from domainbert.console import progress
 from domainbert.encoders import quiet
 from domainbert.inference import pad
-from domainbert.lora import LoRA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from transformers import PreTrainedModel
 
     from domainbert.batches import EpochBatches
+    from domainbert.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
-
-# What a setting must be: in words, its type, and its least and largest value.
-Legal = tuple[str, Any, float, float]
-COUNT: Legal = ("a whole number above 0", Integral, 1, math.inf)
-POSITIVE: Legal = ("a number above 0", Real, sys.float_info.min, sys.float_info.max)
-ATTENTION = ("sdpa", "eager")
-STATE = "trainer_state.json"
-SHARE: Legal = ("a share in [0, 1)", Real, 0, math.nextafter(1, 0))
-YES_NO: Legal = ("true or false", bool, 0, 1)
-TEXT: Legal = ("text", str, 0, 0)
-SEED: Legal = ("a whole number from 0 to 2^32 - 1", Integral, 0, 2**32 - 1)
-LEGAL: dict[str, Legal] = {
-    "epochs": POSITIVE,
-    "learning_rate": POSITIVE,
-    "warmup": SHARE,
-    "weight_decay": SHARE,
-    "dropout": SHARE,
-    "full": YES_NO,
-    "attention": TEXT,
-    "seed": SEED,
-}
-
-
-def check_settings(settings: Any, legal: Mapping[str, Legal]) -> None:
-    """Check each field of a settings table: a recipe is typed by hand.
-
-    Args:
-        settings: a dataclass.
-        legal: what a field must be; one that is not there is a `COUNT`. "attention" is one of
-            `ATTENTION` wherever it stands.
-
-    Raises:
-        ValueError: the first that is not, with what is legal.
-    """
-    for setting in fields(settings):
-        value = getattr(settings, setting.name)
-        if setting.name == "attention" and value not in ATTENTION:
-            msg = f"attention must be one of {', '.join(ATTENTION)}, got {value!r}"
-            raise ValueError(msg)
-        words, kind, least, largest = legal.get(setting.name, COUNT)
-        # Python takes True for 1; who types it means no number.
-        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        if not fits or (kind is not str and not least <= float(value) <= largest):
-            msg = f"{setting.name} must be {words}, got {value!r}"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """How to train; a recipe's `[training]` table has these names.
-
-    Attributes:
-        epochs: passes over the training groups.
-        learning_rate: peak, after the warm-up; falls to zero in a line.
-        batch_size: groups of one step at most.
-        batch_tokens: tokens of one step at most, padding counted (one group always fits).
-        max_windows: windows of one group that a step reads at most; of a longer group a fresh
-            random choice each time, so that memory has a bound. Scoring reads all.
-        evaluations: evaluations on validation in each epoch.
-        patience: evaluations without a better score before training stops.
-        warmup: share of the steps with a rising learning rate.
-        weight_decay: AdamW's.
-        dropout: of hidden states. Attention has none in training: it would switch off the fused
-            attention kernels, for nothing that could be measured here.
-        rank: of the LoRA adapters.
-        full: train all weights instead.
-        attention: while training, "sdpa" or "eager". On a CPU the fused kernel's way back is slow:
-            plain attention trains a quarter faster on windows of up to 256 tokens, for memory
-            that grows with the square of a window.
-        seed: of the head, the order and dropout.
-    """
-
-    epochs: float = 3.0
-    learning_rate: float = 5e-4
-    batch_size: int = 16
-    batch_tokens: int = 4096
-    max_windows: int = 24
-    evaluations: int = 2
-    patience: int = 3
-    warmup: float = 0.06
-    weight_decay: float = 0.01
-    dropout: float = 0.1
-    rank: int = 16
-    full: bool = False
-    attention: str = "sdpa"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check kinds and ranges."""
-        check_settings(self, LEGAL)
-
-    @property
-    def lora(self) -> LoRA | None:
-        """The adapters to train; None where all weights train."""
-        return None if self.full else LoRA(rank=self.rank, alpha=2 * self.rank)
 
 
 class ScoredTrainer(Trainer):
@@ -374,52 +273,6 @@ class StepBar(TrainerCallback):
         self._open.close()
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The last checkpoint that was written to its end; younger ones are removed.
-
-    A run may be killed while it writes one. The state is what is written last.
-    """
-    found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
-    for path in sorted(found, key=checkpoint_step, reverse=True):
-        try:
-            json.loads((path / STATE).read_text("utf-8"))
-        except (OSError, ValueError):
-            shutil.rmtree(path, ignore_errors=True)
-            continue
-        return path
-    return None
-
-
-def checkpoint_step(checkpoint: Path) -> int:
-    """The step after which a checkpoint was written."""
-    return int(checkpoint.name.split("-")[1])
-
-
-def process_count() -> int:
-    """How many processes train together, as torchrun and accelerate say it.
-
-    The Trainer knows too, but wants the number of steps first.
-    """
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def versions() -> dict[str, str]:
-    """What a training ran with, for its manifest."""
-    return {
-        "python": platform.python_version(),
-        "domainbert": __version__,
-        **{package: version(package) for package in ("torch", "transformers", "peft")},
-    }
-
-
-def _multiplies_bf16() -> bool:
-    """Whether mixed precision pays: half again as fast on a CPU with these instructions."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-
-
 def training_arguments(
     settings: TrainingSettings, *, folder: Path, steps: int, metric: str = "auroc"
 ) -> TrainingArguments:
@@ -458,3 +311,28 @@ def training_arguments(
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
     )
+
+
+def process_count() -> int:
+    """How many processes train together, as torchrun and accelerate say it.
+
+    The Trainer knows too, but wants the number of steps first.
+    """
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def versions() -> dict[str, str]:
+    """What a training ran with, for its manifest."""
+    return {
+        "python": platform.python_version(),
+        "domainbert": __version__,
+        **{package: version(package) for package in ("torch", "transformers", "peft")},
+    }
+
+
+def _multiplies_bf16() -> bool:
+    """Whether mixed precision pays: half again as fast on a CPU with these instructions."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

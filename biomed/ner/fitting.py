@@ -19,7 +19,9 @@ from biomed.ner.evaluation import check_types, evaluate_words
 from biomed.ner.examples import Augmentation, ExampleMaker, Source
 from biomed.ner.network import TASK, EntitySettings, WordTagger, name_outputs
 from domainbert.batches import EpochBatches
-from domainbert.training import last_checkpoint, versions
+from domainbert.checkpoints import last_checkpoint
+from domainbert.settings import TrainingSettings
+from domainbert.training import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from biomed.corpora.corpus import Corpus
     from biomed.ner.evaluation import Scores
-    from domainbert.training import TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +73,6 @@ def fit(
         ValueError: `repeat` names no corpus or is not above 0, or devel has types that train has
             not.
     """
-    from domainbert.training import TrainingSettings
-
     repeat = dict(repeat or {})
     _check(corpora, repeat)
     training, augmentation = training or TrainingSettings(), augmentation or Augmentation()

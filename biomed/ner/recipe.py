@@ -3,7 +3,7 @@
 [model]         encoder, window, overlap
 [corpora]       labels: corpus -> old type -> new type ("" drops it); repeat: corpus -> times
 [augmentation]  the names of `biomed.ner.examples.Augmentation`
-[training]      the names of `domainbert.training.TrainingSettings`
+[training]      the names of `domainbert.settings.TrainingSettings`
 [card]          name, title, data, limits, licence, rebuild: what people should know
 """
 
@@ -23,13 +23,13 @@ from biomed.ner.fitting import fit, measured
 from biomed.ner.network import EntitySettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from biomed.ner.network import WordTagger
-    from domainbert.training import TrainingSettings
 
 CORPORA_NAMES = ("labels", "repeat")
 SCORES_NOTE = (
@@ -58,8 +58,6 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
     Raises:
         ValueError: not TOML, or a table or name that means nothing, with the legal ones.
     """
-    from domainbert.training import TrainingSettings
-
     windows = {f.name for f in fields(EntitySettings)}
     trained = training_names()
     legal = {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from biomed.ner.examples import Example
     from domainbert.batches import EpochBatches
-    from domainbert.training import TrainingSettings
+    from domainbert.settings import TrainingSettings
 
 
 class TagTrainer(EpochTrainer):

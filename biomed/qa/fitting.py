@@ -15,14 +15,15 @@ from biomed.qa.network import LABELS, TASK, QuestionSettings, SpanReader
 from biomed.qa.questions import QuestionSet, check_answered, evenly, fingerprint, without_articles
 from biomed.qa.threshold import find_threshold
 from domainbert.batches import EpochBatches
-from domainbert.training import last_checkpoint, versions
+from domainbert.checkpoints import last_checkpoint
+from domainbert.training import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from transformers import PreTrainedModel
 
-    from domainbert.training import TrainingSettings
+    from domainbert.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
 CHOOSING = 96  # validation questions that choose the weights

@@ -1,7 +1,7 @@
 """The recipe of a question-answering model, one TOML file.
 
 [model]       encoder, window, overlap, max_answer, threshold
-[training]    the names of `domainbert.training.TrainingSettings`, for every stage
+[training]    the names of `domainbert.settings.TrainingSettings`, for every stage
 [stages]      the same names and `negatives`, as lists with one value for each file of questions
 [validation]  share: of the last file's articles, held out; choosing: questions that choose weights
 [card]        name, title, data, limits, licence, rebuild: what people should know
@@ -21,6 +21,7 @@ from biomed.qa.questions import check_answered, split_by_article
 from biomed.qa.yes_no import YesNoSettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from biomed.qa.network import SpanReader
     from biomed.qa.questions import QuestionSet
-    from domainbert.training import TrainingSettings
 
 SCORES_NOTE = (
     "Whole articles of the last file, held out by article: an article is held out if the SHA-256 "
@@ -74,8 +74,6 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
     Raises:
         ValueError: not TOML, or a table or name that means nothing, with the legal ones.
     """
-    from domainbert.training import TrainingSettings
-
     trained = training_names()
     legal = {
         "model": {f.name for f in fields(QuestionSettings)} | {"encoder"},
@@ -170,8 +168,6 @@ def read_yes_no_recipe(path: Path | None, **overrides: Any) -> YesNoRecipe:
     Raises:
         ValueError: not TOML, or a table or name that means nothing, with the legal ones.
     """
-    from domainbert.training import TrainingSettings
-
     trained = training_names()
     legal = {
         "model": {f.name for f in fields(YesNoSettings)} | {"encoder"},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from biomed.qa.examples import Example
     from domainbert.batches import EpochBatches
-    from domainbert.training import TrainingSettings
+    from domainbert.settings import TrainingSettings
 
 
 class SpanTrainer(EpochTrainer):

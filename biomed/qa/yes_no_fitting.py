@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from biomed.qa.decisions import DecisionQuestion
     from biomed.qa.metrics import DecisionScores
-    from domainbert.training import TrainingSettings
+    from domainbert.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
 

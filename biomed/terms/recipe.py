@@ -2,7 +2,7 @@
 
 [model]      encoder, and pooling, layers as in `biomed.terms.pooling.TermSettings`
 [relations]  how often an epoch reads a source (see `SOURCES`), 1 by default; 0.5 is half of it
-[training]   the names of `domainbert.training.TrainingSettings`
+[training]   the names of `domainbert.settings.TrainingSettings`
 [card]       name, title, data, limits, licence, rebuild: what people should know
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from biomed.terms.pooling import TermSettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from biomed.terms.embedder import TermEmbedder
     from biomed.terms.relations import Concept, Relation
-    from domainbert.training import TrainingSettings
 
 MEDQUAD = "text/medquad.jsonl.gz"
 ICD9 = "readmission/icd9_diagnosis_long_titles.txt"
@@ -59,8 +59,6 @@ def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
     Raises:
         ValueError: not TOML, or a table or name that means nothing, with the legal ones.
     """
-    from domainbert.training import TrainingSettings
-
     own, names = ("encoder", "pooling", "layers"), training_names()
     legal = {"model": own, "relations": SOURCES, "training": names, "card": CARD_NAMES}
     tables = read_recipe_tables(path, legal=legal)

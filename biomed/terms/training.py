@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.terms.relations import Relation
-    from domainbert.training import TrainingSettings
+    from domainbert.settings import TrainingSettings
 
 SCALE = 20.0
 WINDOW = 96  # tokens of a training text at most; names and sentences are shorter

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from domainbert.checkpoints import STATE, checkpoint_step, last_checkpoint
 from domainbert.encoders import find_encoder, load_config, window_limit
 from domainbert.files import write_json
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
@@ -32,7 +33,6 @@ from domainbert.pretraining.saving import check_free, new_manifest, save_encoder
 from domainbert.pretraining.speed import speed_report
 from domainbert.pretraining.store import fingerprint, is_first_process, read_json
 from domainbert.pretraining.trainer import PretrainingTrainer
-from domainbert.training import STATE, checkpoint_step, last_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

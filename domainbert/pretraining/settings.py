@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from domainbert.training import POSITIVE, SEED, SHARE, TEXT, YES_NO, Legal, check_settings
+from domainbert.settings import POSITIVE, SEED, SHARE, TEXT, YES_NO, Legal, check_settings
 
 PART: Legal = ("a share in (0, 1)", Real, sys.float_info.min, math.nextafter(1, 0))
 NUMBER: Legal = ("a whole number, 0 or more", Integral, 0, math.inf)
@@ -159,7 +159,7 @@ class Phase(_Checked):
             example on each.
         warmup: share of the steps with a rising learning rate.
         learning_rate: peak, after the warm-up; falls to zero in a line.
-        attention: while training, see `domainbert.training.TrainingSettings`.
+        attention: while training, see `domainbert.settings.TrainingSettings`.
     """
 
     length: int = 128

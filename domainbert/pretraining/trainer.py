@@ -13,12 +13,8 @@ from torch.utils.data import Dataset
 from domainbert.batches import TokenBudgetBatches
 from domainbert.inference import pad
 from domainbert.pretraining.examples import NO_PAIR
-from domainbert.training import (
-    ScoredTrainer,
-    TrainingSettings,
-    process_count,
-    training_arguments,
-)
+from domainbert.settings import TrainingSettings
+from domainbert.training import ScoredTrainer, process_count, training_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

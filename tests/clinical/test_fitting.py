@@ -7,8 +7,8 @@ import pytest
 from clinical.fitting import eligible, fit
 from clinical.readmission import ReadmissionModel, ReadmissionSettings
 from clinical.teacher import out_of_fold, targets
+from domainbert.settings import TrainingSettings
 from domainbert.tables import TableError
-from domainbert.training import TrainingSettings
 
 QUICK = TrainingSettings(epochs=4, learning_rate=5e-3, batch_size=8, dropout=0.0, evaluations=1)
 SHORT = ReadmissionSettings(window=24)

@@ -17,8 +17,8 @@ from clinical.readmission import ReadmissionSettings
 from clinical.report import write_report
 from clinical.scoring import score_table
 from clinical.teacher import out_of_fold
+from domainbert.settings import TrainingSettings
 from domainbert.tables import read_table, write_table
-from domainbert.training import TrainingSettings
 from domainbert.windows import Windower
 
 CANARY = "zebrafinch"

@@ -3,7 +3,7 @@ from dataclasses import fields
 import pytest
 
 from domainbert.recipes import read_recipe_tables, training_names
-from domainbert.training import TrainingSettings
+from domainbert.settings import TrainingSettings
 
 LEGAL = {"model": ("name", "title"), "training": ("epochs", "seed")}
 

@@ -12,16 +12,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import TrainerCallback
 
 from domainbert.batches import TokenBudgetBatches, WindowGroups
+from domainbert.checkpoints import STATE, checkpoint_step, last_checkpoint
 from domainbert.inference import pad
 from domainbert.lora import LoRA, add_lora
-from domainbert.training import (
-    STATE,
-    GroupTrainer,
-    TrainingSettings,
-    checkpoint_step,
-    last_checkpoint,
-    training_arguments,
-)
+from domainbert.settings import TrainingSettings
+from domainbert.training import GroupTrainer, training_arguments
 
 SIGN = 7  # the token that makes a window positive in the toy problem
 
