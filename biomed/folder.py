@@ -1,4 +1,4 @@
-"""What the models of biomed share beyond the foundation: their card."""
+"""What the models of biomed share beyond the foundation: their shelf and their card."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 from domainbert.folder import TaskFolder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from domainbert.adapters import TaskConfig
 
 
 class BiomedFolder(TaskFolder):
     """A task model of biomed."""
+
+    @classmethod
+    def resolve(cls, name: str | Path) -> str | Path:
+        """The folder of a shipped model, or the name unchanged."""
+        from biomed.models import resolve
+
+        return resolve(name)
 
     def card(self, config: TaskConfig) -> str:
         """Markdown for the folder's README."""

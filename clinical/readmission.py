@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,7 +73,8 @@ class ReadmissionModel(TaskFolder):
         batch_tokens: tokens of one batch, padding counted; by default by device.
     """
 
-    task, labels = TASK, LABELS
+    task, labels, train_command = TASK, LABELS, TRAIN_COMMAND
+    settings_class = ReadmissionSettings
 
     def __init__(
         self,
@@ -87,11 +88,7 @@ class ReadmissionModel(TaskFolder):
         from domainbert.windows import Windower
 
         super().__init__(
-            network,
-            tokenizer,
-            settings or ReadmissionSettings(),
-            device=device,
-            batch_tokens=batch_tokens,
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
         limit = window_limit(network.config)
         windower = Windower(
@@ -114,43 +111,25 @@ class ReadmissionModel(TaskFolder):
         return f"ReadmissionModel(window={self._reader.window}, c={self.c:g})"
 
     @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> Self:
-        """Load a shipped model by name, a model folder, or a Hub id.
-
-        A plain Hugging Face checkpoint for sequence classification with one label loads too.
-
-        Raises:
-            EncoderError: see `domainbert.adapters.load_task_model`.
-        """
-        from clinical.models import resolve
-        from domainbert.adapters import load_task_model
+    def network_class(cls) -> Any:
+        """BERT with a classification head on CLS."""
         from domainbert.classifier import CLSClassifier
 
-        loaded = load_task_model(
-            resolve(name),
-            task=TASK,
-            labels=len(LABELS),
-            model_class=CLSClassifier,
-            train_command=TRAIN_COMMAND,
-        )
-        stored = dict(loaded.config.settings) if loaded.config else {}
+        return CLSClassifier
+
+    @classmethod
+    def resolve(cls, name: str | Path) -> str | Path:
+        """The folder of a shipped model, or the name unchanged."""
+        from clinical.models import resolve
+
+        return resolve(name)
+
+    @classmethod
+    def read_settings(cls, stored: dict[str, Any]) -> ReadmissionSettings:
+        """The settings that a folder holds; JSON knows no tuples."""
         if stored.get("calibration"):
-            stored["calibration"] = tuple(stored["calibration"])
-        model = cls(
-            loaded.model,
-            loaded.tokenizer,
-            settings=ReadmissionSettings(**stored),
-            device=device,
-            batch_tokens=batch_tokens,
-        )
-        model.remember(loaded)
-        return model
+            stored = {**stored, "calibration": tuple(stored["calibration"])}
+        return ReadmissionSettings(**stored)
 
     @classmethod
     def fit(cls, cohort: pd.DataFrame, **options: Any) -> ReadmissionModel:

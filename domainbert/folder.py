@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from domainbert.encoders import window_limit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +18,15 @@ if TYPE_CHECKING:
 
 
 class TaskFolder(ABC):
-    """A network with a tokenizer and settings that can be written to a folder.
+    """A network with a tokenizer and settings that is read from a folder and written to one.
+
+    A task says what it is by `task`, `labels` (one name for each output; none where any number
+    will do), `settings_class` and `train_command`, and by the methods below that are abstract.
 
     Args:
         network: Hugging Face's.
         tokenizer: its fast tokenizer.
-        settings: the task's own, a dataclass.
+        settings: the task's own, of `settings_class`; its defaults where there are none.
         device: where to run; by default CUDA where there is one, else the CPU.
         batch_tokens: tokens of one batch, padding counted; by default by device.
 
@@ -34,20 +39,23 @@ class TaskFolder(ABC):
     """
 
     task: ClassVar[str]
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    settings_class: ClassVar[Any]
+    train_command: ClassVar[str]
 
     def __init__(
         self,
         network: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        settings: Any,
         *,
-        device: str | torch.device | None,
-        batch_tokens: int | None,
+        settings: Any = None,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
     ) -> None:
         from domainbert.inference import WindowRunner
 
-        self.network, self.tokenizer, self.settings = network, tokenizer, settings
+        self.network, self.tokenizer = network, tokenizer
+        self.settings = settings or self.settings_class()
         self.runner = WindowRunner(
             network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
         )
@@ -55,9 +63,83 @@ class TaskFolder(ABC):
         self.config: TaskConfig | None = None
         self.adapter: dict[str, torch.Tensor] | None = None
 
+    @classmethod
+    @abstractmethod
+    def network_class(cls) -> Any:
+        """Hugging Face's class for the network; asked late, for it takes seconds to import."""
+
+    @classmethod
+    @abstractmethod
+    def resolve(cls, name: str | Path) -> str | Path:
+        """The folder of a shipped model, or the name unchanged: a folder or a Hub id."""
+
     @abstractmethod
     def card(self, config: TaskConfig) -> str:
         """Markdown for the folder's README."""
+
+    @classmethod
+    def read_settings(cls, stored: dict[str, Any]) -> Any:
+        """The settings that a folder holds."""
+        return cls.settings_class(**stored)
+
+    @classmethod
+    def load(cls, name: str | Path) -> TaskModel:
+        """What a folder or a Hub id holds; see `domainbert.adapters.load_task_model`."""
+        from domainbert.adapters import load_task_model
+
+        return load_task_model(
+            cls.resolve(name),
+            task=cls.task,
+            labels=len(cls.labels) or None,
+            model_class=cls.network_class(),
+            train_command=cls.train_command,
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> Self:
+        """Load a shipped model by name, a model folder, or a Hub id.
+
+        A plain Hugging Face checkpoint with a head for the same job loads too.
+
+        Args:
+            name: of the model.
+            device: see the class.
+            batch_tokens: see the class.
+
+        Raises:
+            EncoderError: see `domainbert.adapters.load_task_model`.
+            ValueError: a head or settings that the class refuses.
+        """
+        loaded = cls.load(name)
+        settings = cls.read_settings(loaded.config.settings) if loaded.config else None
+        model = cls(
+            loaded.model,
+            loaded.tokenizer,
+            settings=settings,
+            device=device,
+            batch_tokens=batch_tokens,
+        )
+        model.remember(loaded)
+        return model
+
+    def window_tokens(self) -> int:
+        """Tokens of a window: what the settings say, else all that the encoder has positions for.
+
+        Raises:
+            ValueError: more than that.
+        """
+        limit = window_limit(self.network.config)
+        window: int = self.settings.window or limit
+        if window > limit:
+            msg = f"window must be at most {limit} for this encoder, got {window}"
+            raise ValueError(msg)
+        return window
 
     def remember(self, loaded: TaskModel) -> None:
         """Keep what a folder, or a training, says besides the weights."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biomed.folder import BiomedFolder
 from biomed.ner.decoding import TagScheme, best_path
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
-from domainbert.encoders import window_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.adapters import TaskModel
 
 
 TASK = "entities"
@@ -52,7 +53,7 @@ class WordTagger(BiomedFolder):
         ValueError: outputs that are not IOB2 tags, or windows that the encoder cannot read.
     """
 
-    task = TASK
+    task, train_command, settings_class = TASK, TRAIN_COMMAND, EntitySettings
 
     def __init__(
         self,
@@ -64,22 +65,14 @@ class WordTagger(BiomedFolder):
         batch_tokens: int | None = None,
     ) -> None:
         super().__init__(
-            network,
-            tokenizer,
-            settings or EntitySettings(),
-            device=device,
-            batch_tokens=batch_tokens,
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
         names = network.config.id2label
         self.scheme = TagScheme.of([names[number] for number in sorted(names)])
         self.labels = self.scheme.labels
         self.reader = WordReader(tokenizer)
-        limit = window_limit(network.config)
-        self.window = self.settings.window or limit
+        self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
-        if self.window > limit:
-            msg = f"window must be at most {limit} for this encoder, got {self.window}"
-            raise ValueError(msg)
         cut(0, window=self.window, overlap=self.overlap)  # raises what it has to say
 
     def __repr__(self) -> str:
@@ -87,45 +80,19 @@ class WordTagger(BiomedFolder):
         return f"WordTagger({', '.join(self.scheme.types)}, window={self.window})"
 
     @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> Self:
-        """Load a shipped model by name, a model folder, or a Hub id.
-
-        A plain Hugging Face checkpoint for token classification loads too.
-
-        Raises:
-            EncoderError: see `domainbert.adapters.load_task_model`.
-            ValueError: its outputs are not IOB2 tags.
-        """
+    def network_class(cls) -> Any:
+        """BERT for token classification."""
         from transformers import BertForTokenClassification
 
-        from biomed.models import resolve
-        from domainbert.adapters import load_task_model
+        return BertForTokenClassification
 
-        loaded = load_task_model(
-            resolve(name),
-            task=TASK,
-            labels=None,
-            model_class=BertForTokenClassification,
-            train_command=TRAIN_COMMAND,
-        )
+    @classmethod
+    def load(cls, name: str | Path) -> TaskModel:
+        """What a folder or a Hub id holds, its outputs named by their tags."""
+        loaded = super().load(name)
         if loaded.config:
             name_outputs(loaded.model, loaded.config.labels)
-        settings = EntitySettings(**loaded.config.settings) if loaded.config else None
-        model = cls(
-            loaded.model,
-            loaded.tokenizer,
-            settings=settings,
-            device=device,
-            batch_tokens=batch_tokens,
-        )
-        model.remember(loaded)
-        return model
+        return loaded
 
     @property
     def tokenizer_hash(self) -> bytes:

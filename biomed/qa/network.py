@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from biomed.folder import BiomedFolder
 from biomed.qa.reading import Pair, PairReader, first_token
 from biomed.qa.spans import best_spans
-from domainbert.encoders import window_limit
 from domainbert.windows import plan_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     import numpy as np
     import torch
@@ -82,7 +80,8 @@ class SpanReader(BiomedFolder):
         ValueError: windows that the encoder cannot read, or answers longer than the overlap.
     """
 
-    task, labels = TASK, LABELS
+    task, labels, train_command = TASK, LABELS, TRAIN_COMMAND
+    settings_class = QuestionSettings
 
     def __init__(
         self,
@@ -94,18 +93,10 @@ class SpanReader(BiomedFolder):
         batch_tokens: int | None = None,
     ) -> None:
         super().__init__(
-            network,
-            tokenizer,
-            settings or QuestionSettings(),
-            device=device,
-            batch_tokens=batch_tokens,
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
-        limit = window_limit(network.config)
-        window = self.settings.window or limit
+        window = self.window_tokens()
         overlap = window // 4 if self.settings.overlap is None else self.settings.overlap
-        if window > limit:
-            msg = f"window must be at most {limit} for this encoder, got {window}"
-            raise ValueError(msg)
         self.reader = PairReader(tokenizer, window=window, overlap=overlap)
         plan_windows(0, capacity=window // 2, overlap=overlap)  # raises what it has to say
         self.max_answer = self.settings.max_answer or overlap
@@ -122,42 +113,11 @@ class SpanReader(BiomedFolder):
         return f"SpanReader(window={self.reader.window}, max_answer={self.max_answer})"
 
     @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> Self:
-        """Load a shipped model by name, a model folder, or a Hub id.
-
-        A plain Hugging Face checkpoint for BERT question answering loads too.
-
-        Raises:
-            EncoderError: see `domainbert.adapters.load_task_model`.
-        """
+    def network_class(cls) -> Any:
+        """BERT for question answering."""
         from transformers import BertForQuestionAnswering
 
-        from biomed.models import resolve
-        from domainbert.adapters import load_task_model
-
-        loaded = load_task_model(
-            resolve(name),
-            task=TASK,
-            labels=len(LABELS),
-            model_class=BertForQuestionAnswering,
-            train_command=TRAIN_COMMAND,
-        )
-        settings = QuestionSettings(**loaded.config.settings) if loaded.config else None
-        model = cls(
-            loaded.model,
-            loaded.tokenizer,
-            settings=settings,
-            device=device,
-            batch_tokens=batch_tokens,
-        )
-        model.remember(loaded)
-        return model
+        return BertForQuestionAnswering
 
     def set_threshold(self, threshold: float) -> None:
         """Make another threshold the model's own, also where it is saved."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biomed.folder import BiomedFolder
 from biomed.qa.decisions import LABELS
 from biomed.qa.reading import PairReader
-from domainbert.encoders import window_limit
 from domainbert.inference import chunked, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -62,7 +60,8 @@ class YesNoAnswerer(BiomedFolder):
         ValueError: windows that the encoder cannot read.
     """
 
-    task, labels = TASK, LABELS
+    task, labels, train_command = TASK, LABELS, TRAIN_COMMAND
+    settings_class = YesNoSettings
 
     def __init__(
         self,
@@ -74,57 +73,22 @@ class YesNoAnswerer(BiomedFolder):
         batch_tokens: int | None = None,
     ) -> None:
         super().__init__(
-            network,
-            tokenizer,
-            settings or YesNoSettings(),
-            device=device,
-            batch_tokens=batch_tokens,
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
-        limit = window_limit(network.config)
-        window = self.settings.window or limit
-        if window > limit:
-            msg = f"window must be at most {limit} for this encoder, got {window}"
-            raise ValueError(msg)
-        self.reader = PairReader(tokenizer, window=window, overlap=self.settings.overlap)
+        self.reader = PairReader(
+            tokenizer, window=self.window_tokens(), overlap=self.settings.overlap
+        )
 
     def __repr__(self) -> str:
         """Name the parts."""
         return f"YesNoAnswerer({', '.join(LABELS)}, window={self.reader.window})"
 
     @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> Self:
-        """Load a shipped model by name, a model folder, or a Hub id.
-
-        Raises:
-            EncoderError: see `domainbert.adapters.load_task_model`.
-        """
-        from biomed.models import resolve
-        from domainbert.adapters import load_task_model
+    def network_class(cls) -> Any:
+        """BERT with a classification head on CLS."""
         from domainbert.classifier import CLSClassifier
 
-        loaded = load_task_model(
-            resolve(name),
-            task=TASK,
-            labels=len(LABELS),
-            model_class=CLSClassifier,
-            train_command=TRAIN_COMMAND,
-        )
-        settings = YesNoSettings(**loaded.config.settings) if loaded.config else None
-        model = cls(
-            loaded.model,
-            loaded.tokenizer,
-            settings=settings,
-            device=device,
-            batch_tokens=batch_tokens,
-        )
-        model.remember(loaded)
-        return model
+        return CLSClassifier
 
     def decide(self, question: str, context: str) -> Decision:
         """Yes, no or maybe.

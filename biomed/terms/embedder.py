@@ -66,7 +66,7 @@ class TermEmbedder(BiomedFolder):
         batch_tokens: tokens of one batch, padding counted; by default by device.
     """
 
-    task, labels = TASK, ()
+    task, train_command, settings_class = TASK, TRAIN_COMMAND, TermSettings
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class TermEmbedder(BiomedFolder):
         from domainbert.windows import Windower
 
         super().__init__(
-            network, tokenizer, settings or TermSettings(), device=device, batch_tokens=batch_tokens
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
         self.name = name
         network.config.output_hidden_states = self.settings.layers != "last"
@@ -97,6 +97,11 @@ class TermEmbedder(BiomedFolder):
         """Name the encoder and how it is pooled."""
         settings = ", ".join(f"{name}={value!r}" for name, value in asdict(self.settings).items())
         return f"TermEmbedder({self.name!r}, {settings})"
+
+    @classmethod
+    def network_class(cls) -> Any:
+        """An encoder without a head."""
+        return BareEncoder
 
     @classmethod
     def from_pretrained(
@@ -125,19 +130,11 @@ class TermEmbedder(BiomedFolder):
         Raises:
             EncoderError: no such encoder, or one that cannot be used here.
         """
-        from biomed.models import resolve
-        from domainbert.adapters import load_task_model
         from domainbert.encoders import find_encoder
 
-        loaded = load_task_model(
-            resolve(name),
-            task=TASK,
-            labels=None,
-            model_class=BareEncoder,
-            train_command=TRAIN_COMMAND,
-        )
+        loaded = cls.load(name)
         if loaded.config:
-            settings = TermSettings(**loaded.config.settings)
+            settings = cls.read_settings(loaded.config.settings)
         else:
             published = published_pooling(find_encoder(name))
             _warn_once(str(name), is_trained=published is not None)
@@ -147,7 +144,7 @@ class TermEmbedder(BiomedFolder):
         embedder = cls(
             loaded.model,
             loaded.tokenizer,
-            settings=replace(settings, **chosen),  # type: ignore[arg-type]
+            settings=replace(settings, **chosen),
             name=str(name),
             device=device,
             batch_tokens=batch_tokens,
