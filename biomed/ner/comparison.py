@@ -63,7 +63,11 @@ def _settings(manifest: dict[str, Any]) -> dict[str, str]:
     chosen = {"encoder": Path(manifest["encoder"]).name}
     chosen |= {f"{name}, times": corpus["repeat"] for name, corpus in manifest["corpora"].items()}
     chosen |= manifest["augmentation"] | manifest["training"]
-    return {key: str(value) for key, value in chosen.items() if key != "seed"}
+    return {
+        key: f"{value:g}" if isinstance(value, float) else str(value)
+        for key, value in chosen.items()
+        if key != "seed"
+    }
 
 
 def _scores(seeds: Sequence[dict[str, Any]]) -> dict[str, str]:
