@@ -133,8 +133,10 @@ def train(
     """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
     from clinical.recipe import read_recipe, train_from_recipe
     from domainbert.adapters import check_replaceable
+    from domainbert.checkpoints import check_resume
 
     check_replaceable(out)  # a name that is taken should not cost a training
+    check_resume(checkpoints, resume=resume)
     plan = read_recipe(
         recipe,
         encoder=encoder,

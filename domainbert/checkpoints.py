@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 STATE = "trainer_state.json"
 
 
+def check_resume(checkpoints: Path | None, *, resume: bool) -> None:
+    """Refuse to go on from nowhere.
+
+    Raises:
+        ValueError: with the option to give.
+    """
+    if resume and checkpoints is None:
+        msg = "--resume goes on from the checkpoints of a first run: name them with --checkpoints"
+        raise ValueError(msg)
+
+
 def last_checkpoint(folder: Path) -> Path | None:
     """The last checkpoint that was written to its end; younger ones are removed.
 

@@ -45,10 +45,15 @@ def train(
     ] = 1,
     full: Annotated[bool, typer.Option("--full", help="All weights, no adapter.")] = False,
     checkpoints: Annotated[Path | None, typer.Option(help="Keep checkpoints here.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoints.")] = False,
 ) -> None:
     """Train on corpora together, choose on devel, measure on test, write the model folder."""
     from biomed.ner.recipe import read_corpora, read_recipe, train_seeds
+    from domainbert.adapters import check_replaceable
+    from domainbert.checkpoints import check_resume
 
+    check_replaceable(out)
+    check_resume(checkpoints, resume=resume)
     plan = read_recipe(
         recipe, encoder=encoder, epochs=epochs, learning_rate=learning_rate, full=full or None
     )
@@ -60,7 +65,7 @@ def train(
                     f"{corpus.name}, {gold.name}: {len(gold.remarks)} spans not taken as they stand"
                 )
     seeds = seed or [plan.training.seed]
-    models = train_seeds(plan, read, seeds=seeds, checkpoints=checkpoints, jobs=jobs)
+    models = train_seeds(plan, read, seeds=seeds, checkpoints=checkpoints, resume=resume, jobs=jobs)
     if jobs > 1:
         models = counted(models, what="seeds", total=len(seeds))
     for model in models:

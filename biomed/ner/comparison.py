@@ -60,7 +60,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _settings(manifest: dict[str, Any]) -> dict[str, str]:
     """Everything that the user chose but the seed, by name, as text."""
-    chosen = {"encoder": Path(manifest["encoder"]).name}
+    chosen: dict[str, Any] = {"encoder": Path(manifest["encoder"]).name}
     chosen |= {f"{name}, times": corpus["repeat"] for name, corpus in manifest["corpora"].items()}
     chosen |= manifest["augmentation"] | manifest["training"]
     return {

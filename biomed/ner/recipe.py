@@ -94,6 +94,7 @@ def train_seeds(
     *,
     seeds: Sequence[int],
     checkpoints: Path | None,
+    resume: bool = False,
     jobs: int = 1,
 ) -> Iterator[WordTagger]:
     """Train once for each seed; after each, yield the model that is best on devel so far.
@@ -106,6 +107,8 @@ def train_seeds(
         corpora: from `read_corpora`.
         seeds: one model is trained for each.
         checkpoints: folder that keeps each training's checkpoints, if any.
+        resume: go on from the last checkpoint of each seed there; one that is done is only
+            measured.
         jobs: trainings side by side, in processes that share the cores out among them. Small
             batches leave cores waiting for each other: two trainings of one thread each read more
             tokens a second than one of two threads.
@@ -115,7 +118,7 @@ def train_seeds(
     threads = {"inner_max_num_threads": max(1, (os.cpu_count() or 1) // jobs)} if jobs > 1 else {}
     with parallel_config("loky", n_jobs=jobs, **threads):
         trained = Parallel(return_as="generator")(
-            delayed(_train_seed)(recipe, corpora, seed, checkpoints, alone=jobs == 1)
+            delayed(_train_seed)(recipe, corpora, seed, checkpoints, resume=resume, alone=jobs == 1)
             for seed in seeds
         )
     best: WordTagger | None = None
@@ -131,7 +134,13 @@ def train_seeds(
 
 
 def _train_seed(
-    recipe: Recipe, corpora: Sequence[Corpus], seed: int, checkpoints: Path | None, *, alone: bool
+    recipe: Recipe,
+    corpora: Sequence[Corpus],
+    seed: int,
+    checkpoints: Path | None,
+    *,
+    resume: bool,
+    alone: bool,
 ) -> WordTagger:
     # Several bars at once would write over each other.
     with nullcontext() if alone else redirect_stderr(StringIO()):
@@ -143,6 +152,7 @@ def _train_seed(
             augmentation=recipe.augmentation,
             repeat=recipe.repeat,
             checkpoints=checkpoints / f"seed-{seed}" if checkpoints else None,
+            resume=resume,
         )
         model.manifest["test"] = measured(model, corpora, side="test")
     model.manifest["card"] = recipe.card

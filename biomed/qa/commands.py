@@ -46,8 +46,10 @@ def train(
     """Train in stages, choose and measure on held-out articles, write the model folder."""
     from biomed.qa.recipe import read_recipe, train_from_recipe
     from domainbert.adapters import check_replaceable
+    from domainbert.checkpoints import check_resume
 
     check_replaceable(out)
+    check_resume(checkpoints, resume=resume)
     plan = read_recipe(
         recipe,
         encoder=encoder,

@@ -131,6 +131,10 @@ def test_evaluate_documents(saved, tmp_path):
         (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
         (["evaluate", "bad.tsv", "--label", "x"], "--label takes OLD=NEW, got 'x'"),
         (["train", "absent", "--out", "o"], "absent: no such folder; a corpus is a folder"),
+        (["train", "absent", "--out", "."], "choose another name"),
+        (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
+        (["silver", "absent.txt", "--out", "o"], "absent.txt: no such file"),
+        (["compare", "absent"], "absent is no model folder that `biomed ner train` wrote"),
         (["train", ".", "--out", "o", "--recipe", "r.toml"], "has no 'shares'; legal are alone"),
     ],
 )
@@ -139,7 +143,7 @@ def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arg
     (tmp_path / "in.csv").write_text("txt\nheart\n")
     (tmp_path / "bad.tsv").write_text("secret\n")
     (tmp_path / "r.toml").write_text("[augmentation]\nshares = 1\n")
-    if arguments[0] != "train":
+    if arguments[0] not in ("train", "compare"):
         arguments = [*arguments, "--model", saved[0]]
     result = run.invoke(app, arguments)
     assert result.exit_code == 1
@@ -173,6 +177,35 @@ def test_train_keeps_the_best_of_its_seeds_and_reports_all(tiny_encoder, tmp_pat
     assert "# Small" in card
     assert "| small test |" in card
     assert "mean of 2 seeds" in card
+
+
+def test_seeds_trained_apart_are_put_together(tiny_encoder, tmp_path):
+    """A run that goes on only measures the seeds that are done."""
+    corpus = tmp_path / "small"
+    corpus.mkdir()
+    for side, count in {"train": 20, "devel": 5}.items():
+        lines = [f"{side}\tO\n{number}\tO\n{IOB}" for number in range(count)]
+        (corpus / f"{side}.tsv").write_text("\n".join(lines))
+    common = [
+        *("train", str(corpus), "--encoder", str(tiny_encoder), "--epochs", "2"),
+        *("--checkpoints", str(tmp_path / "checkpoints"), "--out"),
+    ]
+    f1 = {}
+    for seed in ("3", "4"):
+        result = run.invoke(app, [*common, str(tmp_path / seed), "--seed", seed])
+        assert result.exit_code == 0, result.output
+        f1 |= scores_by_seed(tmp_path / seed)
+    before = sorted((tmp_path / "checkpoints").glob("*/*"))
+    both = [*common, str(tmp_path / "both"), "--seed", "3", "--seed", "4", "--resume"]
+    result = run.invoke(app, both)
+    assert result.exit_code == 0, result.output
+    assert scores_by_seed(tmp_path / "both") == f1
+    assert sorted((tmp_path / "checkpoints").glob("*/*")) == before
+
+
+def scores_by_seed(folder):
+    manifest = json.loads((folder / "config.json").read_text())["domainbert"]["manifest"]
+    return {run["seed"]: run["devel"] for run in manifest["seeds"]}
 
 
 def test_the_recipe(tmp_path):

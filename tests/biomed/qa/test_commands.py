@@ -170,6 +170,7 @@ def test_train(tiny_encoder, tmp_path):
         (["train", "test.json", "--out", "o"], "as a test file; training needs answers"),
         (["train", "absent.json", "--out", "o"], "absent.json: no such file"),
         (["train", "q.csv", "--out", "."], "choose another name"),
+        (["train", "q.csv", "--out", "o", "--resume"], "name them with --checkpoints"),
         (["train", "x", "--out", "o", "--recipe", "r.toml"], "has no 'shares'; legal are choosing"),
         (["train", "q.csv", "--out", "o", "--recipe", "s.toml"], "epochs has 2 values for 1 files"),
     ],
