@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.corpora.corpus import Corpus
+    from biomed.corpora.tags import TaggedText
     from biomed.ner.evaluation import Scores
 
 log = logging.getLogger(__name__)
@@ -174,34 +175,34 @@ def _sources(
     import torch
 
     labels = tags_for(kinds)
-    held_out = [
-        text
-        for corpus in corpora
-        for gold in (corpus.devel, corpus.test)
-        if gold is not None
-        for text in gold.texts
-    ]
-    trained = [_side(corpus, "train") for corpus in corpora if corpus.devel]
     sources, allowed = [], list(np.eye(len(labels), dtype=bool))
     for corpus in corpora:
-        train = _side(corpus, "train")
         codes = {label: number for number, label in enumerate(labels)}
-        if open_kinds := [kind for kind in kinds if kind not in train.types]:
+        types = _side(corpus, "train").types
+        if open_kinds := [kind for kind in kinds if kind not in types]:
             codes["O"] = len(allowed)
             allowed.append(np.isin(labels, tags_for(open_kinds)))
-        elsewhere = [] if corpus.devel else [text for gold in trained for text in gold.texts]
-        texts = tuple(without(train.texts, [*held_out, *elsewhere]))
-        if not texts:
-            msg = f"{corpus.name} has no text that the other corpora have not"
-            raise CorpusError(msg)
-        if dropped := len(train.texts) - len(texts):
-            log.warning(
-                "%s: %d training texts also stand in another side or corpus and are left out",
-                corpus.name,
-                dropped,
-            )
-        sources.append(Source(texts, codes, repeat.get(corpus.name, 1)))
+        sources.append(Source(_texts(corpus, corpora), codes, repeat.get(corpus.name, 1)))
     return sources, torch.from_numpy(np.stack(allowed))
+
+
+def _texts(corpus: Corpus, corpora: Sequence[Corpus]) -> tuple[TaggedText, ...]:
+    """What a corpus trains on: no text that is held out; without devel, none that others have."""
+    taken = [gold for other in corpora for gold in (other.devel, other.test) if gold]
+    if not corpus.devel:
+        taken += [_side(other, "train") for other in corpora if other.devel]
+    train = _side(corpus, "train").texts
+    texts = tuple(without(train, [text for gold in taken for text in gold.texts]))
+    if not texts:
+        msg = f"{corpus.name} has no text that the other corpora have not"
+        raise CorpusError(msg)
+    if dropped := len(train) - len(texts):
+        log.warning(
+            "%s: %d training texts also stand in another side or corpus and are left out",
+            corpus.name,
+            dropped,
+        )
+    return texts
 
 
 def _validator(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biomed.corpora.tags import TaggedText
@@ -11,6 +10,7 @@ from domainbert.inference import chunked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from biomed.ner.ensemble import TaggerEnsemble
 
@@ -35,10 +35,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def read_lines(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
-    """The texts of a file: lines of .txt or .txt.gz, or a table's column `text`.
+    """The texts of a file or folder: lines of .txt or .txt.gz, or a table's column `text`.
 
     Args:
-        source: the file.
+        source: the file or folder.
         share: of the texts that are read: runs of `RUN` that follow one another, evenly spread.
 
     Raises:
@@ -52,8 +52,12 @@ def read_lines(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
         msg = f"share must be above 0 and at most 1, got {share}"
         raise ValueError(msg)
     settings = CorpusSettings(documents="block", lines=1)
-    (file,) = corpus_files([source])
-    for number, document in enumerate(read_documents(file, settings=settings)):
+    documents = (
+        document
+        for file in corpus_files([source])
+        for document in read_documents(file, settings=settings)
+    )
+    for number, document in enumerate(documents):
         run = number // RUN
         if int((run + 1) * share) > int(run * share):
             yield document.text

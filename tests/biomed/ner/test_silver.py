@@ -72,6 +72,7 @@ def test_lines_of_text_and_rows_of_tables(tmp_path):
     (tmp_path / "c.jsonl").write_text('{"text": "one"}\n{"text": "two words"}\n')
     for name in ("a.txt", "b.txt.gz", "c.jsonl"):
         assert [text.strip() for text in read_lines(tmp_path / name)] == ["one", "two words"]
+    assert len(list(read_lines(tmp_path))) == 6
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.7])
