@@ -28,13 +28,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import options, report, say, spread, versions_of
 
 NOTES_A_STAY = 40
 SIZES = (500_000, 1_000_000, 2_000_000)
@@ -98,12 +98,6 @@ class Measured:
             "peak memory, GB": spread([peak / 1e9 for peak in self.peaks], ".2f"),
             "cohort": f"{self.kept:,} stays, {self.readmitted:,} readmitted",
         }
-
-
-def spread(values: Sequence[float], digits: str) -> str:
-    """The median, with the least and the largest where there are several."""
-    low, middle, high = (f"{f(values):{digits}}" for f in (min, statistics.median, max))
-    return f"{middle} ({low}–{high})" if len(values) > 1 else middle
 
 
 def write_hospital(folder: Path, *, notes: int, seed: int = 0) -> Hospital:
@@ -339,20 +333,9 @@ def conclusions(measured: Sequence[Measured]) -> list[str]:
     return lines
 
 
-def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table of rows with the same columns."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def say(message: str) -> None:
-    """One line of progress."""
-    print(message, file=sys.stderr, flush=True)
-
-
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the ways disagree."""
-    parser = argparse.ArgumentParser(description="Time build_cohort against pandas.")
+    parser = options("Time build_cohort against pandas.", quick=False)
     parser.add_argument(
         "--notes",
         type=int,
@@ -360,11 +343,9 @@ def main() -> None:
         default=SIZES,
         help="sizes of the hospital (500000 1000000 2000000)",
     )
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
     parser.add_argument(
         "--pandas-memory", type=float, default=16, help="GB; above, pandas is stopped (16)"
     )
-    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)  # a child: way, folder, result
     asked = parser.parse_args()
     if asked.run:
@@ -378,13 +359,13 @@ def main() -> None:
         found = compare(notes, ways=ways, rounds=asked.rounds, limit=asked.pandas_memory * 1e9)
         measured += found.values()
     lines = conclusions(measured)
-    setting = {"cores": os.cpu_count(), "duckdb": version("duckdb"), "pandas": version("pandas")}
-    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
-    print(markdown([m.row() for m in measured]))
+    report(
+        [m.row() for m in measured],
+        setting={"cores": os.cpu_count(), **versions_of("duckdb", "pandas")},
+        measured={"measured": [asdict(m) for m in measured], "conclusions": lines},
+        out=asked.out,
+    )
     print("", *lines, sep="\n")
-    if asked.out:
-        results = setting | {"measured": [asdict(m) for m in measured], "conclusions": lines}
-        asked.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ word, are no valid IOB2 sequence, which the pipeline repairs by its own rules.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import sys
@@ -32,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from scoring import markdown, say, seconds_of, spread
+from reporting import options, report, say, seconds_of, spread, versions_of
 from transformers import AutoModelForTokenClassification
 
 from biomed import EntityTagger
@@ -204,25 +203,21 @@ def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
 
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where entities differ without a reason."""
-    parser = argparse.ArgumentParser(description="Time EntityTagger against the pipeline.")
+    parser = options("Time EntityTagger against the pipeline.")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--model", default="disease", help="shipped name or folder (disease)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
-    parser.add_argument("--quick", action="store_true", help="see that it runs; no fair numbers")
-    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
     asked = parser.parse_args()
     tagger = EntityTagger.from_pretrained(asked.model, device="cpu")
     comparisons = [
         compare(workload, tagger, rounds=1 if asked.quick else asked.rounds)
         for workload in workloads(asked.data, quick=asked.quick)
     ]
-    setting = {"threads": torch.get_num_threads(), "torch": torch.__version__}
-    setting["transformers"] = transformers.__version__
-    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
-    print(markdown([comparison.row() for comparison in comparisons]))
-    if asked.out:
-        measured = setting | {"comparisons": [asdict(c) | c.row() for c in comparisons]}
-        asked.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    report(
+        [comparison.row() for comparison in comparisons],
+        setting={"threads": torch.get_num_threads(), **versions_of("torch", "transformers")},
+        measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
+        out=asked.out,
+    )
     if unexplained := sum(comparison.unexplained for comparison in comparisons):
         sys.exit(
             f"{unexplained} texts have other entities than the pipeline's, for no known reason"

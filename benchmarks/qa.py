@@ -17,9 +17,7 @@ to be the same characters, unless two candidates are within 1e-4.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -30,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from scoring import markdown, say, spread
+from reporting import options, report, say, spread, versions_of
 from transformers import AutoModelForQuestionAnswering
 
 from biomed.qa.answerer import QuestionAnswerer
@@ -235,25 +233,21 @@ def tokens_of_windows(answerer: QuestionAnswerer, question: str, context: str) -
 
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where answers differ without a reason."""
-    parser = argparse.ArgumentParser(description="Time QuestionAnswerer against a loop.")
+    parser = options("Time QuestionAnswerer against a loop.")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--model", help="shipped name or folder; else an untrained head")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
-    parser.add_argument("--quick", action="store_true", help="see that it runs; no fair numbers")
-    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
     asked = parser.parse_args()
     answerer = make_answerer(asked.model)
     comparisons = [
         compare(workload, answerer, rounds=1 if asked.quick else asked.rounds)
         for workload in workloads(asked.data, quick=asked.quick)
     ]
-    setting = {"threads": torch.get_num_threads(), "torch": torch.__version__}
-    setting["transformers"] = transformers.__version__
-    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
-    print(markdown([comparison.row() for comparison in comparisons]))
-    if asked.out:
-        measured = setting | {"comparisons": [asdict(c) | c.row() for c in comparisons]}
-        asked.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    report(
+        [comparison.row() for comparison in comparisons],
+        setting={"threads": torch.get_num_threads(), **versions_of("torch", "transformers")},
+        measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
+        out=asked.out,
+    )
     if unexplained := sum(comparison.unexplained for comparison in comparisons):
         sys.exit(
             f"{unexplained} questions have another answer than the loop's, for no known reason"

@@ -15,14 +15,11 @@ whole encoder at bert-base's shape: what is measured is speed, and that the numb
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +29,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
+from reporting import options, report, say, seconds_of, spread, versions_of
 from transformers import AutoModelForSequenceClassification, BertConfig
 
 from clinical import ReadmissionModel
@@ -110,12 +108,6 @@ class Comparison:
         }
 
 
-def spread(values: Sequence[float] | np.ndarray, digits: str) -> str:
-    """The median, with the least and the largest."""
-    low, middle, high = (f"{f(values):{digits}}" for f in (min, statistics.median, max))
-    return f"{middle} ({low}–{high})"
-
-
 def multiply_adds(config: BertConfig, tokens: int) -> int:
     """Multiply-adds of the matrix products that `CLSClassifier` computes for one window.
 
@@ -136,13 +128,6 @@ def multiply_adds(config: BertConfig, tokens: int) -> int:
 
     head = hidden * hidden + hidden * config.num_labels
     return (config.num_hidden_layers - 1) * layer(tokens) + layer(1) + head
-
-
-def seconds_of(action: Callable[[], object]) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
 
 
 def matrix_rate(*, repeats: int = 7) -> float:
@@ -298,27 +283,13 @@ def worst_difference(results: Mapping[str, np.ndarray], workload: Workload) -> t
     return float(np.abs(others - results["ours"])[:, same].max()), int((~same).sum())
 
 
-def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table of rows with the same columns."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def say(message: str) -> None:
-    """One line of progress."""
-    print(message, file=sys.stderr, flush=True)
-
-
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the numbers disagree."""
-    parser = argparse.ArgumentParser(description="Time ReadmissionModel against two other ways.")
+    parser = options("Time ReadmissionModel against two other ways.")
     parser.add_argument(
         "--stays", type=int, default=10, help="at bert-base's shape, more at MiniLM's (10)"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
     parser.add_argument("--shape", choices=[*SHAPES, "both"], default="both")
-    parser.add_argument("--quick", action="store_true", help="see that it runs; no fair numbers")
-    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
     asked = parser.parse_args()
     rounds, sample = (1, 2) if asked.quick else (asked.rounds, SAMPLE)
     comparisons = [
@@ -332,13 +303,12 @@ def main() -> None:
         if asked.shape in (shape, "both")
         for name in WORKLOADS
     ]
-    setting = {"threads": torch.get_num_threads(), "torch": torch.__version__}
-    setting["transformers"] = transformers.__version__
-    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
-    print(markdown([comparison.row() for comparison in comparisons]))
-    if asked.out:
-        measured = setting | {"comparisons": [asdict(c) | c.row() for c in comparisons]}
-        asked.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    report(
+        [comparison.row() for comparison in comparisons],
+        setting={"threads": torch.get_num_threads(), **versions_of("torch", "transformers")},
+        measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
+        out=asked.out,
+    )
     worst = max(c.worst_difference for c in comparisons)
     if worst > TOLERANCE:
         sys.exit(f"the three ways differ by {worst:.1e}, more than {TOLERANCE:.0e}")

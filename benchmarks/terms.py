@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import resource
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sentence_transformers
 import torch
+from reporting import options, report, say, seconds_of, spread, versions_of
 from sentence_transformers import SentenceTransformer
 
 from biomed import TermEmbedder, medical_terms
@@ -77,12 +74,6 @@ class Comparison:
             "differ by": f"{self.worst_difference:.0e}",
             f"MiB at {FEW:,} and {MANY:,}": f"{few:.0f} and {many:.0f}" if few and many else "",
         }
-
-
-def spread(values: Sequence[float] | np.ndarray, digits: str) -> str:
-    """The median, with the least and the largest."""
-    low, middle, high = (f"{f(values):{digits}}" for f in (min, statistics.median, max))
-    return f"{middle} ({low}–{high})"
 
 
 def make_terms(number: int) -> list[str]:
@@ -143,13 +134,6 @@ def race(
     return results, seconds
 
 
-def seconds_of(action: Callable[[], object]) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
 def peak_of(number: int) -> float:
     """MiB at the peak of a fresh process that streams so many terms."""
     say(f"memory of {number:,} terms")
@@ -167,38 +151,24 @@ def stream(number: int) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-def markdown(row: Mapping[str, str]) -> str:
-    """A table of one row."""
-    lines = [list(row), ["---"] * len(row), list(row.values())]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def say(message: str) -> None:
-    """One line of progress."""
-    print(message, file=sys.stderr, flush=True)
-
-
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the vectors disagree."""
-    parser = argparse.ArgumentParser(description="Time TermEmbedder against sentence-transformers.")
+    parser = options("Time TermEmbedder against sentence-transformers.")
     parser.add_argument("--terms", type=int, default=MANY, help=f"how many ({MANY})")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
-    parser.add_argument("--quick", action="store_true", help="see that it runs; no fair numbers")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
     asked = parser.parse_args()
     if asked.stream:
         stream(asked.stream)
         return
     number, rounds = (500, 1) if asked.quick else (asked.terms, asked.rounds)
     comparison = compare(make_terms(number), rounds=rounds)
-    setting = {"threads": torch.get_num_threads(), "torch": torch.__version__}
-    setting["sentence-transformers"] = sentence_transformers.__version__
-    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
-    print(markdown(comparison.row()))
-    if asked.out:
-        measured = setting | asdict(comparison) | {"row": comparison.row()}
-        asked.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    packages = versions_of("torch", "sentence-transformers")
+    report(
+        [comparison.row()],
+        setting={"threads": torch.get_num_threads(), **packages},
+        measured=asdict(comparison) | {"row": comparison.row()},
+        out=asked.out,
+    )
     if comparison.worst_difference > TOLERANCE:
         sys.exit(f"the two differ by {comparison.worst_difference:.1e}, over {TOLERANCE:.0e}")
 
