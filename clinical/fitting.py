@@ -14,7 +14,7 @@ import numpy as np
 from clinical.aggregation import aggregate_stays, aggregate_tensor
 from clinical.calibration import fit_platt
 from clinical.evaluation import recall_at_precision
-from clinical.readmission import LABELS, TASK, ReadmissionModel, ReadmissionSettings
+from clinical.readmission import ReadmissionModel, ReadmissionSettings
 from clinical.splits import check_disjoint
 from clinical.teacher import targets
 from domainbert.settings import TrainingSettings
@@ -77,7 +77,7 @@ def fit(
         raise ValueError(msg)
     rows = eligible(cohort)
     training = training or TrainingSettings()
-    model = new_model(encoder, settings=settings or ReadmissionSettings(), training=training)
+    model = ReadmissionModel.untrained(encoder, training=training, settings=settings)
     sides = {side: rows[rows["split"] == side] for side in ("train", "val")}
     for side, part in sides.items():
         if part["readmitted"].nunique() < 2:
@@ -120,27 +120,6 @@ def eligible(cohort: pd.DataFrame) -> pd.DataFrame:
         log.warning("%d stays have no text and are left out", dropped)
     rows = cohort[kept & has_text]
     return rows.assign(readmitted=rows["readmitted"].astype(int))
-
-
-def new_model(
-    encoder: str | Path, *, settings: ReadmissionSettings, training: TrainingSettings
-) -> ReadmissionModel:
-    """An encoder with a new head, to be trained."""
-    import torch
-
-    from domainbert.classifier import CLSClassifier
-    from domainbert.encoders import find_encoder, load_model, load_tokenizer
-
-    found = find_encoder(encoder)
-    torch.manual_seed(training.seed)
-    network = load_model(
-        found,
-        CLSClassifier,
-        num_labels=len(LABELS),
-        hidden_dropout_prob=training.dropout,
-        attention_probs_dropout_prob=0.0,
-    )
-    return ReadmissionModel(network, load_tokenizer(found), settings=settings)
 
 
 def _groups(windows: list[list[np.ndarray]], target: np.ndarray, objective: str) -> Any:
@@ -202,7 +181,6 @@ def _train(
     folder: Path,
     resume: bool,
 ) -> ReadmissionModel:
-    from domainbert.adapters import finish_task
     from domainbert.checkpoints import last_checkpoint
     from domainbert.lora import add_lora
     from domainbert.training import GroupTrainer
@@ -217,15 +195,7 @@ def _train(
         folder=folder,
     )
     trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
-    finished = finish_task(
-        trainer.trained(),
-        task=TASK,
-        labels=LABELS,
-        encoder=encoder,
-        tokenizer=model.tokenizer,
-        lora=training.lora,
-    )
-    return model.trained(finished)
+    return model.finished(trainer.trained(), encoder=encoder, lora=training.lora)
 
 
 def _choose_on_validation(

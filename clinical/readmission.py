@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.adapters import TaskConfig, TaskModel
+    from domainbert.adapters import TaskConfig
 
 TASK = "readmission"
 LABELS = ("readmitted",)
@@ -230,12 +230,6 @@ class ReadmissionModel(TaskFolder):
         runner = self.runner if network is None else self.runner.with_model(network)
         logits = runner.logits([window for stay in windows for window in stay])
         return sigmoid(logits), np.array([len(stay) for stay in windows])
-
-    def trained(self, finished: TaskModel) -> ReadmissionModel:
-        """This model with trained weights, ready to save."""
-        model = ReadmissionModel(finished.model, self.tokenizer, settings=self.settings)
-        model.remember(finished)
-        return model
 
     def predict_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Score a table of notes, or of stays; see `clinical.scoring.score_frame`."""

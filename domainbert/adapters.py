@@ -14,6 +14,7 @@ from domainbert.encoders import (
     find_encoder,
     load_model,
     load_tokenizer,
+    named_outputs,
     quiet,
 )
 from domainbert.files import folder_beside
@@ -265,12 +266,12 @@ def load_task_model(
     if config.lora is None:
         encoder = find_encoder(path)
         model = load_model(
-            encoder, model_class, train_command=train_command, num_labels=len(config.labels)
+            encoder, model_class, train_command=train_command, **named_outputs(config.labels)
         )
     else:
         encoder = _encoder_beneath(path, config)
         wrapped = add_lora(
-            load_model(encoder, model_class, num_labels=len(config.labels)), config.lora
+            load_model(encoder, model_class, **named_outputs(config.labels)), config.lora
         )
         adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)

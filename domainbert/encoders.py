@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -222,6 +222,16 @@ def check_casing(tokenizer: PreTrainedTokenizerBase, *, name: str) -> None:
         raise EncoderError(msg)
 
 
+def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
+    """What a configuration says of a head with these outputs, for Hugging Face's own code too."""
+    if not labels:
+        return {}
+    return {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+
+
 def load_model(
     encoder: Encoder, model_class: Any, *, train_command: str | None = None, **config: Any
 ) -> PreTrainedModel:
@@ -234,7 +244,7 @@ def load_model(
             are not, the error says to train one with this command (`{encoder}` in it is filled
             in). None to train: a new head (and pooler) may start from random numbers; the
             encoder's weights may not.
-        **config: overrides of the configuration, such as `num_labels`.
+        **config: overrides of the configuration, such as `named_outputs(labels)`.
 
     Returns:
         The model in evaluation mode, fp32, with scaled-dot-product attention.

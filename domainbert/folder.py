@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from domainbert.encoders import window_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from domainbert.adapters import TaskConfig, TaskModel
+    from domainbert.lora import LoRA
+    from domainbert.settings import TrainingSettings
 
 
 class TaskFolder(ABC):
@@ -126,6 +129,61 @@ class TaskFolder(ABC):
             batch_tokens=batch_tokens,
         )
         model.remember(loaded)
+        return model
+
+    @classmethod
+    def untrained(
+        cls,
+        encoder: str | Path,
+        *,
+        training: TrainingSettings,
+        settings: Any = None,
+        labels: Sequence[str] = (),
+    ) -> Self:
+        """An encoder with a new head, to be trained.
+
+        Args:
+            encoder: shipped name, folder or Hub id.
+            training: its seed draws the head; its dropout is of hidden states.
+            settings: see the class.
+            labels: of the outputs, where the task has none of its own.
+        """
+        import torch
+
+        from domainbert.encoders import find_encoder, load_model, load_tokenizer, named_outputs
+
+        found = find_encoder(encoder)
+        torch.manual_seed(training.seed)
+        network = load_model(
+            found,
+            cls.network_class(),
+            hidden_dropout_prob=training.dropout,
+            attention_probs_dropout_prob=0.0,
+            **named_outputs(labels or cls.labels),
+        )
+        return cls(network, load_tokenizer(found), settings=settings)
+
+    def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
+        """This model after its training, as its folder will give it back.
+
+        Args:
+            network: as the trainer leaves it, its adapters still on.
+            encoder: what `untrained` was given.
+            lora: the adapters that trained; None with full weights.
+        """
+        from domainbert.adapters import finish_task
+
+        done = finish_task(
+            network,
+            task=self.task,
+            labels=self.labels,
+            encoder=encoder,
+            tokenizer=self.tokenizer,
+            lora=lora,
+            settings=asdict(self.settings),
+        )
+        model = type(self)(done.model, self.tokenizer, settings=self.settings)
+        model.remember(done)
         return model
 
     def window_tokens(self) -> int:

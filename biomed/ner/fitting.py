@@ -17,7 +17,7 @@ from biomed.corpora.tags import CorpusError
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types, evaluate_words
 from biomed.ner.examples import Augmentation, ExampleMaker, Source
-from biomed.ner.network import TASK, EntitySettings, WordTagger, name_outputs
+from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.batches import EpochBatches
 from domainbert.checkpoints import last_checkpoint
 from domainbert.settings import TrainingSettings
@@ -81,7 +81,9 @@ def fit(
     for corpus in corpora:
         if corpus.devel:
             check_types(kinds, corpus.devel)
-    model = new_model(encoder, kinds=kinds, settings=settings, training=training)
+    model = WordTagger.untrained(
+        encoder, training=training, settings=settings, labels=tags_for(kinds)
+    )
     sources, allowed = _sources(corpora, kinds, repeat)
     maker = ExampleMaker(
         sources,
@@ -140,32 +142,6 @@ def _side(corpus: Corpus, side: str) -> Any:
         msg = f"corpus {corpus.name} has no {side} side, which training needs"
         raise CorpusError(msg)
     return gold
-
-
-def new_model(
-    encoder: str | Path,
-    *,
-    kinds: Sequence[str],
-    settings: EntitySettings | None,
-    training: TrainingSettings,
-) -> WordTagger:
-    """An encoder with a new head, to be trained."""
-    import torch
-    from transformers import BertForTokenClassification
-
-    from domainbert.encoders import find_encoder, load_model, load_tokenizer
-
-    found, labels = find_encoder(encoder), tags_for(kinds)
-    torch.manual_seed(training.seed)
-    network = load_model(
-        found,
-        BertForTokenClassification,
-        num_labels=len(labels),
-        hidden_dropout_prob=training.dropout,
-        attention_probs_dropout_prob=0.0,
-    )
-    name_outputs(network, labels)
-    return WordTagger(network, load_tokenizer(found), settings=settings)
 
 
 def _sources(
@@ -234,7 +210,6 @@ def _train(
     resume: bool,
 ) -> WordTagger:
     from biomed.ner.trainer import TagTrainer
-    from domainbert.adapters import finish_task
     from domainbert.lora import add_lora
 
     trainer = TagTrainer(
@@ -247,18 +222,7 @@ def _train(
         folder=folder,
     )
     trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
-    finished = finish_task(
-        trainer.trained(),
-        task=TASK,
-        labels=model.scheme.labels,
-        encoder=encoder,
-        tokenizer=model.tokenizer,
-        lora=training.lora,
-        settings=asdict(model.settings),
-    )
-    trained = WordTagger(finished.model, model.tokenizer, settings=model.settings)
-    trained.remember(finished)
-    return trained
+    return model.finished(trainer.trained(), encoder=encoder, lora=training.lora)
 
 
 def _manifest(

@@ -14,12 +14,9 @@ from biomed.ner.reading import Pieces, WordReader, best_window, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from domainbert.adapters import TaskModel
 
 
 TASK = "entities"
@@ -85,14 +82,6 @@ class WordTagger(BiomedFolder):
         from transformers import BertForTokenClassification
 
         return BertForTokenClassification
-
-    @classmethod
-    def load(cls, name: str | Path) -> TaskModel:
-        """What a folder or a Hub id holds, its outputs named by their tags."""
-        loaded = super().load(name)
-        if loaded.config:
-            name_outputs(loaded.model, loaded.config.labels)
-        return loaded
 
     @property
     def tokenizer_hash(self) -> bytes:
@@ -173,12 +162,6 @@ class WordTagger(BiomedFolder):
             else:
                 tags.append(following if following.startswith("I-") else "O")
         return tags[::-1]
-
-
-def name_outputs(network: PreTrainedModel, labels: Sequence[str]) -> None:
-    """Write the tags into a network's configuration, where Hugging Face's own code looks."""
-    network.config.id2label = dict(enumerate(labels))
-    network.config.label2id = {label: number for number, label in enumerate(labels)}
 
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:

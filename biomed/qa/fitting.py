@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from biomed.qa.answerer import QuestionAnswerer
 from biomed.qa.evaluation import judge, score
 from biomed.qa.examples import WindowMaker
-from biomed.qa.network import LABELS, TASK, QuestionSettings, SpanReader
+from biomed.qa.network import QuestionSettings, SpanReader
 from biomed.qa.questions import QuestionSet, check_answered, evenly, fingerprint, without_articles
 from biomed.qa.threshold import find_threshold
 from domainbert.batches import EpochBatches
@@ -85,7 +85,7 @@ def fit(
         check_answered(stage.questions, what="training")
     check_answered(validation, what="validation")
     first = stages[0].training
-    model = _new_model(encoder, settings=settings, training=first)
+    model = SpanReader.untrained(encoder, training=first, settings=settings)
     makers = [_maker(model, stage, validation) for stage in stages]
     with tempfile.TemporaryDirectory() as temporary:
         model = _train(
@@ -105,27 +105,6 @@ def fit(
         model.set_threshold(found.threshold)
         model.manifest["no_answer"] = found.to_dict()
     return model
-
-
-def _new_model(
-    encoder: str | Path, *, settings: QuestionSettings | None, training: TrainingSettings
-) -> SpanReader:
-    """An encoder with a new head, to be trained."""
-    import torch
-    from transformers import BertForQuestionAnswering
-
-    from domainbert.encoders import find_encoder, load_model, load_tokenizer
-
-    found = find_encoder(encoder)
-    torch.manual_seed(training.seed)
-    network = load_model(
-        found,
-        BertForQuestionAnswering,
-        num_labels=len(LABELS),
-        hidden_dropout_prob=training.dropout,
-        attention_probs_dropout_prob=0.0,
-    )
-    return SpanReader(network, load_tokenizer(found), settings=settings)
 
 
 def _maker(model: SpanReader, stage: Stage, validation: QuestionSet) -> WindowMaker:
@@ -176,7 +155,6 @@ def _train(
     resume: bool,
 ) -> SpanReader:
     from biomed.qa.trainer import SpanTrainer
-    from domainbert.adapters import finish_task
     from domainbert.lora import add_lora
 
     lora = trainings[0].lora
@@ -195,18 +173,7 @@ def _train(
         )
         trainer.train(resume_from_checkpoint=last_checkpoint(stage) if resume else None)
         network = trainer.trained()
-    finished = finish_task(
-        network,
-        task=TASK,
-        labels=LABELS,
-        encoder=encoder,
-        tokenizer=model.tokenizer,
-        lora=lora,
-        settings=asdict(model.settings),
-    )
-    trained = SpanReader(finished.model, model.tokenizer, settings=model.settings)
-    trained.remember(finished)
-    return trained
+    return model.finished(network, encoder=encoder, lora=lora)
 
 
 def _manifest(

@@ -15,11 +15,8 @@ from torch.nn.functional import cross_entropy
 from biomed.qa.decisions import LABELS, folds
 from biomed.qa.metrics import score_decisions
 from biomed.qa.questions import QuestionError
-from biomed.qa.yes_no import TASK, YesNoAnswerer, YesNoSettings
-from domainbert.adapters import finish_task
+from biomed.qa.yes_no import YesNoAnswerer, YesNoSettings
 from domainbert.batches import WindowGroups
-from domainbert.classifier import CLSClassifier
-from domainbert.encoders import find_encoder, load_model, load_tokenizer
 from domainbert.lora import add_lora
 from domainbert.training import GroupTrainer, versions
 
@@ -97,21 +94,12 @@ def fit_decisions(
         QuestionError: a label that is not known.
     """
     _check_labelled([*train, *validation])
-    found = find_encoder(encoder)
-    torch.manual_seed(training.seed)
-    network = load_model(
-        found,
-        CLSClassifier,
-        num_labels=len(LABELS),
-        hidden_dropout_prob=training.dropout,
-        attention_probs_dropout_prob=0.0,
-    )
-    model = YesNoAnswerer(network, load_tokenizer(found), settings=settings)
+    model = YesNoAnswerer.untrained(encoder, training=training, settings=settings)
     targets = np.array([LABELS.index(str(q.label)) for q in train])
     groups = [[ids for ids, _ in model.windows(q.text, q.context)] for q in train]
     with tempfile.TemporaryDirectory() as folder:
         trainer = DecisionTrainer(
-            add_lora(network, training.lora),
+            add_lora(model.network, training.lora),
             sep_token_id=model.tokenizer.sep_token_id,
             data=WindowGroups(groups, targets),
             settings=training,
@@ -120,17 +108,7 @@ def fit_decisions(
             folder=Path(folder),
         )
         trainer.train()
-    finished = finish_task(
-        trainer.trained(),
-        task=TASK,
-        labels=LABELS,
-        encoder=encoder,
-        tokenizer=model.tokenizer,
-        lora=training.lora,
-        settings=asdict(model.settings),
-    )
-    trained = YesNoAnswerer(finished.model, model.tokenizer, settings=model.settings)
-    trained.remember(finished)
+    trained = model.finished(trainer.trained(), encoder=encoder, lora=training.lora)
     trained.manifest = {
         "training": asdict(training),
         "counts": {"questions for training": len(train), "to choose weights": len(validation)},

@@ -12,12 +12,10 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from biomed.terms.embedder import TASK, TermEmbedder
-from biomed.terms.pooling import BareEncoder, TermSettings, hidden_states, pool
+from biomed.terms.embedder import TermEmbedder
+from biomed.terms.pooling import TermSettings, hidden_states, pool
 from biomed.terms.similarity import unit
-from domainbert.adapters import finish_task
 from domainbert.batches import WindowGroups
-from domainbert.encoders import find_encoder, load_model, load_tokenizer
 from domainbert.lora import add_lora
 from domainbert.training import GroupTrainer, versions
 
@@ -113,19 +111,11 @@ def fit(
     if not relations or not validation:
         msg = f"{len(relations)} relations and {len(validation)} validation pairs: both are needed"
         raise ValueError(msg)
-    found, settings = find_encoder(encoder), settings or TermSettings()
-    torch.manual_seed(training.seed)
-    network = load_model(
-        found,
-        BareEncoder,
-        hidden_dropout_prob=training.dropout,
-        attention_probs_dropout_prob=0.0,
-    )
-    embedder = TermEmbedder(network, load_tokenizer(found), settings=settings, name=found.name)
+    embedder = TermEmbedder.untrained(encoder, training=training, settings=settings)
     with tempfile.TemporaryDirectory() as folder:
         trainer = TermTrainer(
-            add_lora(network, training.lora),
-            pooling=settings,
+            add_lora(embedder.network, training.lora),
+            pooling=embedder.settings,
             data=_groups(embedder, relations),
             settings=training,
             evaluate=_validator(embedder, validation),
@@ -133,17 +123,8 @@ def fit(
             folder=Path(folder),
         )
         trainer.train()
-    finished = finish_task(
-        trainer.trained(),
-        task=TASK,
-        labels=(),
-        encoder=encoder,
-        tokenizer=embedder.tokenizer,
-        lora=training.lora,
-        settings=asdict(settings),
-    )
-    trained = TermEmbedder(finished.model, embedder.tokenizer, settings=settings, name=found.name)
-    trained.remember(finished)
+    trained = embedder.finished(trainer.trained(), encoder=encoder, lora=training.lora)
+    trained.name = str(encoder)
     trained.manifest = {"training": asdict(training), "versions": versions()}
     return trained
 
