@@ -89,6 +89,36 @@ def make_network(*, seed: int = 0, labels: int = 1, positions: int = 64, layers:
     return network
 
 
+def make_random(model_class, tokenizer, *, head, positions=64, seed=0, **settings):
+    """A random BERT with two layers and the head of a class, strong enough to disagree."""
+    import torch
+    from transformers import BertConfig
+
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=positions,
+        attn_implementation="sdpa",
+        **settings,
+    )
+    network = model_class(config).eval()
+    for parameter in network.parameters():
+        if parameter.dim() == 2:
+            torch.nn.init.normal_(parameter, std=0.15)
+    torch.nn.init.normal_(getattr(network, head).weight, std=1.0)
+    return network
+
+
+@pytest.fixture(scope="session")
+def random_network():
+    """`make_random`, for tests that need their own."""
+    return make_random
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     """The tiny tokenizer."""

@@ -46,31 +46,6 @@ def make_rules(tokenizer, *, labels=("O", "B-Disease", "I-Disease"), positions=6
     return network
 
 
-def make_random(tokenizer, *, labels=("O", "B-Disease", "I-Disease"), positions=64, seed=0):
-    """A random network with two layers, strong enough to disagree with itself from word to word."""
-    import torch
-    from transformers import BertConfig, BertForTokenClassification
-
-    torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=positions,
-        id2label=dict(enumerate(labels)),
-        label2id={label: number for number, label in enumerate(labels)},
-        attn_implementation="sdpa",
-    )
-    network = BertForTokenClassification(config).eval()
-    for parameter in network.parameters():
-        if parameter.dim() == 2:
-            torch.nn.init.normal_(parameter, std=0.15)
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    return network
-
-
 @pytest.fixture(scope="session")
 def new_rules():
     """`make_rules`, for tests that need their own."""
@@ -78,9 +53,19 @@ def new_rules():
 
 
 @pytest.fixture(scope="session")
-def new_random():
-    """`make_random`, for tests that need their own."""
-    return make_random
+def new_random(random_network):
+    """Makes random token classifiers."""
+    from domainbert.encoders import named_outputs
+
+    def make(tokenizer, *, labels=("O", "B-Disease", "I-Disease"), **settings):
+        from transformers import BertForTokenClassification
+
+        outputs = named_outputs(labels)
+        return random_network(
+            BertForTokenClassification, tokenizer, head="classifier", **outputs, **settings
+        )
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -59,29 +59,6 @@ def make_known(tokenizer, *, null=2.5, positions=64):
     return network
 
 
-def make_random(tokenizer, *, positions=64, seed=0):
-    """A random network with two layers, strong enough to disagree with itself."""
-    import torch
-    from transformers import BertConfig, BertForQuestionAnswering
-
-    torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=positions,
-        attn_implementation="sdpa",
-    )
-    network = BertForQuestionAnswering(config).eval()
-    for parameter in network.parameters():
-        if parameter.dim() == 2:
-            torch.nn.init.normal_(parameter, std=0.15)
-    torch.nn.init.normal_(network.qa_outputs.weight, std=1.0)
-    return network
-
-
 def made_up(count, *, name, words=20, seed=0):
     """Questions with one article each, by a rule to learn: the answer follows `treated`."""
     generator = np.random.default_rng(seed)
@@ -106,9 +83,15 @@ def new_known():
 
 
 @pytest.fixture(scope="session")
-def new_random():
-    """`make_random`, for tests that need their own."""
-    return make_random
+def new_random(random_network):
+    """Makes random question answerers."""
+
+    def make(tokenizer, **settings):
+        from transformers import BertForQuestionAnswering
+
+        return random_network(BertForQuestionAnswering, tokenizer, head="qa_outputs", **settings)
+
+    return make
 
 
 @pytest.fixture(scope="session")
