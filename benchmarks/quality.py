@@ -26,6 +26,7 @@ from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesi
 from clinical.assessment import MODEL, Assessment, assess
 from clinical.card import METRICS, spell
 from clinical.demo import best_possible
+from domainbert.markdown import table
 from domainbert.tables import read_table
 
 FRESH_SEED, FRESH_STAYS = 2027, 1000
@@ -49,15 +50,13 @@ def made_up(work: Path) -> tuple[Assessment, float]:
     return assessment, best_possible(assessment.stays, truth)
 
 
-def table(assessment: Assessment) -> str:
+def metrics_table(assessment: Assessment) -> str:
     """Markdown: metrics down, model and baselines across."""
     names = {MODEL: "**domainbert**"}
-    head = " | ".join(names.get(name, name) for name in assessment.evaluations)
-    lines = [f"| | {head} |", "|---|" + "---|" * len(assessment.evaluations)]
+    head = ["", *(names.get(name, name) for name in assessment.evaluations)]
     dicts = [evaluation.to_dict() for evaluation in assessment.evaluations.values()]
-    for metric, label in METRICS:
-        lines.append(f"| {label} | " + " | ".join(spell(d[metric]) for d in dicts) + " |")
-    return "\n".join(lines)
+    rows = [[label, *(spell(d[metric]) for d in dicts)] for metric, label in METRICS]
+    return table(head, rows)
 
 
 def trained_tables() -> str:
@@ -66,8 +65,7 @@ def trained_tables() -> str:
     for name, folder in shipped().items():
         manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
         head, *rows = score_rows(manifest)
-        lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-        parts.append(f"`{name}`. {manifest.get('scores_note', '')}\n\n" + "\n".join(lines))
+        parts.append(f"`{name}`. {manifest.get('scores_note', '')}\n\n{table(head, rows)}")
     return "\n\n".join(parts)
 
 
@@ -101,7 +99,7 @@ def main() -> None:
         "1,000 bootstraps of patients. The baselines learned from the stays the model learned "
         f"from.\n\n`readmission-demo`, {len(fresh.stays)} stays of a fresh made-up hospital (seed "
         f"{FRESH_SEED}), where the best possible AUROC is **{best:.3f}**, {gap:.3f} above the "
-        f"model's (0.03 was aimed at):\n\n{table(fresh)}\n\n"
+        f"model's (0.03 was aimed at):\n\n{metrics_table(fresh)}\n\n"
     )
     if (data / "readmission").is_dir():
         cohort = build_diabetes130(data / "readmission")
@@ -109,7 +107,7 @@ def main() -> None:
         patients = real.stays["patient_id"].nunique()
         text += (
             f"`readmission-diabetes130`, {len(real.stays)} real stays of {patients} patients held "
-            f"apart:\n\n{table(real)}"
+            f"apart:\n\n{metrics_table(real)}"
         )
     sys.stdout.write(text + "\n")
     if options.readme:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.files import write_json
+from domainbert.markdown import table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,8 +48,7 @@ def spread(values: Sequence[float] | np.ndarray, digits: str) -> str:
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     """A table of rows with the same columns."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def report(

@@ -181,7 +181,7 @@ def _train(
     folder: Path,
     resume: bool,
 ) -> ReadmissionModel:
-    from domainbert.checkpoints import last_checkpoint
+    from domainbert.checkpoints import resume_point
     from domainbert.lora import add_lora
     from domainbert.training import GroupTrainer
 
@@ -194,7 +194,7 @@ def _train(
         pad_token_id=model.tokenizer.pad_token_id,
         folder=folder,
     )
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
+    trainer.train(resume_from_checkpoint=resume_point(folder, training, resume=resume))
     return model.finished(trainer.trained(), encoder=encoder, lora=training.lora)
 
 
@@ -232,7 +232,7 @@ def _choose_on_validation(
 def _manifest(
     rows: pd.DataFrame, objective: str, training: TrainingSettings, teacher: float
 ) -> dict[str, Any]:
-    from domainbert.training import versions
+    from domainbert.recipes import versions
 
     return {
         "objective": objective,

@@ -125,11 +125,11 @@ class ReadmissionModel(TaskFolder):
         return resolve(name)
 
     @classmethod
-    def read_settings(cls, stored: dict[str, Any]) -> ReadmissionSettings:
+    def read_settings(cls, stored: dict[str, Any]) -> Any:
         """The settings that a folder holds; JSON knows no tuples."""
         if stored.get("calibration"):
             stored = {**stored, "calibration": tuple(stored["calibration"])}
-        return ReadmissionSettings(**stored)
+        return super().read_settings(stored)
 
     @classmethod
     def fit(cls, cohort: pd.DataFrame, **options: Any) -> ReadmissionModel:

@@ -106,7 +106,7 @@ def finish_task(
     encoder: str | Path,
     tokenizer: PreTrainedTokenizerBase,
     lora: LoRA | None,
-    settings: dict[str, Any] | None = None,
+    settings: dict[str, Any],
 ) -> TaskModel:
     """A network after its training, as its folder will give it back.
 
@@ -130,7 +130,7 @@ def finish_task(
         encoder_sha256=found.sha256,
         lower_case=bool(getattr(tokenizer, "do_lower_case", True)),
         lora=lora,
-        settings=settings or {},
+        settings=settings,
     )
     return TaskModel(model=plain, tokenizer=tokenizer, config=config, adapter=adapter)
 

@@ -139,9 +139,14 @@ class EpochBatches(Dataset):
         generator = np.random.default_rng((self._seed, epoch, 1))
         sizes = np.array([len(example.ids) for example in examples])
         order = np.argsort(sizes * generator.uniform(0.9, 1.1, len(sizes)), kind="stable")
+        order = np.resize(order, max(len(order), self._number))
+        sizes = sizes[order]
         edges = np.linspace(0, sizes.sum(), self._number + 1)[1:-1]
-        batches = np.split(order, np.searchsorted(np.cumsum(sizes[order]), edges))
-        self._batches = [[examples[i] for i in batch] for batch in batches if len(batch)]
+        # However little this epoch has, each batch gets a window.
+        place = np.arange(1, self._number)
+        ends = np.maximum.accumulate(np.searchsorted(np.cumsum(sizes), edges) - place)
+        ends = np.clip(ends, 0, len(order) - self._number) + place
+        self._batches = [[examples[i] for i in batch] for batch in np.split(order, ends)]
         generator.shuffle(self._batches)
 
     def __len__(self) -> int:

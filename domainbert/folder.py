@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from domainbert.encoders import window_limit
+from domainbert.encoders import EncoderError, window_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,17 @@ class TaskFolder(ABC):
 
     @classmethod
     def read_settings(cls, stored: dict[str, Any]) -> Any:
-        """The settings that a folder holds."""
+        """The settings that a folder holds.
+
+        Raises:
+            EncoderError: it holds others.
+        """
+        known = {field.name for field in fields(cls.settings_class)}
+        if strange := sorted(set(stored) - known):
+            msg = (
+                f"config.json: settings has no {strange[0]!r}; legal are {', '.join(sorted(known))}"
+            )
+            raise EncoderError(msg)
         return cls.settings_class(**stored)
 
     @classmethod

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import tomllib
 from dataclasses import fields
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from domainbert import __version__
 from domainbert.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -54,3 +57,12 @@ def read_recipe_tables(
             msg = f"{path}: [{table}] has no {unknown[0]!r}; legal are {', '.join(sorted(names))}"
             raise ValueError(msg)
     return tables
+
+
+def versions() -> dict[str, str]:
+    """What a training ran with, for its manifest."""
+    return {
+        "python": platform.python_version(),
+        "domainbert": __version__,
+        **{package: version(package) for package in ("torch", "transformers", "peft")},
+    }

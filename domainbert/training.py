@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 from contextlib import ExitStack
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from domainbert import __version__
 from domainbert.batches import EpochOrder, TokenBudgetBatches, WindowGroups
 from domainbert.console import progress
 from domainbert.encoders import quiet
@@ -65,7 +62,7 @@ class ScoredTrainer(Trainer):
     ) -> None:
         self._score, self._attention, self._bar = evaluate, attention, StepBar()
         self._sampler = batches
-        stopping = [] if patience is None else [EarlyStoppingCallback(patience)]
+        stopping = [] if patience is None else [Patience(patience)]
         super().__init__(
             model=model,
             args=arguments,
@@ -245,6 +242,34 @@ class EpochTrainer(ScoredTrainer):
         )
 
 
+class Patience(TrainerCallback):
+    """Stops where the last evaluations brought no better score.
+
+    They are counted in the training's own history, so that a resumed run stops where it would have
+    stopped, and one that had stopped does not go on.
+
+    Args:
+        evaluations: without a better score.
+    """
+
+    def __init__(self, evaluations: int) -> None:
+        self._evaluations = evaluations
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop a resumed run that had stopped; it still does a step, which nobody keeps."""
+        self._stop(args, state, control)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop where patience is at its end."""
+        self._stop(args, state, control)
+
+    def _stop(self, args: Any, state: Any, control: Any) -> None:
+        name = f"eval_{args.metric_for_best_model}"
+        scores = [entry[name] for entry in state.log_history if name in entry]
+        if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._evaluations:
+            control.should_training_stop = True
+
+
 class StepBar(TrainerCallback):
     """A bar over the steps; validation scores go to the log."""
 
@@ -319,15 +344,6 @@ def process_count() -> int:
     The Trainer knows too, but wants the number of steps first.
     """
     return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def versions() -> dict[str, str]:
-    """What a training ran with, for its manifest."""
-    return {
-        "python": platform.python_version(),
-        "domainbert": __version__,
-        **{package: version(package) for package in ("torch", "transformers", "peft")},
-    }
 
 
 def _multiplies_bf16() -> bool:

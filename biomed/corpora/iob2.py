@@ -50,7 +50,7 @@ def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
     """Write sentences as `read_iob2` reads them, parted by tabs; streamed, and whole or not at all.
 
     Raises:
-        CorpusError: no sentence.
+        CorpusError: no sentence, or a word that such a file cannot hold.
     """
     from domainbert.tables import atomic_path
 
@@ -58,6 +58,9 @@ def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
     with atomic_path(path) as temporary:
         with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as handle:
             for text in texts:
+                if any(not _fits(word) for word in text.words):
+                    msg = "a word that IOB2 cannot hold: empty, with a tab or line break, or a mark"
+                    raise CorpusError(msg)
                 handle.writelines(
                     f"{word}\t{tag}\n" for word, tag in zip(text.words, text.tags, strict=True)
                 )
@@ -66,6 +69,11 @@ def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
         if not written:
             msg = "there is no text to write"
             raise CorpusError(msg)
+
+
+def _fits(word: str) -> bool:
+    whole = word == word.strip() != "" and not set(word) & set("\t\r\n")
+    return whole and not word.startswith((DOCUMENT_MARK, "\ufeff"))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -133,7 +133,8 @@ def silver(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="One text a line (.txt, .txt.gz), or .csv, .parquet, .jsonl with a column text.",
+            help="One text a line (.txt, .txt.gz), or .csv, .parquet, .jsonl with a column text; "
+            "or a folder of them.",
         ),
     ],
     model: Annotated[
@@ -149,9 +150,13 @@ def silver(
     from biomed.ner.network import WordTagger
     from biomed.ner.silver import read_lines, silver_texts
 
+    if out.exists():
+        msg = f"{out} is there already, and may hold a corpus; choose another name"
+        raise ValueError(msg)
+    lines = read_lines(texts, share=share)
     ensemble = TaggerEnsemble([WordTagger.from_pretrained(name) for name in model])
-    tagged = silver_texts(ensemble, read_lines(texts, share=share))
-    out.mkdir(parents=True, exist_ok=True)
+    tagged = silver_texts(ensemble, lines)
+    out.mkdir(parents=True)
     write_iob2(counted(tagged, what="tagging texts"), out / "train.tsv")
     say(f"{out / 'train.tsv'} is a corpus without devel: name {out} beside one that has it")
 
@@ -164,7 +169,9 @@ def evaluate(
     ],
     model: Annotated[
         list[str],
-        typer.Option(help="Shipped name, folder or Hub id; several are scored as one ensemble."),
+        typer.Option(
+            help="Shipped name, folder or Hub id; several are scored as one ensemble, over words."
+        ),
     ],
     train: Annotated[
         Path | None, typer.Option(help="Count the texts of GOLD that also stand in this corpus.")
@@ -209,9 +216,11 @@ def compare(
     ],
 ) -> None:
     """What a change bought: the settings in which trained models differ, and their F1; Markdown."""
-    from biomed.ner.comparison import compare, markdown
+    from biomed.ner.comparison import compare as compare_models
+    from domainbert.markdown import table
 
-    typer.echo(markdown(compare(models)))
+    found = compare_models(models)
+    typer.echo(table(list(found), found.to_numpy()))
 
 
 def _renaming(pairs: list[str]) -> dict[str, str]:

@@ -30,37 +30,40 @@ def compare(folders: Sequence[str | Path]) -> pd.DataFrame:
     Raises:
         ValueError: a folder that `biomed ner train` did not write.
     """
-    manifests = {Path(folder).resolve().name: _manifest(Path(folder)) for folder in folders}
-    settings = {name: _settings(manifest) for name, manifest in manifests.items()}
-    names = dict.fromkeys(key for of_one in settings.values() for key in of_one)
+    configs = [_config(Path(folder)) for folder in folders]
+    settings = [_settings(config) for config in configs]
+    names = dict.fromkeys(key for of_one in settings for key in of_one)
+    differ = [key for key in names if len({of_one.get(key) for of_one in settings}) > 1]
     rows = []
-    for name, manifest in manifests.items():
-        each = {key: [one.get(key) for one in settings.values()] for key in names}
-        differing = {
-            key: settings[name].get(key, "")
-            for key, values in each.items()
-            if any(value != values[0] for value in values)
-        }
-        seeds = manifest["seeds"]
+    for name, config, of_one in zip(_names(folders), configs, settings, strict=True):
+        seeds = config["manifest"]["seeds"]
+        differing = {key: of_one.get(key, "") for key in differ}
         rows.append({"model": name, **differing, "seeds": len(seeds), **_scores(seeds)})
     return pd.DataFrame(rows).fillna("")
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _names(folders: Sequence[str | Path]) -> list[str]:
+    """The folders' names, or their whole paths where two have one name."""
+    names = [Path(folder).resolve().name for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+
+
+def _config(folder: Path) -> dict[str, Any]:
     try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))[CONFIG_KEY]
-        manifest = {**config["manifest"], "encoder": config["encoder"]}
-        if config["task"] == TASK and manifest["seeds"]:
-            return manifest
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))[CONFIG_KEY]
+        if config["task"] == TASK and config["manifest"]["seeds"]:
+            return config
     except (OSError, ValueError, KeyError, TypeError):
         pass
     msg = f"{folder} is no model folder that `biomed ner train` wrote"
     raise ValueError(msg)
 
 
-def _settings(manifest: dict[str, Any]) -> dict[str, str]:
+def _settings(config: dict[str, Any]) -> dict[str, str]:
     """Everything that the user chose but the seed, by name, as text."""
-    chosen: dict[str, Any] = {"encoder": Path(manifest["encoder"]).name}
+    manifest, sha256 = config["manifest"], config["encoder_sha256"] or ""
+    chosen: dict[str, Any] = {"encoder": f"{Path(config['encoder']).name} {sha256[:8]}".strip()}
+    chosen |= config["settings"]
     chosen |= {f"{name}, times": corpus["repeat"] for name, corpus in manifest["corpora"].items()}
     chosen |= manifest["augmentation"] | manifest["training"]
     return {
@@ -78,9 +81,3 @@ def _scores(seeds: Sequence[dict[str, Any]]) -> dict[str, str]:
             spread = f" ± {statistics.stdev(f1):.3f}" if len(f1) > 1 else ""
             scores[f"{corpus} {side}"] = f"{statistics.fmean(f1):.3f}{spread}"
     return scores
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """The table as Markdown."""
-    rows = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy()]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

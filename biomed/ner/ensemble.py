@@ -35,9 +35,9 @@ class TaggerEnsemble:
         self.buffer_tokens = models[0].runner.buffer_tokens
 
     def log_probabilities(self, texts: Sequence[Pieces]) -> np.ndarray:
-        """The logarithm of the mean probability of each tag, shape (words read, labels)."""
+        """The logarithm of each tag's mean probability, shape (words read, labels), float32."""
         each = np.stack([model.log_probabilities(texts) for model in self.models])
-        return np.logaddexp.reduce(each) - np.log(len(self.models))
+        return np.logaddexp.reduce(each) - np.float32(np.log(len(self.models)))
 
     def tags(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The IOB2 tag of every word of every sentence; see `WordTagger.tags`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from biomed.ner.reading import WordReader
 
+RUN = 20  # texts that stay together where an epoch reads a part of a corpus
 IGNORED = -100  # what has no label: continuation pieces, special tokens, padding
 
 
@@ -52,7 +54,8 @@ class Source:
         texts: in file order, so that neighbours follow one another.
         codes: what each tag is called in training: an output of the network, or a number past
             the outputs for an `O` that leaves types open which this corpus does not annotate.
-        repeat: how often an epoch reads it; of a part, the next epoch reads the next.
+        repeat: how often an epoch reads it. Of a part, each epoch reads another: runs of `RUN`
+            neighbours from all over the file, so that epochs are alike.
     """
 
     texts: tuple[TaggedText, ...] = field(repr=False)
@@ -62,8 +65,12 @@ class Source:
     def of_epoch(self, epoch: int) -> Iterator[TaggedText]:
         """The texts that an epoch reads: it begins where the one before ended."""
         number = len(self.texts)
-        start, end = (round(number * self.repeat * e) for e in (epoch, epoch + 1))
-        return (self.texts[place % number] for place in range(start, end))
+        places = np.arange(number)
+        if self.repeat % 1:
+            runs = np.random.default_rng(0).permutation(-(-number // RUN))
+            places = places[np.argsort(np.argsort(runs)[places // RUN], kind="stable")]
+        start, end = (math.ceil(number * self.repeat * e) for e in (epoch, epoch + 1))
+        return (self.texts[places[place % number]] for place in range(start, end))
 
 
 @dataclass(frozen=True, eq=False)

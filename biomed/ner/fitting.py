@@ -19,9 +19,9 @@ from biomed.ner.evaluation import check_types, evaluate_words
 from biomed.ner.examples import Augmentation, ExampleMaker, Source
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.batches import EpochBatches
-from domainbert.checkpoints import last_checkpoint
+from domainbert.checkpoints import resume_point
+from domainbert.recipes import versions
 from domainbert.settings import TrainingSettings
-from domainbert.training import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ def fit(
     `O` leaves the other types open. A training text that also stands in a devel or test side is
     left out. The weights kept are those with the best mean, over the corpora, of entity F1 on
     devel. A corpus without a devel side (a silver one, say) only trains, with those of its texts
-    that no other corpus has.
+    that no corpus with a devel side has.
 
     Args:
         corpora: each with a train side, and at least one with a devel side.
@@ -131,7 +131,8 @@ def _check(corpora: Sequence[Corpus], repeat: dict[str, Any]) -> None:
         msg = f"no corpus is called {strange[0]!r}; there are {', '.join(names) or 'none'}"
         raise ValueError(msg)
     for name, times in repeat.items():
-        if type(times) not in (int, float) or not 0 < times < math.inf:
+        is_number = isinstance(times, int | float) and not isinstance(times, bool)
+        if not is_number or not 0 < times < math.inf:
             msg = f"repeat of {name} must be a number above 0, got {times!r}"
             raise ValueError(msg)
 
@@ -163,14 +164,14 @@ def _sources(
 
 
 def _texts(corpus: Corpus, corpora: Sequence[Corpus]) -> tuple[TaggedText, ...]:
-    """What a corpus trains on: no text that is held out; without devel, none that others have."""
+    """What a corpus trains on: no text held out; without devel, none of a corpus that has it."""
     taken = [gold for other in corpora for gold in (other.devel, other.test) if gold]
     if not corpus.devel:
         taken += [_side(other, "train") for other in corpora if other.devel]
     train = _side(corpus, "train").texts
     texts = tuple(without(train, [text for gold in taken for text in gold.texts]))
     if not texts:
-        msg = f"{corpus.name} has no text that the other corpora have not"
+        msg = f"{corpus.name}: all texts to train on stand in a devel or test side, or elsewhere"
         raise CorpusError(msg)
     if dropped := len(train) - len(texts):
         log.warning(
@@ -221,7 +222,7 @@ def _train(
         pad_token_id=model.tokenizer.pad_token_id,
         folder=folder,
     )
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
+    trainer.train(resume_from_checkpoint=resume_point(folder, training, resume=resume))
     return model.finished(trainer.trained(), encoder=encoder, lora=training.lora)
 
 

@@ -139,6 +139,9 @@ class WordTagger(BiomedFolder):
         Args:
             sentences: as in `tags`.
             scores_of: pieces of several sentences -> as `log_probabilities`.
+
+        Returns:
+            One tag for each word of each sentence.
         """
         pieces = [self.reader.read(words) for words in sentences]
         result = []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from biomed.corpora.tags import TaggedText
 from biomed.corpora.words import split_words
+from biomed.ner.examples import RUN
 from domainbert.inference import chunked
 
 if TYPE_CHECKING:
@@ -13,8 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from biomed.ner.ensemble import TaggerEnsemble
+    from domainbert.pretraining.documents import CorpusFile
 
-RUN = 20  # neighbours are read together in training
+BYTE_ORDER_MARK = "\ufeff"
 
 
 def silver_texts(tagger: TaggerEnsemble, texts: Iterable[str]) -> Iterator[TaggedText]:
@@ -31,7 +34,8 @@ def silver_texts(tagger: TaggerEnsemble, texts: Iterable[str]) -> Iterator[Tagge
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(text[start:end] for start, end in split_words(text))
+    words = (text[start:end] for start, end in split_words(text))
+    return tuple(word for word in words if word != BYTE_ORDER_MARK)
 
 
 def read_lines(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
@@ -45,19 +49,21 @@ def read_lines(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
         ValueError: a file that is not there, is of another kind or is broken, or a share that is
             none.
     """
-    from domainbert.pretraining.documents import corpus_files, read_documents
-    from domainbert.pretraining.settings import CorpusSettings
+    from domainbert.pretraining.documents import corpus_files
 
     if not 0 < share <= 1:
         msg = f"share must be above 0 and at most 1, got {share}"
         raise ValueError(msg)
+    return _lines(corpus_files([source]), share)
+
+
+def _lines(files: Iterable[CorpusFile], share: float) -> Iterator[str]:
+    from domainbert.pretraining.documents import read_documents
+    from domainbert.pretraining.settings import CorpusSettings
+
     settings = CorpusSettings(documents="block", lines=1)
-    documents = (
-        document
-        for file in corpus_files([source])
-        for document in read_documents(file, settings=settings)
-    )
+    documents = (text for file in files for text in read_documents(file, settings=settings))
     for number, document in enumerate(documents):
         run = number // RUN
-        if int((run + 1) * share) > int(run * share):
+        if math.ceil((run + 1) * share) > math.ceil(run * share):
             yield document.text

@@ -15,8 +15,8 @@ from biomed.qa.network import QuestionSettings, SpanReader
 from biomed.qa.questions import QuestionSet, check_answered, evenly, fingerprint, without_articles
 from biomed.qa.threshold import find_threshold
 from domainbert.batches import EpochBatches
-from domainbert.checkpoints import last_checkpoint
-from domainbert.training import versions
+from domainbert.checkpoints import resume_point
+from domainbert.recipes import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,7 +171,7 @@ def _train(
             pad_token_id=model.tokenizer.pad_token_id,
             folder=stage,
         )
-        trainer.train(resume_from_checkpoint=last_checkpoint(stage) if resume else None)
+        trainer.train(resume_from_checkpoint=resume_point(stage, training, resume=resume))
         network = trainer.trained()
     return model.finished(network, encoder=encoder, lora=lora)
 

@@ -18,7 +18,8 @@ from biomed.qa.questions import QuestionError
 from biomed.qa.yes_no import YesNoAnswerer, YesNoSettings
 from domainbert.batches import WindowGroups
 from domainbert.lora import add_lora
-from domainbert.training import GroupTrainer, versions
+from domainbert.recipes import versions
+from domainbert.training import GroupTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

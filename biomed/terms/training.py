@@ -17,7 +17,8 @@ from biomed.terms.pooling import TermSettings, hidden_states, pool
 from biomed.terms.similarity import unit
 from domainbert.batches import WindowGroups
 from domainbert.lora import add_lora
-from domainbert.training import GroupTrainer, versions
+from domainbert.recipes import versions
+from domainbert.training import GroupTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from domainbert.figures import COLOURS, DASHES, GREY, new_axes
+from domainbert.markdown import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,9 +45,9 @@ def encoder_card(manifest: Mapping[str, Any]) -> str:
         _origin(manifest),
         "Give this folder as `--encoder` to any command that trains.",
         f"## Data\n\n{card.get('data', 'Not stated.').strip()}",
-        _markdown(_corpus_rows(manifest["corpus"])),
+        _table(_corpus_rows(manifest["corpus"])),
         f"## Measured\n\n{_measured_note(manifest)}",
-        _markdown(score_table(manifest)),
+        _table(score_table(manifest)),
         f"![Held-out scores in training]({CURVES_FILE})",
         f"## Training\n\n{_training(manifest)}",
     ]
@@ -103,9 +104,8 @@ def _training(manifest: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return table(rows[0], rows[1:])
 
 
 def plot_curves(manifest: Mapping[str, Any]) -> Figure:

@@ -13,7 +13,7 @@ from domainbert.encoders import quiet
 from domainbert.figures import save_figure
 from domainbert.files import folder_beside, write_json
 from domainbert.pretraining.report import CURVES_FILE, encoder_card, plot_curves
-from domainbert.training import versions
+from domainbert.recipes import versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

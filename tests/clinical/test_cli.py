@@ -60,6 +60,7 @@ def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
         (["diabetes130", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["cohort", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["train", "NOTES", "--out", "x"], "no column"),
+        (["train", "NOTES", "--out", "x", "--resume"], "name them with --checkpoints"),
         (["train", "NOTES", "--out", "x", "--recipe", "RECIPE"], "has no 'epoch'; legal are"),
     ],
 )

@@ -1,5 +1,7 @@
 import io
+import itertools
 import math
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -12,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import TrainerCallback
 
 from domainbert.batches import TokenBudgetBatches, WindowGroups
-from domainbert.checkpoints import STATE, checkpoint_step, last_checkpoint
+from domainbert.checkpoints import STATE, checkpoint_step, last_checkpoint, resume_point
 from domainbert.inference import pad
 from domainbert.lora import LoRA, add_lora
 from domainbert.settings import TrainingSettings
@@ -355,6 +357,42 @@ def test_training_stops_when_it_no_longer_gets_better(new_trainer):
     trainer.train()
     assert list(given) == scores[4:]
     assert trainer.state.global_step == 4 * 3 < trainer.state.max_steps
+
+
+def test_a_run_that_had_stopped_does_not_go_on(new_trainer):
+    """Nor does a resumed run have new patience."""
+    scores = [0.5, 0.6, 0.6, 0.59, 0.99]
+    given = iter(scores)
+    stopped = new_trainer(evaluate=lambda _: {"auroc": next(given)}, patience=2)
+    stopped.train()
+    again = new_trainer(evaluate=lambda _: {"auroc": next(given)}, patience=2)
+    again.train(resume_from_checkpoint=str(last_checkpoint(Path(stopped.args.output_dir))))
+    assert list(given) == scores[4:]
+    torch.testing.assert_close(weights(again), weights(stopped), atol=0, rtol=0)
+
+
+def test_checkpoints_may_be_moved(new_trainer, tmp_path):
+    """The best of them is found where they are now."""
+    given = itertools.chain([0.5, 0.9], itertools.repeat(0.6))
+    first = new_trainer(evaluate=lambda _: {"auroc": next(given)}, epochs=4)
+    first.train()
+    folder = Path(first.args.output_dir).rename(tmp_path / "elsewhere")
+    again = new_trainer(evaluate=lambda _: {"auroc": next(given)}, epochs=4)
+    again.train(resume_from_checkpoint=str(last_checkpoint(folder)))
+    torch.testing.assert_close(weights(again), weights(first), atol=0, rtol=0)
+
+
+def test_a_training_goes_on_with_its_own_settings(tmp_path, caplog):
+    settings = TrainingSettings(epochs=2)
+    assert resume_point(tmp_path, settings, resume=False) is None
+    assert resume_point(tmp_path, settings, resume=True) is None
+    assert "begins at its start" in caplog.text
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "trainer_state.json").write_text("{}")
+    assert resume_point(tmp_path, settings, resume=True) == tmp_path / "checkpoint-3"
+    with pytest.raises(ValueError, match="with another epochs, seed; give the same settings"):
+        resume_point(tmp_path, TrainingSettings(epochs=3, seed=1), resume=True)
+    assert resume_point(tmp_path, TrainingSettings(epochs=3), resume=False) is None
 
 
 def test_an_epoch_reads_every_window_once_and_in_an_order_of_its_own(new_trainer):

@@ -40,6 +40,9 @@ def test_nothing_is_left_where_writing_failed(tmp_path):
 
     with pytest.raises(RuntimeError):
         write_iob2(broken(), tmp_path / "out.tsv")
+    for word in ("", " a", "a\tb", "a\n", "-DOCSTART-", "\ufeffa"):
+        with pytest.raises(CorpusError, match="a word that IOB2 cannot hold"):
+            write_iob2([TaggedText((word,), ("O",))], tmp_path / "out.tsv")
     with pytest.raises(CorpusError, match="no text"):
         write_iob2([], tmp_path / "out.tsv")
     assert not list(tmp_path.iterdir())

@@ -23,10 +23,10 @@ def saved(disease, drug, tmp_path):
 
 
 def test_every_command_has_help():
-    for name in ("train", "tag", "silver", "evaluate"):
+    for name in ("train", "tag", "silver", "evaluate", "compare"):
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0
-        assert "--model" in result.output or "--out" in result.output
+        assert "MODEL" in result.output or "--out" in result.output or "--model" in result.output
 
 
 def test_help_waits_for_no_torch():
@@ -70,9 +70,19 @@ def test_silver_is_a_corpus_that_training_takes(saved, tiny_encoder, tmp_path):
     options = ["--encoder", str(tiny_encoder), "--epochs", "1", "--out", str(tmp_path / "model")]
     result = run.invoke(app, ["train", *corpora, *options])
     assert result.exit_code == 0, result.output
-    result = run.invoke(app, ["compare", str(tmp_path / "model"), str(tmp_path / "model")])
+    options[options.index("--epochs") + 1] = "2"
+    options[-1] = str(tmp_path / "longer")
+    result = run.invoke(app, ["train", *corpora, *options])
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("| model | seeds | gold devel |")
+    result = run.invoke(app, ["compare", str(tmp_path / "model"), str(tmp_path / "longer")])
+    assert result.exit_code == 0, result.output
+    head, _, first, second = result.stdout.strip().splitlines()
+    assert head == "| model | epochs | seeds | gold devel |"
+    assert first.startswith("| model | 1 | 1 | 0.")
+    assert second.startswith("| longer | 2 | 1 | 0.")
+    result = run.invoke(app, silver)
+    assert result.exit_code == 1
+    assert "choose another name" in result.output
 
 
 def test_several_models_are_scored_as_one(saved, tmp_path):
@@ -195,12 +205,17 @@ def test_seeds_trained_apart_are_put_together(tiny_encoder, tmp_path):
         result = run.invoke(app, [*common, str(tmp_path / seed), "--seed", seed])
         assert result.exit_code == 0, result.output
         f1 |= scores_by_seed(tmp_path / seed)
-    before = sorted((tmp_path / "checkpoints").glob("*/*"))
+    before = written(tmp_path / "checkpoints")
     both = [*common, str(tmp_path / "both"), "--seed", "3", "--seed", "4", "--resume"]
     result = run.invoke(app, both)
     assert result.exit_code == 0, result.output
     assert scores_by_seed(tmp_path / "both") == f1
-    assert sorted((tmp_path / "checkpoints").glob("*/*")) == before
+    assert written(tmp_path / "checkpoints") == before
+
+
+def written(folder):
+    """When each checkpoint's weights were written."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob("*/*/adapter_model.safetensors")}
 
 
 def scores_by_seed(folder):

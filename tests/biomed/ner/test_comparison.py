@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from biomed.ner.comparison import compare, markdown
+from biomed.ner.comparison import compare
 
 
-def write(folder, *, seeds, corpora=("a",), encoder="plain", **training):
+def write(folder, *, seeds, corpora=("a",), encoder="plain", window=256, sha=None, **training):
     manifest = {
         "training": {"epochs": 4, "seed": len(seeds), **training},
         "augmentation": {"alone": 0.3},
@@ -15,9 +15,10 @@ def write(folder, *, seeds, corpora=("a",), encoder="plain", **training):
             for number, f1 in enumerate(seeds)
         ],
     }
-    folder.mkdir()
-    config = {"domainbert": {"task": "entities", "encoder": encoder, "manifest": manifest}}
-    (folder / "config.json").write_text(json.dumps(config))
+    config = {"task": "entities", "encoder": encoder, "encoder_sha256": sha, "manifest": manifest}
+    config["settings"] = {"window": window}
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"domainbert": config}))
     return folder
 
 
@@ -36,7 +37,17 @@ def test_what_differs_and_what_it_gave(tmp_path):
     assert list(table["a devel"]) == ["0.750 ± 0.071", "0.900", "0.750"]
     assert list(table["a test"]) == ["0.650 ± 0.071", "0.800", "0.650"]
     assert not {"alone", "seed", "a, times"} & set(table.columns)
-    assert markdown(table).splitlines()[3].startswith("| long | own | ")
+
+
+def test_models_of_one_name_are_two_rows(tmp_path):
+    folders = [
+        write(tmp_path / "a" / "model", seeds=[0.7], window=128, encoder="x/enc", sha="12345678ab"),
+        write(tmp_path / "b" / "model", seeds=[0.8], encoder="y/enc", sha="87654321ab"),
+    ]
+    table = compare(folders)
+    assert list(table["model"]) == [str(folder) for folder in folders]
+    assert list(table["window"]) == ["128", "256"]
+    assert list(table["encoder"]) == ["enc 12345678", "enc 87654321"]
 
 
 def test_a_folder_that_no_training_wrote(tmp_path):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from biomed.corpora import TaggedText
@@ -53,9 +54,35 @@ def test_every_text_stands_once_in_an_epoch(tokenizer, alone):
 
 @pytest.mark.parametrize("repeat", [0.1, 0.3, 1, 1.5, 2.04])
 def test_a_share_of_a_corpus_moves_on(repeat):
-    read = [text for e in range(10) for text in Source(TEXTS, CODES, repeat).of_epoch(e)]
-    assert len(read) == round(10 * repeat * len(TEXTS))
-    assert read == [TEXTS[place % len(TEXTS)] for place in range(len(read))]
+    """Ten epochs together read everything equally often, and each reads runs of neighbours."""
+    texts = tuple(TaggedText((str(number),), ("O",)) for number in range(500))
+    epochs = [list(Source(texts, CODES, repeat).of_epoch(e)) for e in range(10)]
+    assert {len(epoch) - round(500 * repeat) for epoch in epochs} <= {-1, 0, 1}
+    numbers = [int(text.words[0]) for epoch in epochs for text in epoch]
+    counts = np.bincount(numbers, minlength=500)
+    assert counts.max() - counts.min() <= 1
+    assert np.mean(np.diff(numbers) == 1) > 0.9
+    if repeat < 1:
+        first = [int(text.words[0]) for text in epochs[0]]
+        assert max(first) - min(first) > 200  # not the file's beginning alone
+
+
+def test_an_epoch_with_less_to_read_still_fills_its_batches(tokenizer):
+    """A learning-rate plan counts on them."""
+    long = [TaggedText(("heart",) * 30, ("O",) * 30)] * 300
+    short = [TaggedText(("heart",), ("O",))] * 300
+
+    class Uneven:
+        def make(self, epoch):
+            source = Source(tuple((long, short, short[:3])[epoch]), CODES)
+            return make(tokenizer, [source], alone=1.0).make(0)
+
+    batches = EpochBatches(Uneven(), batch_tokens=64, seed=0)
+    for epoch, texts in enumerate((300, 300, 3)):
+        batches.begin(epoch)
+        sizes = [len(batches[number]) for number in range(len(batches))]
+        assert min(sizes) >= 1
+        assert sum(sizes) == max(texts, len(batches))
 
 
 def test_an_epoch_is_its_seed_and_number(tokenizer):

@@ -187,14 +187,14 @@ def test_a_silver_corpus_only_trains(tiny_encoder):
     silver = Corpus("silver", Gold("train", sentences(150, seed=9) + gold.devel.texts), None, None)
     alone, helped = (
         fit(corpora, encoder=tiny_encoder, training=QUICK, settings=SHORT, repeat=repeat)
-        for corpora, repeat in (([few], {}), ([few, silver], {"silver": 0.5}))
+        for corpora, repeat in (([few], {}), ([few, silver], {"silver": 1.5}))
     )
     assert list(helped.manifest["devel"]) == ["made-up"]
     assert helped.manifest["corpora"]["silver"]["left_out"] >= len(gold.devel.texts)
     f1 = [model.manifest["devel"]["made-up"]["all"]["f1"] for model in (alone, helped)]
-    assert f1[1] > f1[0]
+    assert f1[1] > 0.9 > f1[0]
     same = Corpus("same", few.train, None, None)
-    with pytest.raises(CorpusError, match="same has no text that the other corpora have not"):
+    with pytest.raises(CorpusError, match="same: all texts to train on stand in a devel or test"):
         fit([few, same], encoder=tiny_encoder, training=QUICK)
 
 

@@ -6,8 +6,9 @@ import pytest
 from biomed.corpora import Gold, TaggedText
 from biomed.ner.ensemble import TaggerEnsemble
 from biomed.ner.evaluation import evaluate_words
+from biomed.ner.examples import RUN
 from biomed.ner.network import WordTagger
-from biomed.ner.silver import RUN, read_lines, silver_texts
+from biomed.ner.silver import read_lines, silver_texts
 
 SENTENCES = [("heart", "failure", "was", "stable"), ("insulin", "and", "edema"), ("\x10", "pain")]
 
@@ -79,16 +80,26 @@ def test_lines_of_text_and_rows_of_tables(tmp_path):
 def test_a_share_is_runs_of_neighbours(tmp_path, share):
     (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(100 * RUN)))
     numbers = [int(text) for text in read_lines(tmp_path / "a.txt", share=share)]
-    assert len(numbers) == round(100 * share) * RUN
+    assert len(numbers) == pytest.approx(100 * share * RUN, abs=RUN)
     runs = np.array(numbers).reshape(-1, RUN)
     assert (np.diff(runs, axis=1) == 1).all()
     assert np.ptp(np.diff(runs[:, 0])) <= RUN  # evenly spread
 
 
+def test_a_share_of_few_texts_is_not_nothing(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    assert len(list(read_lines(tmp_path / "a.txt", share=0.01))) == 2
+
+
+def test_a_byte_order_mark_is_no_word(disease):
+    (text,) = silver_texts(TaggerEnsemble([disease]), ["\ufeffheart failure"])
+    assert text.words == ("heart", "failure")
+
+
 def test_what_cannot_be_read(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
-        list(read_lines(tmp_path / "absent.txt"))
+        read_lines(tmp_path / "absent.txt")
     (tmp_path / "a.txt").write_text("one\n")
     for share in (0.0, 1.5, float("nan")):
         with pytest.raises(ValueError, match="share must be above 0"):
-            list(read_lines(tmp_path / "a.txt", share=share))
+            read_lines(tmp_path / "a.txt", share=share)
