@@ -39,10 +39,14 @@ def resume_point(folder: Path, settings: TrainingSettings, *, resume: bool) -> P
         resume: whether to go on.
 
     Raises:
-        ValueError: the checkpoints there are of a training with other settings.
+        ValueError: the checkpoints there are of a training with other settings, or of one that was
+            not to be gone on with.
     """
     told, note = asdict(settings), folder / SETTINGS
-    found = last_checkpoint(folder) if resume else None
+    found = last_checkpoint(folder)
+    if found and not resume:
+        msg = f"{folder} has checkpoints: go on from them with --resume, or name another folder"
+        raise ValueError(msg)
     if found and note.is_file():
         known = json.loads(note.read_text("utf-8"))
         if other := [name for name in told if told[name] != known.get(name)]:

@@ -392,7 +392,8 @@ def test_a_training_goes_on_with_its_own_settings(tmp_path, caplog):
     assert resume_point(tmp_path, settings, resume=True) == tmp_path / "checkpoint-3"
     with pytest.raises(ValueError, match="with another epochs, seed; give the same settings"):
         resume_point(tmp_path, TrainingSettings(epochs=3, seed=1), resume=True)
-    assert resume_point(tmp_path, TrainingSettings(epochs=3), resume=False) is None
+    with pytest.raises(ValueError, match="has checkpoints: go on from them with --resume"):
+        resume_point(tmp_path, settings, resume=False)
 
 
 def test_an_epoch_reads_every_window_once_and_in_an_order_of_its_own(new_trainer):
