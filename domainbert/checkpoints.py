@@ -57,8 +57,9 @@ def resume_point(folder: Path, settings: TrainingSettings, *, resume: bool) -> P
             raise ValueError(msg)
     if resume and not found:
         log.warning("no checkpoint in %s: this training begins at its start", folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(told, note)
+    if not found or not note.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(told, note)
     return found
 
 
