@@ -192,9 +192,11 @@ def evaluate(
     ensemble = TaggerEnsemble([WordTagger.from_pretrained(name) for name in model])
     check_types(ensemble.scheme.types, right)
     scores = {"words": evaluate_words(ensemble, right)}
-    if right.documents and len(model) == 1:
-        scores["characters"] = evaluate_documents(EntityTagger(*ensemble.models), right)
     if right.documents:
+        if len(model) == 1:
+            scores["characters"] = evaluate_documents(EntityTagger(*ensemble.models), right)
+        else:
+            say("an ensemble decides over words: there are no scores over characters")
         say(f"{len(right.remarks)} gold spans not taken as they stand")
     for unit, found in scores.items():
         stdout.print(_score_table(found, unit))
