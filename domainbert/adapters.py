@@ -98,43 +98,6 @@ class TaskModel:
     adapter: dict[str, Any] | None = field(repr=False, default=None)
 
 
-def finish_task(
-    network: Any,
-    *,
-    task: str,
-    labels: tuple[str, ...],
-    encoder: str | Path,
-    tokenizer: PreTrainedTokenizerBase,
-    lora: LoRA | None,
-    settings: dict[str, Any],
-) -> TaskModel:
-    """A network after its training, as its folder will give it back.
-
-    Args:
-        network: as the trainer leaves it, its adapters still on.
-        task: what it was trained for.
-        labels: one name for each output of the head.
-        encoder: shipped name, folder or Hub id of what training started from.
-        tokenizer: of the encoder.
-        lora: the adapters that trained; None with full weights.
-        settings: the task's own.
-    """
-    adapter = adapter_tensors(network) if lora else None
-    # The file keeps half precision, so what is scored from here on is what will be loaded.
-    plain = merge_adapter(network, adapter) if adapter else network.eval()
-    found = find_encoder(encoder)
-    config = TaskConfig(
-        task=task,
-        labels=labels,
-        encoder=found.name,
-        encoder_sha256=found.sha256,
-        lower_case=bool(getattr(tokenizer, "do_lower_case", True)),
-        lora=lora,
-        settings=settings,
-    )
-    return TaskModel(model=plain, tokenizer=tokenizer, config=config, adapter=adapter)
-
-
 def save_task_model(
     folder: str | Path,
     *,

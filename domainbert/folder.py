@@ -181,19 +181,17 @@ class TaskFolder(ABC):
             encoder: what `untrained` was given.
             lora: the adapters that trained; None with full weights.
         """
-        from domainbert.adapters import finish_task
+        from domainbert.adapters import TaskModel
+        from domainbert.encoders import find_encoder
+        from domainbert.lora import adapter_tensors, merge_adapter
 
-        done = finish_task(
-            network,
-            task=self.task,
-            labels=self.labels,
-            encoder=encoder,
-            tokenizer=self.tokenizer,
-            lora=lora,
-            settings=asdict(self.settings),
-        )
-        model = type(self)(done.model, self.tokenizer, settings=self.settings)
-        model.remember(done)
+        adapter = adapter_tensors(network) if lora else None
+        # The file keeps half precision, so what is scored from here on is what will be loaded.
+        plain = merge_adapter(network, adapter) if adapter else network.eval()
+        found = find_encoder(encoder)
+        config = self._new_config(found.name, sha256=found.sha256, lora=lora)
+        model = type(self)(plain, self.tokenizer, settings=self.settings)
+        model.remember(TaskModel(plain, self.tokenizer, config, adapter))
         return model
 
     def window_tokens(self) -> int:
@@ -241,14 +239,21 @@ class TaskFolder(ABC):
         )
 
     def _task_config(self) -> TaskConfig:
+        plain = self.network.config.name_or_path or "unnamed"
+        stored = self.config or self._new_config(plain)
+        return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
+
+    def _new_config(
+        self, encoder: str, *, sha256: str | None = None, lora: LoRA | None = None
+    ) -> TaskConfig:
         from domainbert.adapters import TaskConfig
 
-        stored = self.config or TaskConfig(
+        return TaskConfig(
             task=self.task,
             labels=self.labels,
-            encoder=self.network.config.name_or_path or "unnamed",
-            encoder_sha256=None,
+            encoder=encoder,
+            encoder_sha256=sha256,
             lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
-            lora=None,
+            lora=lora,
+            settings=asdict(self.settings),
         )
-        return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
