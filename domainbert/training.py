@@ -271,23 +271,27 @@ class Patience(TrainerCallback):
 
 
 class StepBar(TrainerCallback):
-    """A bar over the steps; validation scores go to the log."""
+    """A bar over the steps; validation scores go to the log. Of several processes, the first's."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Show the bar."""
+        if not state.is_world_process_zero:
+            return
         self._advance = self._open.enter_context(progress("training", total=state.max_steps))
         self._advance(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Count a step."""
-        self._advance(1)
+        if state.is_world_process_zero:
+            self._advance(1)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Log the score."""
-        log.info("step %d: %s", state.global_step, kwargs.get("metrics"))
+        if state.is_world_process_zero:
+            log.info("step %d: %s", state.global_step, kwargs.get("metrics"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Take the bar away."""

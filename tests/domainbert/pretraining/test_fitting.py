@@ -47,11 +47,11 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def assert_equal(first, second):
+def assert_equal(first, second, *, atol=1e-6):
     one, other = weights(first), weights(second)
     assert one.keys() == other.keys()
     for name, tensor in one.items():
-        torch.testing.assert_close(tensor, other[name], atol=1e-6, rtol=0)
+        torch.testing.assert_close(tensor, other[name], atol=atol, rtol=0)
 
 
 # --- the result
@@ -327,18 +327,22 @@ def test_sigkill_at_a_random_step_and_another_process(notes_file, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_train_together(notes_file, tmp_path):
-    (tmp_path / "recipe.toml").write_text(RECIPE.replace("steps = 150", "steps = 4"))
+def test_two_processes_train_as_one_that_makes_two_passes(notes_file, tmp_path):
+    recipe = RECIPE.replace("[training]", "[training]\ndropout = 0.0\ndevice_tokens = 256")
+    recipe = recipe.replace("= 50", "= 2").replace("steps = 150", "steps = 4")
+    (tmp_path / "recipe.toml").write_text(recipe)
     (tmp_path / "run.py").write_text(RUN)
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
-    arguments = [tmp_path / "run.py", notes_file, tmp_path / "out", tmp_path / "recipe.toml"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *launcher, *map(str, arguments)], env=environment, check=False
-    )
-    assert done.returncode == 0
-    assert find_encoder(tmp_path / "out").is_local
-    assert not list((tmp_path / "out-work").glob("run-*"))
+
+    def run(out, *launcher):
+        arguments = [tmp_path / "run.py", notes_file, tmp_path / out, tmp_path / "recipe.toml"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, *launcher, *map(str, arguments)]
+        assert subprocess.run(command, env=environment, check=False).returncode == 0
+        assert not list((tmp_path / f"{out}-work").glob("run-*"))
+
+    run("one")
+    run("two", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517")
+    assert_equal(tmp_path / "two", tmp_path / "one", atol=1e-5)
 
 
 # --- bad input
