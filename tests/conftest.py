@@ -63,42 +63,19 @@ def make_tokenizer(*, lower_case: bool = True):
     return BertTokenizer(vocab=vocab, do_lower_case=lower_case, model_max_length=512)
 
 
-def make_network(*, seed: int = 0, labels: int = 1, positions: int = 64, layers: int = 2):
-    """A random BERT classifier of a few thousand weights, its head strong enough to disagree."""
+def make_random(model_class, tokenizer=None, *, head, seed=0, positions=64, layers=2, **settings):
+    """A random BERT of a few thousand weights with the head of a class, strong enough to disagree.
+
+    Its vocabulary is that of a tokenizer, by default the tiny one.
+    """
     import torch
     from transformers import BertConfig
 
-    from domainbert.classifier import CLSClassifier
-
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=len(make_tokenizer()),
+        vocab_size=len(tokenizer or make_tokenizer()),
         hidden_size=32,
         num_hidden_layers=layers,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=positions,
-        num_labels=labels,
-        attn_implementation="sdpa",
-    )
-    network = CLSClassifier(config).eval()
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    for parameter in network.bert.parameters():
-        if parameter.dim() == 2:
-            torch.nn.init.normal_(parameter, std=0.15)
-    return network
-
-
-def make_random(model_class, tokenizer, *, head, positions=64, seed=0, **settings):
-    """A random BERT with two layers and the head of a class, strong enough to disagree."""
-    import torch
-    from transformers import BertConfig
-
-    torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=positions,
@@ -106,11 +83,18 @@ def make_random(model_class, tokenizer, *, head, positions=64, seed=0, **setting
         **settings,
     )
     network = model_class(config).eval()
-    for parameter in network.parameters():
+    torch.nn.init.normal_(getattr(network, head).weight, std=1.0)
+    for parameter in network.base_model.parameters():
         if parameter.dim() == 2:
             torch.nn.init.normal_(parameter, std=0.15)
-    torch.nn.init.normal_(getattr(network, head).weight, std=1.0)
     return network
+
+
+def make_network(*, labels=1, **settings):
+    """A random readmission classifier."""
+    from domainbert.classifier import CLSClassifier
+
+    return make_random(CLSClassifier, head="classifier", num_labels=labels, **settings)
 
 
 @pytest.fixture(scope="session")
