@@ -1,0 +1,67 @@
+"""Other medical text for pretraining: MedQuAD, PubMedQA and COVID-QA -> one table of documents.
+
+    python recipes/medical_text.py ../shared/data medical.parquet
+
+A document is what its source calls one: the answers of a page of MedQuAD, an abstract of PubMedQA
+with its conclusion, an article of COVID-QA. Questions are left out: MedQuAD's are made from a few
+patterns, which a model would learn by heart.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import typer
+
+from domainbert.tables import write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def medquad(file: Path) -> Iterator[tuple[str, str]]:
+    """The answers of each page, by the page's id."""
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        for page in map(json.loads, lines):
+            answers = [question["answer"] for question in page["questions"]]
+            yield page["id"], "\n\n".join(filter(None, answers))
+
+
+def pubmedqa(file: Path) -> Iterator[tuple[str, str]]:
+    """Each abstract, by its PubMed id."""
+    for name, abstract in _json(file).items():
+        yield name, "\n".join([*abstract["CONTEXTS"], abstract["LONG_ANSWER"]])
+
+
+def covid_qa(file: Path) -> Iterator[tuple[str, str]]:
+    """Each article, by its place in the file."""
+    for number, article in enumerate(_json(file)["data"]):
+        yield str(number), "\n\n".join(part["context"] for part in article["paragraphs"])
+
+
+def _json(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def main(data: Path, out: Path) -> None:
+    """Write the table; a document without text is left out."""
+    documents = {
+        "medquad": medquad(data / "text/medquad.jsonl.gz"),
+        "pubmedqa": pubmedqa(data / "qa/pubmedqa_labeled.json"),
+        "covid-qa": covid_qa(data / "qa/covid_qa_train.json"),
+    }
+    rows = [
+        {"note_id": f"{source} {name}", "text": text}
+        for source, pairs in documents.items()
+        for name, text in pairs
+        if text.strip()
+    ]
+    write_table(pd.DataFrame(rows), out)
+
+
+if __name__ == "__main__":
+    typer.run(main)
