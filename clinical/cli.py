@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ app = typer.Typer(
     help="ClinicalBERT: long clinical notes -> the risk of readmission within 30 days.",
 )
 
-ModelName = Annotated[
-    str, typer.Option("--model", help="Shipped name, model folder, or Hub id (owner/name).")
-]
 CohortFile = Annotated[Path, typer.Argument(help="A cohort, from `clinical cohort`.")]
 
 
@@ -116,27 +114,24 @@ def diabetes130(
 @one_line_errors
 def train(
     cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    out: options.ModelFolder,
     also: Annotated[
         list[Path] | None, typer.Option(help="Another cohort: its train side joins in.")
     ] = None,
-    recipe: Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")] = None,
+    recipe: options.RecipeFile = None,
+    encoder: options.EncoderName = None,
     objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the data.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak.")] = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
     seed: Annotated[int | None, typer.Option(help="Of head, order and dropout.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="All weights, no adapter.")] = False,
-    checkpoints: Annotated[Path | None, typer.Option(help="Keep checkpoints here.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoints.")] = False,
+    full: options.FullWeights = False,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
 ) -> None:
     """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
     from clinical.recipe import read_recipe, train_from_recipe
-    from domainbert.adapters import check_replaceable
-    from domainbert.checkpoints import check_resume
 
-    check_replaceable(out)  # a name that is taken should not cost a training
-    check_resume(checkpoints, resume=resume)
+    options.check_training(out, checkpoints=checkpoints, resume=resume)
     plan = read_recipe(
         recipe,
         encoder=encoder,
@@ -157,7 +152,7 @@ def train(
 @one_line_errors
 def score(
     notes: Annotated[Path, typer.Argument(help="Notes or stays: .csv, .parquet or .jsonl.")],
-    model: ModelName,
+    model: options.ModelName,
     out: Annotated[Path, typer.Option(help="Risks: .csv, .parquet or .jsonl.")],
 ) -> None:
     """Score every stay of a table; each gets a row, with a status and a reason."""
@@ -182,7 +177,7 @@ def score(
 @one_line_errors
 def evaluate(
     cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
-    model: ModelName,
+    model: options.ModelName,
     out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
     split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
 ) -> None:
@@ -204,7 +199,7 @@ def evaluate(
 @one_line_errors
 def convert(
     release: Annotated[Path, typer.Argument(help="Folder of the 2019 ClinicalBERT release.")],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    out: options.ModelFolder,
 ) -> None:
     """Turn the 2019 ClinicalBERT release into a model folder."""
     from clinical.convert import convert_release

@@ -19,17 +19,6 @@ SETTINGS = "settings.json"
 log = logging.getLogger(__name__)
 
 
-def check_resume(checkpoints: Path | None, *, resume: bool) -> None:
-    """Refuse to go on from nowhere.
-
-    Raises:
-        ValueError: with the option to give.
-    """
-    if resume and checkpoints is None:
-        msg = "--resume goes on from the checkpoints of a first run: name them with --checkpoints"
-        raise ValueError(msg)
-
-
 def resume_point(folder: Path, settings: TrainingSettings, *, resume: bool) -> Path | None:
     """The checkpoint that a training goes on from; None where it begins.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from domainbert import options
 from domainbert.console import counted, one_line_errors, say, stdout
 from domainbert.files import write_json
 
@@ -31,11 +32,11 @@ def train(
             help="Folders with train, devel and perhaps test: IOB2, PubTator or BRAT.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    recipe: Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the data.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak.")] = None,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
+    encoder: options.EncoderName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
     seed: Annotated[
         list[int] | None,
         typer.Option(help="Give it several times: the best on devel is kept, all are reported."),
@@ -43,17 +44,14 @@ def train(
     jobs: Annotated[
         int, typer.Option(min=1, help="Seeds trained side by side, each on its share of the cores.")
     ] = 1,
-    full: Annotated[bool, typer.Option("--full", help="All weights, no adapter.")] = False,
-    checkpoints: Annotated[Path | None, typer.Option(help="Keep checkpoints here.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoints.")] = False,
+    full: options.FullWeights = False,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
 ) -> None:
     """Train on corpora together, choose on devel, measure on test, write the model folder."""
     from biomed.ner.recipe import read_corpora, read_recipe, train_seeds
-    from domainbert.adapters import check_replaceable
-    from domainbert.checkpoints import check_resume
 
-    check_replaceable(out)
-    check_resume(checkpoints, resume=resume)
+    options.check_training(out, checkpoints=checkpoints, resume=resume)
     plan = read_recipe(
         recipe, encoder=encoder, epochs=epochs, learning_rate=learning_rate, full=full or None
     )

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from biomed.qa import yes_no_commands as yesno
+from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
 from domainbert.files import write_json
 
@@ -33,23 +34,20 @@ def train(
             "last one's articles is held out.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    recipe: Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over each file.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak, in each stage.")] = None,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
+    encoder: options.EncoderName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
     seed: Annotated[int | None, typer.Option(help="Of order, windows and dropout.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="All weights, no adapter.")] = False,
-    checkpoints: Annotated[Path | None, typer.Option(help="Keep checkpoints here.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoints.")] = False,
+    full: options.FullWeights = False,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
 ) -> None:
     """Train in stages, choose and measure on held-out articles, write the model folder."""
     from biomed.qa.recipe import read_recipe, train_from_recipe
-    from domainbert.adapters import check_replaceable
-    from domainbert.checkpoints import check_resume
 
-    check_replaceable(out)
-    check_resume(checkpoints, resume=resume)
+    options.check_training(out, checkpoints=checkpoints, resume=resume)
     plan = read_recipe(
         recipe,
         encoder=encoder,
@@ -77,7 +75,7 @@ def ask(
         ),
     ],
     question: Annotated[str | None, typer.Option(help="Ask this of all the texts.")] = None,
-    model: Annotated[str, typer.Option(help="Shipped name, model folder, or Hub id.")] = "qa",
+    model: options.ModelName = "qa",
     out: Annotated[
         Path | None, typer.Option(help="Answers: .csv, .parquet or .jsonl; else they are shown.")
     ] = None,
@@ -144,7 +142,7 @@ def evaluate(
     questions: Annotated[
         Path, typer.Argument(metavar="QUESTIONS", help="SQuAD or BioASQ JSON, or a table.")
     ],
-    model: Annotated[str, typer.Option(help="Shipped name, model folder, or Hub id.")] = "qa",
+    model: options.ModelName = "qa",
     held_out: Annotated[
         float | None,
         typer.Option(help="Only the articles that training holds out at this share, such as 0.2."),

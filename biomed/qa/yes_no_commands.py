@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
 from domainbert.files import write_json
 
@@ -28,20 +29,19 @@ def train(
     questions: Annotated[
         Path, typer.Argument(metavar="QUESTIONS", help="PubMedQA or BioASQ JSON, with answers.")
     ],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    recipe: Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")] = None,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
+    encoder: options.EncoderName = None,
     folds: Annotated[int, typer.Option(min=2, help="Models trained, to score each question.")] = 10,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the questions.")] = None,
+    epochs: options.Epochs = None,
     seed: Annotated[int | None, typer.Option(help="Of order and dropout.")] = None,
 ) -> None:
     """Train in folds, score every question unseen, write the last fold's model."""
     from biomed.qa.decisions import read_decisions
     from biomed.qa.recipe import read_yes_no_recipe
     from biomed.qa.yes_no_fitting import cross_validate
-    from domainbert.adapters import check_replaceable
 
-    check_replaceable(out)
+    options.check_training(out)
     plan = read_yes_no_recipe(recipe, encoder=encoder, epochs=epochs, seed=seed)
     read = read_decisions(questions)
     model, scores = cross_validate(
@@ -70,7 +70,7 @@ def evaluate(
     questions: Annotated[
         Path, typer.Argument(metavar="QUESTIONS", help="PubMedQA or BioASQ JSON, with answers.")
     ],
-    model: Annotated[str, typer.Option(help="Shipped name, model folder, or Hub id.")],
+    model: options.ModelName,
     json: Annotated[Path | None, typer.Option(help="Write the scores here too.")] = None,
 ) -> None:
     """Score a model: accuracy and macro F1."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from domainbert import options
 from domainbert.console import one_line_errors, progress, say, stdout
 
 if TYPE_CHECKING:
@@ -165,18 +166,17 @@ def evaluate(
 @one_line_errors
 def train(
     data: Annotated[Path, typer.Argument(help="Folder of the public data sets.")],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    recipe: Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")] = None,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
     vocabulary: VocabularyFile = None,
-    encoder: Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the data.")] = None,
+    encoder: options.EncoderName = None,
+    epochs: options.Epochs = None,
     seed: Annotated[int | None, typer.Option(help="Of order, choice and dropout.")] = None,
 ) -> None:
     """Train term vectors on names that mean the same; measure; write the model folder."""
     from biomed.terms.recipe import read_recipe, train_from_recipe
-    from domainbert.adapters import check_replaceable
 
-    check_replaceable(out)
+    options.check_training(out)
     plan = read_recipe(recipe, encoder=encoder, epochs=epochs, seed=seed)
     embedder = train_from_recipe(plan, data, vocabulary=vocabulary)
     embedder.save_pretrained(out)

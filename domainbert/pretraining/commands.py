@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def pretrain(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The encoder folder to write.")],
-    recipe: Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")] = None,
+    recipe: options.RecipeFile = None,
     encoder: Annotated[
         str | None, typer.Option(help="Start: shipped name, folder or Hub id.")
     ] = None,
