@@ -18,12 +18,21 @@ def written(tmp_path, text):
     return tmp_path / "recipe.toml"
 
 
-@pytest.mark.parametrize("name", ["clinicalbert", "biobert", "pretrain-tiny"])
-def test_the_recipes_are_legal(name):
+@pytest.mark.parametrize(
+    ("name", "phases"),
+    [
+        ("clinicalbert", ["short", "long"]),
+        ("biobert", ["long"]),
+        ("pubmed", ["short"]),
+        ("medical", ["short"]),
+        ("pretrain-tiny", ["short", "long"]),
+    ],
+)
+def test_the_recipes_are_legal(name, phases):
     recipe = read_recipe(RECIPES / f"{name}.toml")
     assert recipe.card["title"]
     assert (recipe.encoder is None) == (name == "pretrain-tiny")
-    assert list(recipe.phases) == (["long"] if name == "biobert" else ["short", "long"])
+    assert list(recipe.phases) == phases
 
 
 def test_clinicalbert_erases_what_clinical_erases():
