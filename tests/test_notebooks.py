@@ -14,7 +14,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(notebook, timeout=1800, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
 
 
