@@ -69,8 +69,10 @@ class ScoredTrainer(Trainer):
             train_dataset=data,
             eval_dataset=data,  # unused: see `evaluate`
             data_collator=collate,
-            callbacks=[*stopping, self._bar],
+            callbacks=stopping,
         )
+        if self.is_world_process_zero():  # of several processes, one tells
+            self.add_callback(self._bar)
         self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -271,27 +273,23 @@ class Patience(TrainerCallback):
 
 
 class StepBar(TrainerCallback):
-    """A bar over the steps; validation scores go to the log. Of several processes, the first's."""
+    """A bar over the steps; validation scores go to the log."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Show the bar."""
-        if not state.is_world_process_zero:
-            return
         self._advance = self._open.enter_context(progress("training", total=state.max_steps))
         self._advance(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Count a step."""
-        if state.is_world_process_zero:
-            self._advance(1)
+        self._advance(1)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Log the score."""
-        if state.is_world_process_zero:
-            log.info("step %d: %s", state.global_step, kwargs.get("metrics"))
+        log.info("step %d: %s", state.global_step, kwargs.get("metrics"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Take the bar away."""
