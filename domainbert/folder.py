@@ -239,8 +239,7 @@ class TaskFolder(ABC):
         )
 
     def _task_config(self) -> TaskConfig:
-        plain = self.network.config.name_or_path or "unnamed"
-        stored = self.config or self._new_config(plain)
+        stored = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
         return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
 
     def _new_config(

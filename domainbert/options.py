@@ -1,4 +1,4 @@
-"""What the training commands ask for in the same words, and refuse before hours are spent."""
+"""What several commands ask for in the same words, and training refuses before it begins."""
 
 from __future__ import annotations
 
