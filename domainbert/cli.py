@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from domainbert.console import one_line_errors, stdout
-from domainbert.pretraining.commands import pretrain
+from domainbert.pretraining.commands import blend, pretrain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -32,3 +32,4 @@ def encoders() -> None:
 
 
 app.command()(pretrain)
+app.command()(blend)

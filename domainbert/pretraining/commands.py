@@ -60,6 +60,20 @@ def pretrain(
         say(f"the text in numbers stays in {where} for the next run; remove it when done")
 
 
+@one_line_errors
+def blend(
+    start: Annotated[str, typer.Argument(help="Shipped name, folder or Hub id.")],
+    trained: Annotated[Path, typer.Argument(help="What `domainbert pretrain` made of it.")],
+    out: Annotated[Path, typer.Option(help="The encoder folder to write.")],
+    share: Annotated[float, typer.Option(min=0, max=1, help="Of START in each weight.")] = 0.5,
+) -> None:
+    """Go part of the way back: mix the weights of an encoder and of what it was trained to be."""
+    from domainbert.pretraining.blending import blend as mix
+
+    mix(start, trained, out=out, share=share)
+    say(f"encoder in {out}; use it as --encoder {out}")
+
+
 def _score_table(made: Pretrained) -> Table:
     from rich.table import Table
 

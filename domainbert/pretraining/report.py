@@ -62,7 +62,14 @@ def _origin(manifest: Mapping[str, Any]) -> str:
     how = "masked words and next sentences" if manifest["pairs"] else "masked words alone"
     name = manifest["encoder"]["name"]
     start = f"started from `{name}`" if name else "from scratch, with a vocabulary of its own"
-    return f"BERT, trained on {how}, {start}."
+    origin = f"BERT, trained on {how}, {start}."
+    if blend := manifest.get("blend"):
+        share, one, other = blend["share"], blend["start"], blend["trained"]["name"]
+        origin += (
+            f" Each weight of it is {share:g} x that of `{one['name']}` + {1 - share:g} x that of "
+            f"`{other}`, which was trained; pooler and heads are the latter's."
+        )
+    return origin
 
 
 def _corpus_rows(corpus: Mapping[str, Any]) -> list[list[str]]:
@@ -79,6 +86,8 @@ def _measured_note(manifest: Mapping[str, Any]) -> str:
             " The start had no trained output layer, so what stands as before is hardly more than "
             "what word frequencies give."
         )
+    if "blend" in manifest:
+        note += " What stands as after is of the trained weights, before they were mixed."
     return note
 
 

@@ -1,0 +1,95 @@
+"""Half-way between two encoders: what one has read, and most of what the other knew before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
+from domainbert.pretraining.model import PretrainingNetwork
+from domainbert.pretraining.saving import MANIFEST_FILE, check_free, save_encoder
+from domainbert.pretraining.store import read_json
+
+if TYPE_CHECKING:
+    import torch
+
+    from domainbert.encoders import Encoder
+
+
+def blend(
+    start: str | Path, trained: str | Path, *, out: str | Path, share: float = 0.5
+) -> dict[str, Any]:
+    """Write an encoder each of whose weights lies between those of two others.
+
+    Training on raw text forgets some of what an encoder was made for, such as which sentences mean
+    the same. Between the old weights and the new there is often a better encoder than at either
+    end (Wortsman et al., arXiv 2109.01903); which share is best is for a devel set to say.
+
+    Args:
+        start: encoder that the other came from, at whatever distance: shipped name, folder or Hub
+            id.
+        trained: folder that `pretrain` wrote. Its heads are kept as they are, and so is its
+            pooler, which is part of the head for pairs.
+        out: the encoder folder to write; must not be there.
+        share: of the start in each weight, in [0, 1].
+
+    Returns:
+        The new folder's manifest.
+
+    Raises:
+        EncoderError: no such encoder, no pretrained one, or the two differ in vocabulary or shape.
+        FileExistsError: `out` is there.
+        ValueError: the share is not in [0, 1].
+    """
+    if not 0 <= share <= 1:
+        msg = f"share must be in [0, 1], got {share}"
+        raise ValueError(msg)
+    out = Path(out)
+    check_free(out)
+    old, new = find_encoder(start), find_encoder(trained)
+    manifest = _manifest(new)
+    tokenizer = load_tokenizer(new)
+    if load_tokenizer(old).get_vocab() != tokenizer.get_vocab():
+        msg = f"{old.name} and {new.name} have different vocabularies; neither came from the other"
+        raise EncoderError(msg)
+    network: Any = load_model(new, PretrainingNetwork)
+    weights, others = _body(network), _body(load_model(old, PretrainingNetwork))
+    if {n: w.shape for n, w in weights.items()} != {n: w.shape for n, w in others.items()}:
+        msg = f"{old.name} and {new.name} have weights of different shapes"
+        raise EncoderError(msg)
+    for name, weight in weights.items():
+        weight.lerp_(others[name], share)
+    ends = {"start": old, "trained": new}
+    manifest["blend"] = {"share": share} | {
+        end: {"name": encoder.name, "sha256": encoder.sha256} for end, encoder in ends.items()
+    }
+    config = load_config(new)
+    save_encoder(
+        out,
+        network=network,
+        tokenizer=tokenizer,
+        manifest=manifest,
+        dropout=(config.hidden_dropout_prob, config.attention_probs_dropout_prob),
+    )
+    return manifest
+
+
+def _body(network: Any) -> dict[str, torch.Tensor]:
+    """The weights below the heads, to be changed in place."""
+    weights = network.bert.state_dict()
+    return {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}
+
+
+def _manifest(encoder: Encoder) -> dict[str, Any]:
+    """How it was pretrained, which the blend has to tell too."""
+    file = Path(encoder.location) / MANIFEST_FILE
+    if not file.is_file():
+        msg = (
+            f"{encoder.name} has no {MANIFEST_FILE}; give a folder that `domainbert pretrain` wrote"
+        )
+        raise EncoderError(msg)
+    manifest = read_json(file)
+    if "blend" in manifest:
+        msg = f"{encoder.name} is a blend already; blend what it was made of with another share"
+        raise EncoderError(msg)
+    return manifest
