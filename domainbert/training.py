@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from domainbert.batches import EpochOrder, TokenBudgetBatches, WindowGroups
-from domainbert.console import progress
+from domainbert.callbacks import Patience, StepBar
 from domainbert.encoders import quiet
 from domainbert.inference import pad
+from domainbert.processes import process_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 
     from domainbert.batches import EpochBatches
     from domainbert.settings import TrainingSettings
-
-log = logging.getLogger(__name__)
 
 
 class ScoredTrainer(Trainer):
@@ -244,62 +240,6 @@ class EpochTrainer(ScoredTrainer):
         )
 
 
-class Patience(TrainerCallback):
-    """Stops where the last evaluations brought no better score.
-
-    They are counted in the training's own history, so that a resumed run stops where it would have
-    stopped, and one that had stopped does not go on.
-
-    Args:
-        evaluations: without a better score.
-    """
-
-    def __init__(self, evaluations: int) -> None:
-        self._evaluations = evaluations
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop a resumed run that had stopped; it still does a step, which nobody keeps."""
-        self._stop(args, state, control)
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop where patience is at its end."""
-        self._stop(args, state, control)
-
-    def _stop(self, args: Any, state: Any, control: Any) -> None:
-        name = f"eval_{args.metric_for_best_model}"
-        scores = [entry[name] for entry in state.log_history if name in entry]
-        if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._evaluations:
-            control.should_training_stop = True
-
-
-class StepBar(TrainerCallback):
-    """A bar over the steps; validation scores go to the log."""
-
-    def __init__(self) -> None:
-        self._open = ExitStack()
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Show the bar."""
-        self._advance = self._open.enter_context(progress("training", total=state.max_steps))
-        self._advance(state.global_step)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Count a step."""
-        self._advance(1)
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log the score."""
-        log.info("step %d: %s", state.global_step, kwargs.get("metrics"))
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Take the bar away."""
-        self.close()
-
-    def close(self) -> None:
-        """Take the bar away, after an interruption too."""
-        self._open.close()
-
-
 def training_arguments(
     settings: TrainingSettings, *, folder: Path, steps: int, metric: str = "auroc"
 ) -> TrainingArguments:
@@ -338,14 +278,6 @@ def training_arguments(
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
     )
-
-
-def process_count() -> int:
-    """How many processes train together, as torchrun and accelerate say it.
-
-    The Trainer knows too, but wants the number of steps first.
-    """
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _multiplies_bf16() -> bool:

@@ -31,8 +31,9 @@ from domainbert.pretraining.preparing import prepare_examples
 from domainbert.pretraining.recipe import Recipe
 from domainbert.pretraining.saving import check_free, new_manifest, save_encoder
 from domainbert.pretraining.speed import speed_report
-from domainbert.pretraining.store import fingerprint, is_first_process, read_json
+from domainbert.pretraining.store import fingerprint, read_json
 from domainbert.pretraining.trainer import PretrainingTrainer
+from domainbert.processes import is_first_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

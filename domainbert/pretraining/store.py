@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from domainbert.processes import is_first_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,11 +21,6 @@ def fingerprint(facts: Mapping[str, Any]) -> str:
     """Twelve letters and digits that stand for these facts and no others."""
     text = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def is_first_process() -> bool:
-    """Whether this is the process that writes, of those that torchrun or accelerate started."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:

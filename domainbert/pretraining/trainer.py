@@ -13,8 +13,9 @@ from torch.utils.data import Dataset
 from domainbert.batches import TokenBudgetBatches
 from domainbert.inference import pad
 from domainbert.pretraining.examples import NO_PAIR
+from domainbert.processes import process_count
 from domainbert.settings import TrainingSettings
-from domainbert.training import ScoredTrainer, process_count, training_arguments
+from domainbert.training import ScoredTrainer, training_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -497,6 +497,6 @@ def test_the_bar_goes_away_when_training_is_interrupted(new_trainer, monkeypatch
 
 
 def test_scores_go_to_the_log(new_trainer, caplog):
-    with caplog.at_level("INFO", logger="domainbert.training"):
+    with caplog.at_level("INFO", logger="domainbert.callbacks"):
         new_trainer(epochs=1, evaluate=lambda _: {"auroc": 0.625}).train()
     assert "step 3: {'eval_auroc': 0.625, " in caplog.text
