@@ -13,8 +13,6 @@ from domainbert.pretraining.store import read_json
 if TYPE_CHECKING:
     import torch
 
-    from domainbert.encoders import Encoder
-
 
 def blend(
     start: str | Path, trained: str | Path, *, out: str | Path, share: float = 0.5
@@ -46,8 +44,8 @@ def blend(
         raise ValueError(msg)
     out = Path(out)
     check_free(out)
+    manifest = _manifest(Path(trained))
     old, new = find_encoder(start), find_encoder(trained)
-    manifest = _manifest(new)
     tokenizer = load_tokenizer(new)
     if load_tokenizer(old).get_vocab() != tokenizer.get_vocab():
         msg = f"{old.name} and {new.name} have different vocabularies; neither came from the other"
@@ -80,16 +78,14 @@ def _body(network: Any) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}
 
 
-def _manifest(encoder: Encoder) -> dict[str, Any]:
-    """How it was pretrained, which the blend has to tell too."""
-    file = Path(encoder.location) / MANIFEST_FILE
+def _manifest(folder: Path) -> dict[str, Any]:
+    """How an encoder was pretrained, which its blend has to tell too."""
+    file = folder / MANIFEST_FILE
     if not file.is_file():
-        msg = (
-            f"{encoder.name} has no {MANIFEST_FILE}; give a folder that `domainbert pretrain` wrote"
-        )
+        msg = f"{folder} is not what `domainbert pretrain` wrote: it has no {MANIFEST_FILE}"
         raise EncoderError(msg)
     manifest = read_json(file)
     if "blend" in manifest:
-        msg = f"{encoder.name} is a blend already; blend what it was made of with another share"
+        msg = f"{folder} is a blend already; blend what it was made of with another share"
         raise EncoderError(msg)
     return manifest

@@ -111,8 +111,10 @@ def test_the_command(tiny_encoder, trained, tmp_path):
 
 def test_what_cannot_be_mixed(tiny_encoder, trained, notes_file, new_recipe, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(EncoderError, match="give a folder that `domainbert pretrain` wrote"):
+    with pytest.raises(EncoderError, match="is not what `domainbert pretrain` wrote: it has no"):
         blend(trained, tiny_encoder, out=out)
+    with pytest.raises(EncoderError, match="is not what `domainbert pretrain` wrote"):
+        blend(tiny_encoder, tmp_path / "nothing", out=out)
     one_step = {"short": replace(new_recipe().phases["short"], steps=1)}
     other = pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(phases=one_step))
     with pytest.raises(EncoderError, match="have different vocabularies; neither came from"):
