@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
-from domainbert.pretraining.model import PretrainingNetwork
+from domainbert.encoders import EncoderError
+from domainbert.pretraining.model import load_start, load_start_tokenizer
 from domainbert.pretraining.saving import MANIFEST_FILE, check_free, save_encoder
+from domainbert.pretraining.settings import TrainingPlan
 from domainbert.pretraining.store import read_json
 
 if TYPE_CHECKING:
     import torch
+
+    from domainbert.pretraining.model import PretrainingNetwork
 
 
 def blend(
@@ -45,15 +48,14 @@ def blend(
     out = Path(out)
     check_free(out)
     manifest = _manifest(Path(trained))
-    old, new = find_encoder(start), find_encoder(trained)
-    tokenizer = load_tokenizer(new)
-    if load_tokenizer(old).get_vocab() != tokenizer.get_vocab():
-        msg = f"{old.name} and {new.name} have different vocabularies; neither came from the other"
+    tokenizer = load_start_tokenizer(trained)
+    if load_start_tokenizer(start).get_vocab() != tokenizer.get_vocab():
+        msg = f"{start} and {trained} have different vocabularies; neither came from the other"
         raise EncoderError(msg)
-    network: Any = load_model(new, PretrainingNetwork)
-    weights, others = _body(network), _body(load_model(old, PretrainingNetwork))
+    old, new = (load_start(encoder, plan=TrainingPlan()) for encoder in (start, trained))
+    weights, others = _body(new.network), _body(old.network)
     if {n: w.shape for n, w in weights.items()} != {n: w.shape for n, w in others.items()}:
-        msg = f"{old.name} and {new.name} have weights of different shapes"
+        msg = f"{start} and {trained} have weights of different shapes"
         raise EncoderError(msg)
     for name, weight in weights.items():
         weight.lerp_(others[name], share)
@@ -61,18 +63,13 @@ def blend(
     manifest["blend"] = {"share": share} | {
         end: {"name": encoder.name, "sha256": encoder.sha256} for end, encoder in ends.items()
     }
-    config = load_config(new)
     save_encoder(
-        out,
-        network=network,
-        tokenizer=tokenizer,
-        manifest=manifest,
-        dropout=(config.hidden_dropout_prob, config.attention_probs_dropout_prob),
+        out, network=new.network, tokenizer=tokenizer, manifest=manifest, dropout=new.dropout
     )
     return manifest
 
 
-def _body(network: Any) -> dict[str, torch.Tensor]:
+def _body(network: PretrainingNetwork) -> dict[str, torch.Tensor]:
     """The weights below the heads, to be changed in place."""
     weights = network.bert.state_dict()
     return {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}

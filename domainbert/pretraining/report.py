@@ -64,10 +64,10 @@ def _origin(manifest: Mapping[str, Any]) -> str:
     start = f"started from `{name}`" if name else "from scratch, with a vocabulary of its own"
     origin = f"BERT, trained on {how}, {start}."
     if blend := manifest.get("blend"):
-        share, one, other = blend["share"], blend["start"], blend["trained"]["name"]
+        share, old, new = blend["share"], blend["start"]["name"], blend["trained"]["name"]
         origin += (
-            f" Each weight of it is {share:g} x that of `{one['name']}` + {1 - share:g} x that of "
-            f"`{other}`, which was trained; pooler and heads are the latter's."
+            f" Each weight of it is {share:g} x that of `{old}` + {1 - share:g} x that of "
+            f"`{new}`, which was trained; pooler and heads are the latter's."
         )
     return origin
 

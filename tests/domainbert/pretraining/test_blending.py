@@ -12,29 +12,24 @@ from domainbert.encoders import EncoderError, find_encoder, load_model
 from domainbert.pretraining.blending import blend
 from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.model import PretrainingNetwork
-from domainbert.pretraining.recipe import Recipe
-from domainbert.pretraining.settings import (
-    CorpusSettings,
-    ExampleSettings,
-    Phase,
-    TrainingPlan,
-)
+from domainbert.pretraining.settings import ExampleSettings, Phase
 from domainbert.tables import write_table
+
+PHASE = Phase(length=32, steps=3, batch_tokens=256, learning_rate=1e-2)
 
 
 @pytest.fixture(scope="module")
-def new_trained(notes, tiny_encoder, tmp_path_factory):
+def new_trained(notes, tiny_encoder, new_recipe, tmp_path_factory):
     """Pretrains the tiny encoder for three steps."""
     folder = tmp_path_factory.mktemp("trained")
     write_table(notes, folder / "notes.parquet")
 
     def train(name, *, pairs=True):
-        recipe = Recipe(
+        recipe = new_recipe(
             encoder=str(tiny_encoder),
-            corpus=CorpusSettings(held_out=0.2),
+            scratch=None,
             examples=ExampleSettings(pairs=pairs),
-            training=TrainingPlan(evaluations=1, evaluation_tokens=500),
-            phases={"short": Phase(length=32, steps=3, batch_tokens=256, learning_rate=1e-2)},
+            phases={"short": PHASE},
         )
         return pretrain([folder / "notes.parquet"], out=folder / name, recipe=recipe).folder
 
@@ -79,13 +74,9 @@ def test_it_tells_what_it_is_made_of(tiny_encoder, trained, tmp_path):
     assert (tmp_path / "out" / "config.json").read_text() == (trained / "config.json").read_text()
 
 
-def test_pretraining_goes_on_from_it(notes_file, tiny_encoder, trained, tmp_path):
+def test_pretraining_goes_on_from_it(notes_file, tiny_encoder, trained, new_recipe, tmp_path):
     blend(tiny_encoder, trained, out=tmp_path / "half")
-    recipe = Recipe(
-        encoder=str(tmp_path / "half"),
-        corpus=CorpusSettings(held_out=0.2),
-        phases={"short": Phase(length=32, steps=1, batch_tokens=256)},
-    )
+    recipe = new_recipe(encoder=str(tmp_path / "half"), scratch=None, phases={"short": PHASE})
     made = pretrain([notes_file], out=tmp_path / "on", recipe=recipe)
     assert not made.manifest["encoder"]["fresh_head"]
     assert "blend" not in made.manifest
@@ -115,7 +106,7 @@ def test_what_cannot_be_mixed(tiny_encoder, trained, notes_file, new_recipe, tmp
         blend(trained, tiny_encoder, out=out)
     with pytest.raises(EncoderError, match="is not what `domainbert pretrain` wrote"):
         blend(tiny_encoder, tmp_path / "nothing", out=out)
-    one_step = {"short": replace(new_recipe().phases["short"], steps=1)}
+    one_step = {"short": replace(PHASE, steps=1)}
     other = pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(phases=one_step))
     with pytest.raises(EncoderError, match="have different vocabularies; neither came from"):
         blend(tiny_encoder, other.folder, out=out)
