@@ -23,9 +23,9 @@ import pandas as pd
 from biomed.card import score_rows
 from biomed.models import shipped
 from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesize
-from clinical.assessment import MODEL, Assessment, assess
-from clinical.card import METRICS, spell
 from clinical.demo import best_possible
+from clinical.evaluation.assessment import MODEL, Assessment, assess
+from clinical.risk.card import METRICS, spell
 from domainbert.markdown import table
 from domainbert.tables import read_table
 

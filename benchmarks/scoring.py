@@ -33,8 +33,8 @@ from reporting import options, report, say, seconds_of, spread, versions_of
 from transformers import AutoModelForSequenceClassification, BertConfig
 
 from clinical import ReadmissionModel
-from clinical.notes import clean
-from clinical.synthetic import synthesize
+from clinical.datasets.synthetic import synthesize
+from clinical.risk.notes import clean
 from domainbert.classifier import CLSClassifier
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
 from domainbert.windows import Windower

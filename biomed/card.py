@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from domainbert.adapters import TaskConfig
+    from domainbert.storage import TaskConfig
 
 # How each task's model is used; {name} is the model's.
 USAGE = {

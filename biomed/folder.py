@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from domainbert.folder import TaskFolder
+from domainbert.model import Model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from domainbert.adapters import TaskConfig
+    from domainbert.storage import TaskConfig
 
 
-class BiomedFolder(TaskFolder):
+class BiomedFolder(Model):
     """A task model of biomed."""
 
     @classmethod

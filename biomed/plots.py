@@ -8,6 +8,7 @@ import numpy as np
 
 from biomed.terms.labels import place_labels
 from biomed.terms.layout import TermLayout, layout_terms
+from domainbert.errors import UserError
 from domainbert.figures import COLOURS, GREY, STYLE, new_axes
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def term_layouts(
     terms = list(terms)
     if len(terms) < 2:
         msg = f"a picture needs two terms at least, got {len(terms)}"
-        raise ValueError(msg)
+        raise UserError(msg)
     vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
     found = [layout_terms(terms, vectors, categories=categories, perplexity=perplexity, seed=seed)]
     if pca:
@@ -92,7 +93,7 @@ def plot_layouts(layouts: Sequence[TermLayout]) -> Figure:
         ValueError: no layout.
     """
     if not layouts:
-        raise ValueError("no layout to draw; make one with biomed.plots.term_layouts")
+        raise UserError("no layout to draw; make one with biomed.plots.term_layouts")
     table = layouts[0].table
     names = list(dict.fromkeys(table["category"])) if "category" in table.columns else []
     spans = [np.ptp(layout.table[["x", "y"]].to_numpy(), axis=0) for layout in layouts]
@@ -231,7 +232,7 @@ def plot_similarity(matrix: pd.DataFrame) -> Figure:
     """
     values = matrix.to_numpy(dtype=float)
     if not values.size:
-        raise ValueError("the matrix is empty; make one with TermEmbedder.similarity_matrix")
+        raise UserError("the matrix is empty; make one with TermEmbedder.similarity_matrix")
     rows, columns = values.shape
     cell = float(np.clip(6 / max(rows, columns), 0.12, 0.5))
     figure, (axes,) = new_axes((2.6 + columns * cell, 1.8 + rows * cell))
@@ -265,7 +266,7 @@ def plot_comparison(comparison: pd.DataFrame) -> Figure:
         ValueError: no row.
     """
     if not len(comparison):
-        raise ValueError("nothing was compared; see biomed.terms.evaluation.compare_encoders")
+        raise UserError("nothing was compared; see biomed.terms.evaluation.compare_encoders")
     encoders = list(dict.fromkeys(comparison["encoder"]))
     measures = list(dict.fromkeys(comparison["measure"]))
     step = 0.8 / max(2, len(encoders))

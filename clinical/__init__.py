@@ -6,36 +6,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clinical.aggregation import aggregate
     from clinical.cohort import Cohort, build_cohort
-    from clinical.convert import convert_release
-    from clinical.diabetes130 import build_diabetes130
-    from clinical.estimator import ReadmissionClassifier
-    from clinical.evaluation import Evaluation, evaluate
-    from clinical.readmission import ReadmissionModel, ReadmissionSettings
-    from clinical.results import Coverage, StayRisk, UnreadSpan, WindowRisk
-    from clinical.splits import assign_splits, check_disjoint
-    from clinical.synthetic import synthesize
+    from clinical.cohort.splits import assign_splits, check_disjoint
+    from clinical.datasets.diabetes130 import build_diabetes130
+    from clinical.datasets.synthetic import synthesize
+    from clinical.evaluation.measures import Evaluation, evaluate
+    from clinical.risk.aggregation import aggregate
+    from clinical.risk.convert import convert_release
+    from clinical.risk.estimator import ReadmissionClassifier
+    from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+    from clinical.risk.results import Coverage, StayRisk, UnreadSpan, WindowRisk
 
 # Each name is imported when it is first used, so that `clinical --help` waits for no torch.
 _HOMES = {
     "Cohort": "cohort",
-    "Coverage": "results",
-    "Evaluation": "evaluation",
-    "ReadmissionClassifier": "estimator",
-    "ReadmissionModel": "readmission",
-    "ReadmissionSettings": "readmission",
-    "StayRisk": "results",
-    "UnreadSpan": "results",
-    "WindowRisk": "results",
-    "aggregate": "aggregation",
-    "assign_splits": "splits",
+    "Coverage": "risk.results",
+    "Evaluation": "evaluation.measures",
+    "ReadmissionClassifier": "risk.estimator",
+    "ReadmissionModel": "risk.model",
+    "ReadmissionSettings": "risk.model",
+    "StayRisk": "risk.results",
+    "UnreadSpan": "risk.results",
+    "WindowRisk": "risk.results",
+    "aggregate": "risk.aggregation",
+    "assign_splits": "cohort.splits",
     "build_cohort": "cohort",
-    "build_diabetes130": "diabetes130",
-    "check_disjoint": "splits",
-    "convert_release": "convert",
-    "evaluate": "evaluation",
-    "synthesize": "synthetic",
+    "build_diabetes130": "datasets.diabetes130",
+    "check_disjoint": "cohort.splits",
+    "convert_release": "risk.convert",
+    "evaluate": "evaluation.measures",
+    "synthesize": "datasets.synthetic",
 }
 
 __all__ = [

@@ -13,7 +13,7 @@ from domainbert.console import one_line_errors, say, stdout
 
 if TYPE_CHECKING:
     from clinical.cohort import Cohort
-    from clinical.evaluation import Evaluation
+    from clinical.evaluation.measures import Evaluation
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,7 +47,7 @@ def synthesize(
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
 ) -> None:
     """Write a made-up hospital as MIMIC-III-shaped CSV, its true risks beside it."""
-    from clinical.synthetic import synthesize as make
+    from clinical.datasets.synthetic import synthesize as make
 
     hospital = make(folder, stays=stays, seed=seed, brief=brief)
     say(
@@ -100,7 +100,7 @@ def diabetes130(
     seed: Annotated[int, typer.Option(help="Of the split by patient.")] = 0,
 ) -> None:
     """The real encounters of Diabetes 130-US hospitals as a cohort of narrative notes."""
-    from clinical.diabetes130 import build_diabetes130
+    from clinical.datasets.diabetes130 import build_diabetes130
     from domainbert.tables import write_table
 
     table = build_diabetes130(folder, seed=seed)
@@ -129,7 +129,7 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
-    from clinical.recipe import read_recipe, train_from_recipe
+    from clinical.risk.recipe import read_recipe, train_from_recipe
 
     options.check_training(out, checkpoints=checkpoints, resume=resume)
     plan = read_recipe(
@@ -156,8 +156,8 @@ def score(
     out: Annotated[Path, typer.Option(help="Risks: .csv, .parquet or .jsonl.")],
 ) -> None:
     """Score every stay of a table; each gets a row, with a status and a reason."""
-    from clinical.readmission import ReadmissionModel
-    from clinical.scoring import score_table
+    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.scoring import score_table
     from domainbert.console import progress
     from domainbert.tables import table_format
 
@@ -182,8 +182,8 @@ def evaluate(
     split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
 ) -> None:
     """Measure a model on one side of a cohort, beside bag-of-words baselines."""
-    from clinical.assessment import assess, write_assessment
-    from clinical.readmission import ReadmissionModel
+    from clinical.evaluation.assessment import assess, write_assessment
+    from clinical.risk.model import ReadmissionModel
     from domainbert.tables import read_table
 
     loaded = ReadmissionModel.from_pretrained(model)
@@ -202,8 +202,8 @@ def convert(
     out: options.ModelFolder,
 ) -> None:
     """Turn the 2019 ClinicalBERT release into a model folder."""
-    from clinical.convert import convert_release
-    from domainbert.adapters import check_replaceable
+    from clinical.risk.convert import convert_release
+    from domainbert.storage import check_replaceable
 
     check_replaceable(out)
     convert_release(release, out=out)
@@ -216,8 +216,8 @@ def models() -> None:
     """List the shipped models and their measured scores."""
     import json
 
-    from clinical.card import spell
     from clinical.models import shipped
+    from clinical.risk.card import spell
 
     table = Table("model", "encoder", "test AUROC", "TF-IDF", "what it is")
     table.columns[0].no_wrap = True
@@ -232,7 +232,7 @@ def models() -> None:
 
 def evaluation_table(evaluations: dict[str, Evaluation]) -> Table:
     """Metrics down, models across, each with its 95% interval."""
-    from clinical.card import METRICS, spell
+    from clinical.risk.card import METRICS, spell
 
     table = Table("", *evaluations)
     dicts = [evaluation.to_dict() for evaluation in evaluations.values()]

@@ -11,8 +11,8 @@ from domainbert.console import say, stdout
 if TYPE_CHECKING:
     import pandas as pd
 
-    from clinical.assessment import Assessment
-    from clinical.readmission import ReadmissionModel
+    from clinical.evaluation.assessment import Assessment
+    from clinical.risk.model import ReadmissionModel
 
 MODEL_NAME = "readmission-demo"
 
@@ -31,11 +31,11 @@ def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> Path:
     Returns:
         The path of the report.
     """
-    from clinical.assessment import assess, write_assessment
     from clinical.cli import evaluation_table
     from clinical.cohort import build_cohort
-    from clinical.readmission import ReadmissionModel
-    from clinical.synthetic import synthesize
+    from clinical.datasets.synthetic import synthesize
+    from clinical.evaluation.assessment import assess, write_assessment
+    from clinical.risk.model import ReadmissionModel
     from domainbert.tables import read_table
 
     started, out = time.perf_counter(), Path(out)
@@ -84,7 +84,7 @@ def best_possible(stays: pd.DataFrame, true_risk: pd.DataFrame) -> float:
 
 def _write_risks(model: ReadmissionModel, assessment: Assessment, out: Path) -> None:
     """The table of risks, and a figure of the riskiest stay's windows."""
-    from clinical.figures import plot_windows
+    from clinical.evaluation.figures import plot_windows
     from domainbert.figures import save_figure
     from domainbert.tables import write_table
 

@@ -8,6 +8,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     import torch
     from transformers.models.bert.modeling_bert import BertLayer, BertModel
@@ -48,7 +50,7 @@ class CLSClassifier(BertForSequenceClassification):
                 f"CLSClassifier computes with sdpa, not {self.config._attn_implementation}: "
                 'model.set_attn_implementation("sdpa")'
             )
-            raise ValueError(msg)
+            raise UserError(msg)
         hidden = _cls_hidden(self.bert, input_ids, attention_mask, token_type_ids)
         pooled = self.dropout(self.bert.pooler(hidden))
         return SequenceClassifierOutput(logits=self.classifier(pooled))

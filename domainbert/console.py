@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -28,15 +30,15 @@ def say(message: str) -> None:
 def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
     """End a command that fails with one line that says why, and exit code 1.
 
-    What is foreseen is a ValueError (bad input: all of our own errors are) or an OSError (a file
-    that is not there). Anything else is a fault of ours and keeps its traceback.
+    What the user can mend is a `UserError` or an OSError (a file that is not there). Anything else
+    is a bug and keeps its traceback.
     """
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (ValueError, OSError) as error:
+        except (UserError, OSError) as error:
             stderr.print(f"error: {_reason(error)}", markup=False, soft_wrap=True, style="red")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:

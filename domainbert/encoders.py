@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 
 
-class EncoderError(ValueError):
+class EncoderError(UserError):
     """An encoder that cannot be found, or cannot be used as asked; the message says the fix."""
 
 

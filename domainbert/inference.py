@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -96,7 +98,7 @@ class WindowRunner:
         self.batch_tokens = batch_tokens
         if self.batch_tokens < 1:
             msg = f"batch_tokens must be at least 1, got {batch_tokens}"
-            raise ValueError(msg)
+            raise UserError(msg)
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
         self._model = model.to(self.device)
         self._pad = pad_token_id

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from domainbert.errors import UserError
+
 ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
 RecipeFile = Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")]
 EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")]
@@ -27,9 +29,9 @@ def check_training(out: Path, *, checkpoints: Path | None = None, resume: bool =
         FileExistsError: something else than a model of ours is in `out`.
         ValueError: `resume` without checkpoints.
     """
-    from domainbert.adapters import check_replaceable
+    from domainbert.storage import check_replaceable
 
     check_replaceable(out)
     if resume and checkpoints is None:
         msg = "--resume goes on from the checkpoints of a first run: name them with --checkpoints"
-        raise ValueError(msg)
+        raise UserError(msg)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -82,13 +84,13 @@ def plan_windows(
     """
     if capacity < 1:
         msg = f"a window must hold at least one token of text, got capacity {capacity}"
-        raise ValueError(msg)
+        raise UserError(msg)
     if not 0 <= overlap < capacity:
         msg = (
             f"overlap must be between 0 and {capacity - 1} (less than window - {SPECIAL_TOKENS} "
             f"tokens), got {overlap}"
         )
-        raise ValueError(msg)
+        raise UserError(msg)
     ranges = []
     start = 0
     while tokens - start > capacity:
@@ -129,7 +131,7 @@ class Windower:
     ) -> None:
         if not SPECIAL_TOKENS < window <= limit:
             msg = f"window must be between {SPECIAL_TOKENS + 1} and {limit}, got {window}"
-            raise ValueError(msg)
+            raise UserError(msg)
         self.window, self.overlap = window, overlap
         self._capacity = window - SPECIAL_TOKENS
         plan_windows(0, capacity=self._capacity, overlap=overlap)  # raises what it has to say

@@ -118,7 +118,7 @@ def network():
 @pytest.fixture
 def model(network, tokenizer):
     """A tiny readmission model with windows of 64 tokens."""
-    from clinical.readmission import ReadmissionModel
+    from clinical.risk.model import ReadmissionModel
 
     return ReadmissionModel(network, tokenizer)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 OUTSIDE = "O"
 
 
-class CorpusError(ValueError):
+class CorpusError(UserError):
     """A corpus that cannot be read; the message names the file, the line and the fix."""
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from domainbert import options
 from domainbert.console import counted, one_line_errors, say, stdout
+from domainbert.errors import UserError
 from domainbert.files import write_json
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def silver(
 
     if out.exists():
         msg = f"{out} is there already, and may hold a corpus; choose another name"
-        raise ValueError(msg)
+        raise UserError(msg)
     lines = read_lines(texts, share=share)
     ensemble = TaggerEnsemble([WordTagger.from_pretrained(name) for name in model])
     tagged = silver_texts(ensemble, lines)
@@ -226,7 +227,7 @@ def compare(
 def _renaming(pairs: list[str]) -> dict[str, str]:
     if wrong := [pair for pair in pairs if "=" not in pair]:
         msg = f"--label takes OLD=NEW, got {wrong[0]!r}"
-        raise ValueError(msg)
+        raise UserError(msg)
     return dict(pair.split("=", maxsplit=1) for pair in pairs)
 
 

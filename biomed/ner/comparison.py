@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from biomed.ner.network import TASK
-from domainbert.adapters import CONFIG_KEY
+from domainbert.errors import UserError
+from domainbert.storage import CONFIG_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ def _config(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     msg = f"{folder} is no model folder that `biomed ner train` wrote"
-    raise ValueError(msg)
+    raise UserError(msg)
 
 
 def _settings(config: dict[str, Any]) -> dict[str, str]:

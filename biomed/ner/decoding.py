@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.corpora.tags import OUTSIDE
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ class TagScheme:
                 f"the network's labels are {shown}; IOB2 needs O, and B-type with I-type for each "
                 'type: name its outputs so under "id2label" in its config.json'
             )
-            raise ValueError(msg)
+            raise UserError(msg)
         begin = np.array([place[f"B-{kind}"] for kind in types])
         inside = np.array([place[f"I-{kind}"] for kind in types])
         return cls(labels, types, place[OUTSIDE], begin, inside)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,10 +28,10 @@ class TaggerEnsemble:
     def __init__(self, models: Sequence[WordTagger]) -> None:
         if not models or any(model.labels != models[0].labels for model in models):
             msg = "models tag together only where all find the same entity types"
-            raise ValueError(msg)
+            raise UserError(msg)
         if any(model.tokenizer_hash != models[0].tokenizer_hash for model in models):
             msg = "models tag together only where all have the same tokenizer"
-            raise ValueError(msg)
+            raise UserError(msg)
         self.models = tuple(models)
         self.scheme = models[0].scheme
         self.buffer_tokens = models[0].runner.buffer_tokens

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from biomed.corpora.documents import flat_spans
 from biomed.corpora.tags import spans_of
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -88,11 +89,11 @@ def score_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
     """
     if len(gold) != len(predicted):
         msg = f"{len(gold)} gold texts but {len(predicted)} predicted ones"
-        raise ValueError(msg)
+        raise UserError(msg)
     for number, (right, found) in enumerate(zip(gold, predicted, strict=True)):
         if len(right) != len(found):
             msg = f"text number {number} has {len(right)} gold tags but {len(found)} predictions"
-            raise ValueError(msg)
+            raise UserError(msg)
     return _score(_in_texts(map(spans_of, gold)), _in_texts(map(spans_of, predicted)))
 
 
@@ -107,7 +108,7 @@ def score_spans(
     """
     if len(gold) != len(predicted):
         msg = f"{len(gold)} gold documents but {len(predicted)} predicted ones"
-        raise ValueError(msg)
+        raise UserError(msg)
     return _score(_in_texts(gold), _in_texts(predicted))
 
 
@@ -155,4 +156,4 @@ def check_types(known: Iterable[Hashable], gold: Gold) -> None:
             f"{', '.join(known)}. Map or drop them: --label {strange[0]}={known[0]} "
             f"(or --label {strange[0]}= to drop)"
         )
-        raise ValueError(msg)
+        raise UserError(msg)

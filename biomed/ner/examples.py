@@ -10,6 +10,7 @@ import numpy as np
 
 from biomed.corpora.tags import TaggedText, spans_of
 from biomed.ner.reading import cut
+from domainbert.errors import UserError
 from domainbert.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Augmentation:
         for name in ("alone", "replaced", "masked"):
             if not 0 <= getattr(self, name) <= 1:
                 msg = f"{name} is a share between 0 and 1, got {getattr(self, name)}"
-                raise ValueError(msg)
+                raise UserError(msg)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types, evaluate_words
 from biomed.ner.examples import Augmentation, ExampleMaker, Source
 from biomed.ner.network import EntitySettings, WordTagger
-from domainbert.batches import EpochBatches
-from domainbert.checkpoints import resume_point
-from domainbert.recipes import versions
-from domainbert.settings import TrainingSettings
+from domainbert.errors import UserError
+from domainbert.training.batches import EpochBatches
+from domainbert.training.checkpoints import resume_point
+from domainbert.training.recipes import versions
+from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,12 +130,12 @@ def _check(corpora: Sequence[Corpus], repeat: dict[str, Any]) -> None:
     names = [corpus.name for corpus in corpora]
     if strange := [name for name in repeat if name not in names]:
         msg = f"no corpus is called {strange[0]!r}; there are {', '.join(names) or 'none'}"
-        raise ValueError(msg)
+        raise UserError(msg)
     for name, times in repeat.items():
         is_number = isinstance(times, int | float) and not isinstance(times, bool)
         if not is_number or not 0 < times < math.inf:
             msg = f"repeat of {name} must be a number above 0, got {times!r}"
-            raise ValueError(msg)
+            raise UserError(msg)
 
 
 def _side(corpus: Corpus, side: str) -> Any:

@@ -3,7 +3,7 @@
 [model]         encoder, window, overlap
 [corpora]       labels: corpus -> old type -> new type ("" drops it); repeat: corpus -> times
 [augmentation]  the names of `biomed.ner.examples.Augmentation`
-[training]      the names of `domainbert.settings.TrainingSettings`
+[training]      the names of `domainbert.training.settings.TrainingSettings`
 [card]          name, title, data, limits, licence, rebuild: what people should know
 """
 
@@ -22,8 +22,8 @@ from biomed.ner.examples import Augmentation
 from biomed.ner.fitting import fit, measured
 from biomed.ner.network import EntitySettings
 from domainbert.encoders import DEFAULT_ENCODER
-from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
-from domainbert.settings import TrainingSettings
+from domainbert.training.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

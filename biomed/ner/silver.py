@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from biomed.corpora.tags import TaggedText
 from biomed.corpora.words import split_words
 from biomed.ner.examples import RUN
+from domainbert.errors import UserError
 from domainbert.inference import chunked
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def read_lines(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
 
     if not 0 < share <= 1:
         msg = f"share must be above 0 and at most 1, got {share}"
-        raise ValueError(msg)
+        raise UserError(msg)
     return _lines(corpus_files([source]), share)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from biomed.corpora.words import after_blank_lines, split_words
 from biomed.ner.decoding import find_entities
 from biomed.ner.entities import SCORE_KIND, Entity
+from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 
 if TYPE_CHECKING:
@@ -57,11 +58,11 @@ class EntityTagger:
     def __init__(self, *networks: WordTagger) -> None:
         if not networks:
             msg = 'name a model: EntityTagger.from_pretrained("disease", "drug")'
-            raise ValueError(msg)
+            raise UserError(msg)
         kinds = [kind for network in networks for kind in network.scheme.types]
         if twice := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
             msg = f"two of the models find {', '.join(twice)}; use one of them at a time"
-            raise ValueError(msg)
+            raise UserError(msg)
         self.networks = networks
         self._buffer = min(network.runner.buffer_tokens for network in networks)
         # Networks with one and the same tokenizer read the same pieces.
@@ -107,7 +108,7 @@ class EntityTagger:
         """
         if len(self.networks) > 1:
             msg = "a folder holds one model: tagger.networks[0].save_pretrained(folder)"
-            raise ValueError(msg)
+            raise UserError(msg)
         self.networks[0].save_pretrained(folder, merged=merged)
 
     @property
@@ -149,7 +150,7 @@ class EntityTagger:
     def _read(self, text: object, number: int) -> _ReadText:
         if not isinstance(text, str):
             msg = f"text number {number} is {type(text).__name__}, not a string"
-            raise ValueError(msg)
+            raise UserError(msg)
         words = split_words(text)
         strings = [text[start:end] for start, end in words.tolist()]
         pieces = tuple(

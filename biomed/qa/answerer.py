@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from biomed.qa.answers import SCORE_KIND, Answer
+from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class QuestionAnswerer:
         """
         if top_k < 1:
             msg = f"top_k must be at least 1, got {top_k}"
-            raise ValueError(msg)
+            raise UserError(msg)
         limit = self.reader.threshold if threshold is None else threshold
         read = self.reader.reader
         asked = (read.pair(*pair, number=number) for number, pair in enumerate(pairs))

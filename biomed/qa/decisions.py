@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from biomed.qa.formats import Node, read_json
 from biomed.qa.questions import QuestionError
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +110,7 @@ def folds(questions: Sequence[DecisionQuestion], *, count: int) -> list[list[Dec
     """
     if not 2 <= count <= len(questions):
         msg = f"folds must be between 2 and the {len(questions)} questions, got {count}"
-        raise ValueError(msg)
+        raise UserError(msg)
     dealt: list[list[DecisionQuestion]] = [[] for _ in range(count)]
     ordered = sorted(questions, key=lambda q: (str(q.label), _hash(q.id)))
     for number, question in enumerate(ordered):

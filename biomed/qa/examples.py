@@ -10,6 +10,7 @@ import numpy as np
 
 from biomed.qa.questions import QuestionError
 from biomed.qa.reading import covering, first_token
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +87,7 @@ class WindowMaker:
     ) -> None:
         if not negatives >= 0:
             msg = f"negatives must be at least 0 windows for each question, got {negatives}"
-            raise ValueError(msg)
+            raise UserError(msg)
         self._reader, self._negatives, self._seed = reader, negatives, seed
         self._siblings: dict[str, dict[str, Passage]] = defaultdict(dict)
         for question in questions.questions:

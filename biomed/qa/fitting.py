@@ -14,16 +14,17 @@ from biomed.qa.examples import WindowMaker
 from biomed.qa.network import QuestionSettings, SpanReader
 from biomed.qa.questions import QuestionSet, check_answered, evenly, fingerprint, without_articles
 from biomed.qa.threshold import find_threshold
-from domainbert.batches import EpochBatches
-from domainbert.checkpoints import resume_point
-from domainbert.recipes import versions
+from domainbert.errors import UserError
+from domainbert.training.batches import EpochBatches
+from domainbert.training.checkpoints import resume_point
+from domainbert.training.recipes import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from transformers import PreTrainedModel
 
-    from domainbert.settings import TrainingSettings
+    from domainbert.training.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
 CHOOSING = 96  # validation questions that choose the weights
@@ -80,7 +81,7 @@ def fit(
     """
     if not stages:
         msg = "fit needs a stage: fit([Stage(questions, TrainingSettings())], …)"
-        raise ValueError(msg)
+        raise UserError(msg)
     for stage in stages:
         check_answered(stage.questions, what="training")
     check_answered(validation, what="validation")

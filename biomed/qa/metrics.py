@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -90,7 +92,7 @@ def score_factoids(
     """
     if len(ranked) != len(answers) or not answers:
         msg = f"{len(ranked)} lists of answers for {len(answers)} questions"
-        raise ValueError(msg)
+        raise UserError(msg)
     ranks = [_rank(given, right) for given, right in zip(ranked, answers, strict=True)]
     count = len(ranks)
     return FactoidScores(
@@ -147,10 +149,10 @@ def score_decisions(
     """
     if len(predicted) != len(right) or not right:
         msg = f"{len(predicted)} decisions for {len(right)} questions"
-        raise ValueError(msg)
+        raise UserError(msg)
     if strange := len([1 for label in (*predicted, *right) if label not in labels]):
         msg = f"{strange} decisions are none of {', '.join(labels)}"
-        raise ValueError(msg)
+        raise UserError(msg)
     f1 = {}
     for label in labels:
         both = sum(p == r == label for p, r in zip(predicted, right, strict=True))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from biomed.folder import BiomedFolder
 from biomed.qa.reading import Pair, PairReader, first_token
 from biomed.qa.spans import best_spans
+from domainbert.errors import UserError
 from domainbert.windows import plan_windows
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class SpanReader(BiomedFolder):
                 f"max_answer must be between 1 and the overlap of {overlap} tokens, so that every "
                 f"answer stands whole in some window; got {self.max_answer}"
             )
-            raise ValueError(msg)
+            raise UserError(msg)
         self.threshold = self.settings.threshold or 0.0
 
     def __repr__(self) -> str:

@@ -7,11 +7,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class QuestionError(ValueError):
+class QuestionError(UserError):
     """A file of questions that cannot be used as asked; the message names the place."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from domainbert.errors import UserError
 from domainbert.windows import plan_windows
 
 if TYPE_CHECKING:
@@ -103,14 +104,14 @@ class PairReader:
         documents: tuple[Any, ...] = tuple(context) if is_many else (context,)  # type: ignore[arg-type]
         if not documents:
             msg = f"the context {where} has no document"
-            raise ValueError(msg)
+            raise UserError(msg)
         asked = self._checked(question, f"the question {where}")
         if len(asked) > self.longest_question:
             msg = (
                 f"the question {where} has {len(asked)} tokens; beside a window of {self.window} "
                 f"it may have {self.longest_question} at most; put the rest of it into the context"
             )
-            raise ValueError(msg)
+            raise UserError(msg)
         passages = tuple(
             self._checked(document, f"the context {where}" + f", document {place}" * is_many)
             for place, document in enumerate(documents)
@@ -120,14 +121,14 @@ class PairReader:
     def _checked(self, text: object, what: str) -> Pieces:
         if not isinstance(text, str):
             msg = f"{what} is {type(text).__name__}, not a string"
-            raise ValueError(msg)
+            raise UserError(msg)
         if not text.strip():
             msg = f"{what} is empty"
-            raise ValueError(msg)
+            raise UserError(msg)
         pieces = self.read(text)
         if not len(pieces):
             msg = f"{what} has no character that the tokenizer reads"
-            raise ValueError(msg)
+            raise UserError(msg)
         return pieces
 
     def _tokenised(self, text: str) -> Pieces:

@@ -1,7 +1,7 @@
 """The recipe of a question-answering model, one TOML file.
 
 [model]       encoder, window, overlap, max_answer, threshold
-[training]    the names of `domainbert.settings.TrainingSettings`, for every stage
+[training]    the names of `domainbert.training.settings.TrainingSettings`, for every stage
 [stages]      the same names and `negatives`, as lists with one value for each file of questions
 [validation]  share: of the last file's articles, held out; choosing: questions that choose weights
 [card]        name, title, data, limits, licence, rebuild: what people should know
@@ -20,8 +20,9 @@ from biomed.qa.network import QuestionSettings
 from biomed.qa.questions import check_answered, split_by_article
 from biomed.qa.yes_no import YesNoSettings
 from domainbert.encoders import DEFAULT_ENCODER
-from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
-from domainbert.settings import TrainingSettings
+from domainbert.errors import UserError
+from domainbert.training.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,14 +59,14 @@ class Recipe:
         """Check what is typed by hand."""
         if not 0 < self.share < 1:
             msg = f"share must be between 0 and 1, got {self.share}"
-            raise ValueError(msg)
+            raise UserError(msg)
         if self.choosing < 1:
             msg = f"choosing must be at least 1 question, got {self.choosing}"
-            raise ValueError(msg)
+            raise UserError(msg)
         for name, values in self.stages.items():
             if not isinstance(values, list):
                 msg = f"[stages] {name} must be a list with one value for each file: [{values!r}]"
-                raise ValueError(msg)
+                raise UserError(msg)
 
 
 def read_recipe(path: Path | None, **overrides: Any) -> Recipe:
@@ -143,7 +144,7 @@ def make_stages(recipe: Recipe, sets: Sequence[QuestionSet]) -> list[Stage]:
     for name, values in recipe.stages.items():
         if len(values) != len(sets):
             msg = f"[stages] {name} has {len(values)} values for {len(sets)} files of questions"
-            raise ValueError(msg)
+            raise UserError(msg)
     stages = []
     for number, questions in enumerate(sets):
         own = {name: values[number] for name, values in recipe.stages.items()}

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from domainbert.inference import pad
-from domainbert.training import EpochTrainer
+from domainbert.training.trainer import EpochTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.qa.examples import Example
-    from domainbert.batches import EpochBatches
-    from domainbert.settings import TrainingSettings
+    from domainbert.training.batches import EpochBatches
+    from domainbert.training.settings import TrainingSettings
 
 
 class SpanTrainer(EpochTrainer):

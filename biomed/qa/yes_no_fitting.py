@@ -16,10 +16,10 @@ from biomed.qa.decisions import LABELS, folds
 from biomed.qa.metrics import score_decisions
 from biomed.qa.questions import QuestionError
 from biomed.qa.yes_no import YesNoAnswerer, YesNoSettings
-from domainbert.batches import WindowGroups
 from domainbert.lora import add_lora
-from domainbert.recipes import versions
-from domainbert.training import GroupTrainer
+from domainbert.training.batches import WindowGroups
+from domainbert.training.recipes import versions
+from domainbert.training.trainer import GroupTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from biomed.qa.decisions import DecisionQuestion
     from biomed.qa.metrics import DecisionScores
-    from domainbert.settings import TrainingSettings
+    from domainbert.training.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.terms.pooling import hidden_states
+from domainbert.errors import UserError
 from domainbert.inference import chunked
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def embed_in_context(
     """
     if limit < 1:
         msg = f"limit must be at least 1 sentence for each term, got {limit}"
-        raise ValueError(msg)
+        raise UserError(msg)
     counts = np.zeros(len(terms), dtype=np.int64)
     sums = np.zeros((len(terms), embedder.dimension), dtype=np.float32)
     spans = _spans(embedder, find_mentions(terms, sentences), len(terms), limit)

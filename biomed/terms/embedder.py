@@ -12,6 +12,7 @@ import numpy as np
 from biomed.folder import BiomedFolder
 from biomed.terms.pooling import BareEncoder, TermSettings, hidden_states, pool, published_pooling
 from domainbert.encoders import window_limit
+from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 from domainbert.windows import UNKNOWN
 
@@ -313,7 +314,7 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
     for number, fault in zip(itertools.count(first), faults, strict=False):
         if fault:
             msg = f"term number {number} cannot be embedded: {fault}"
-            raise ValueError(msg)
+            raise UserError(msg)
 
 
 def _fault(windowed: WindowedText) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.terms.similarity import unit
+from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def evaluate_pairs(
     rating = pairs["rating"].to_numpy(dtype=float)
     if np.ptp(rating) == 0 or np.ptp(cosine) == 0:
         msg = f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
-        raise ValueError(msg)
+        raise UserError(msg)
 
     def spearman(index: np.ndarray) -> float:
         return _correlation(_ranks(cosine[index]), _ranks(rating[index]))
@@ -206,7 +207,7 @@ def evaluate_categories(
             f"{len(vocabulary)} terms, {measured.sum()} measured, of {count} categories; needed "
             f"are more than {k} terms, and two categories with more than one term each"
         )
-        raise ValueError(msg)
+        raise UserError(msg)
     vectors = unit(embedder.embed(vocabulary["term"].tolist()))
     cosines = vectors[measured] @ vectors.T
     cosines[np.arange(len(cosines)), np.flatnonzero(measured)] = -np.inf
@@ -247,12 +248,12 @@ def compare_encoders(
     import pandas as pd
 
     if pairs is None and vocabulary is None:
-        raise ValueError("nothing to measure: give pairs=read_rated_pairs(FILE) or a vocabulary")
+        raise UserError("nothing to measure: give pairs=read_rated_pairs(FILE) or a vocabulary")
     embedders = list(embedders)
     names = [embedder.name for embedder in embedders]
     if twice := [name for name in names if names.count(name) > 1]:
         msg = f"two encoders are called {twice[0]!r}; give one another name: embedder.name = …"
-        raise ValueError(msg)
+        raise UserError(msg)
     rows: list[tuple[Any, ...]] = []
     for embedder in embedders:
         measured: dict[str, Interval] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from biomed.terms.similarity import unit
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,17 +140,17 @@ def _check(
 ) -> None:
     if method not in METHODS:
         msg = f"method must be one of {', '.join(METHODS)}; got {method!r}"
-        raise ValueError(msg)
+        raise UserError(msg)
     if len(terms) < 2:
         msg = f"a picture needs two terms at least, got {len(terms)}"
-        raise ValueError(msg)
+        raise UserError(msg)
     for name, values in (("vectors", vectors), ("categories", categories)):
         if values is not None and len(values) != len(terms):
             msg = f"{len(terms)} terms but {len(values)} {name}; give one for each term"
-            raise ValueError(msg)
+            raise UserError(msg)
     if not np.ptp(vectors, axis=0).any():
         msg = f"these {len(terms)} terms have one and the same vector: there is nothing to place"
-        raise ValueError(msg)
+        raise UserError(msg)
 
 
 def _tsne(points: np.ndarray, *, perplexity: float, seed: int) -> np.ndarray:
@@ -157,7 +158,7 @@ def _tsne(points: np.ndarray, *, perplexity: float, seed: int) -> np.ndarray:
 
     if not 0 < perplexity < len(points):
         msg = f"perplexity must be above 0 and below {len(points)}, the terms; got {perplexity:g}"
-        raise ValueError(msg)
+        raise UserError(msg)
     tsne = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=seed)
     return tsne.fit_transform(points)
 

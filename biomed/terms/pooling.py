@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from domainbert.encoders import Encoder, EncoderError
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +43,7 @@ class TermSettings:
         for name, legal in (("pooling", get_args(Pooling)), ("layers", get_args(Layers))):
             if getattr(self, name) not in legal:
                 msg = f"{name} must be one of {', '.join(legal)}; got {getattr(self, name)!r}"
-                raise ValueError(msg)
+                raise UserError(msg)
 
 
 class BareEncoder:

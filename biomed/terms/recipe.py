@@ -2,7 +2,7 @@
 
 [model]      encoder, and pooling, layers as in `biomed.terms.pooling.TermSettings`
 [relations]  how often an epoch reads a source (see `SOURCES`), 1 by default; 0.5 is half of it
-[training]   the names of `domainbert.settings.TrainingSettings`
+[training]   the names of `domainbert.training.settings.TrainingSettings`
 [card]       name, title, data, limits, licence, rebuild: what people should know
 """
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from biomed.terms.pooling import TermSettings
 from domainbert.encoders import DEFAULT_ENCODER
-from domainbert.recipes import CARD_NAMES, read_recipe_tables, training_names
-from domainbert.settings import TrainingSettings
+from domainbert.errors import UserError
+from domainbert.training.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +164,7 @@ def repeated(relations: Sequence[Relation], times: float, *, seed: int) -> list[
     """
     if not times >= 0:
         msg = f"[relations] takes numbers from 0 on, got {times}"
-        raise ValueError(msg)
+        raise UserError(msg)
     whole = int(times)
     chooser = random.Random(seed)  # noqa: S311  (no secret)
     part = chooser.sample(list(relations), round((times - whole) * len(relations)))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -59,7 +61,7 @@ class TermIndex:
     def __init__(self, embedder: TermEmbedder, vocabulary: Iterable[str]) -> None:
         self.terms = list(dict.fromkeys(vocabulary))
         if not self.terms:
-            raise ValueError("the vocabulary is empty; nearest needs one term at least")
+            raise UserError("the vocabulary is empty; nearest needs one term at least")
         self._embedder = embedder
         self._vectors = unit(embedder.embed(self.terms))
         self._folded = np.array([term.casefold() for term in self.terms])
@@ -91,7 +93,7 @@ class TermIndex:
         """
         if k < 1:
             msg = f"k must be at least 1, got {k}"
-            raise ValueError(msg)
+            raise UserError(msg)
         cosines = unit(vectors) @ self._vectors.T
         for term, row in zip(terms, cosines, strict=True):
             row[self._folded == term.casefold()] = -np.inf

@@ -15,10 +15,11 @@ from torch.nn.functional import normalize
 from biomed.terms.embedder import TermEmbedder
 from biomed.terms.pooling import TermSettings, hidden_states, pool
 from biomed.terms.similarity import unit
-from domainbert.batches import WindowGroups
+from domainbert.errors import UserError
 from domainbert.lora import add_lora
-from domainbert.recipes import versions
-from domainbert.training import GroupTrainer
+from domainbert.training.batches import WindowGroups
+from domainbert.training.recipes import versions
+from domainbert.training.trainer import GroupTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.terms.relations import Relation
-    from domainbert.settings import TrainingSettings
+    from domainbert.training.settings import TrainingSettings
 
 SCALE = 20.0
 WINDOW = 96  # tokens of a training text at most; names and sentences are shorter
@@ -111,7 +112,7 @@ def fit(
     """
     if not relations or not validation:
         msg = f"{len(relations)} relations and {len(validation)} validation pairs: both are needed"
-        raise ValueError(msg)
+        raise UserError(msg)
     embedder = TermEmbedder.untrained(encoder, training=training, settings=settings)
     with tempfile.TemporaryDirectory() as folder:
         trainer = TermTrainer(

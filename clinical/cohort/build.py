@@ -12,6 +12,7 @@ from clinical.cohort.definition import load_definition, nearest
 from clinical.cohort.pipeline import Request, export_cohort, export_issues, read_source, scratch
 from clinical.cohort.result import Cohort, issues_path
 from clinical.cohort.schemas import load_schema
+from domainbert.errors import UserError
 from domainbert.tables import TableError, atomic_path
 
 NOTES = ("discharge", "early")
@@ -61,10 +62,10 @@ def build_cohort(
     """
     if notes not in NOTES:
         msg = f"unknown notes {notes!r}{nearest(notes, list(NOTES))} Legal: {list(NOTES)}"
-        raise ValueError(msg)
+        raise UserError(msg)
     if not (math.isfinite(hours) and hours > 0):
         msg = f"hours must be a number above 0, got {hours!r}"
-        raise ValueError(msg)
+        raise UserError(msg)
     if out is not None and Path(out).suffix.lower() != ".parquet":
         msg = f"out must end in .parquet, got {Path(out).name}"
         raise TableError(msg)
@@ -101,4 +102,4 @@ def _moment(value: str | date | None) -> datetime | None:
         return datetime.fromisoformat(value)
     except ValueError:
         msg = f"data_end must be an ISO date such as '2019-12-31', got {value!r}"
-        raise ValueError(msg) from None
+        raise UserError(msg) from None

@@ -11,13 +11,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from domainbert.errors import UserError
+
 SHIPPED = "readmission-30d"
 DEATH_CHOICES = ("keep", "exclude")
 _NUMBER, _POSITIVE = "a number >= 0", "a number above 0"
 _DEATHS, _TEXTS = '"keep" or "exclude"', "a list of text"
 
 
-class DefinitionError(ValueError):
+class DefinitionError(UserError):
     """A definition or a column mapping that says something we do not understand."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.csv_files import NO_ROW
+from domainbert.tables.csv_files import NO_ROW
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from clinical.cohort.definition import DefinitionError
 from clinical.cohort.schemas import COLUMNS, TIMES
-from clinical.cohort.sql import identifier, quoted
 from domainbert.tables import TableError, require_columns
+from domainbert.tables.sql import identifier, quoted
 
 if TYPE_CHECKING:
     from clinical.cohort.schemas import Schema, TableMap
-    from clinical.cohort.sources import Source
+    from domainbert.tables.sources import Source
 
 
 @dataclass(frozen=True)

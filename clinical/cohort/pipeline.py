@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from clinical.cohort.flow import SINGLE_CENTRE, count_flow
 from clinical.cohort.load import find, summary_categories, wanted_notes
 from clinical.cohort.reading import Tables, read_rows
-from clinical.cohort.sources import open_source
+from clinical.cohort.splits import assign_splits
 from clinical.cohort.sql import run_step, step
-from clinical.splits import assign_splits
 from domainbert.tables import TableError
+from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,16 +6,16 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clinical.cohort.csv_files import FlawedCSVError
 from clinical.cohort.sql import run_step
 from domainbert.tables import TableError
+from domainbert.tables.csv_files import FlawedCSVError
 
 if TYPE_CHECKING:
     import duckdb
 
     from clinical.cohort.load import Found
     from clinical.cohort.schemas import Schema
-    from clinical.cohort.sources import Source
+    from domainbert.tables.sources import Source
 
 _log = logging.getLogger(__name__)
 

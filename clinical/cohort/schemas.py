@@ -7,6 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.definition import DefinitionError, nearest, parse_toml, read_toml
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
     """
     if schema not in SCHEMAS:
         msg = f"unknown schema {schema!r}{nearest(schema, list(SCHEMAS))} Legal: {list(SCHEMAS)}"
-        raise ValueError(msg)
+        raise UserError(msg)
     if (schema == "generic") != (mapping is not None):
         msg = (
             "schema='generic' needs the names of your columns: "
@@ -100,7 +101,7 @@ def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
             if mapping is None
             else f"mapping belongs to schema='generic', not to {schema!r}"
         )
-        raise ValueError(msg)
+        raise UserError(msg)
     if mapping is not None:
         text, source = read_toml(mapping)
     else:

@@ -1,4 +1,4 @@
-"""The SQL that ships with the package, and names and text as SQL spells them."""
+"""The SQL steps that ship with the package."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import duckdb
 
 
@@ -19,18 +17,3 @@ def step(name: str) -> str:
 def run_step(con: duckdb.DuckDBPyConnection, name: str) -> None:
     """Run `clinical/sql/NAME.sql`."""
     con.execute(step(name))
-
-
-def quoted(text: str) -> str:
-    """A SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """A SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def as_text(columns: Sequence[str]) -> str:
-    """A SELECT list that casts every column to text under its own name."""
-    return ", ".join(f"CAST({identifier(c)} AS VARCHAR) AS {identifier(c)}" for c in columns)

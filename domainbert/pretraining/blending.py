@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders import EncoderError
+from domainbert.errors import UserError
 from domainbert.pretraining.model import load_start, load_start_tokenizer
 from domainbert.pretraining.saving import MANIFEST_FILE, check_free, save_encoder
 from domainbert.pretraining.settings import TrainingPlan
@@ -44,7 +45,7 @@ def blend(
     """
     if not 0 <= share <= 1:
         msg = f"share must be in [0, 1], got {share}"
-        raise ValueError(msg)
+        raise UserError(msg)
     out = Path(out)
     check_free(out)
     manifest = _manifest(Path(trained))

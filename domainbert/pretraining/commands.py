@@ -48,7 +48,7 @@ def pretrain(
     """Train an encoder on your own text; killed, the same command goes on where it was."""
     from domainbert.pretraining.fitting import pretrain as fit
     from domainbert.pretraining.recipe import read_recipe
-    from domainbert.processes import is_first_process
+    from domainbert.training.processes import is_first_process
 
     plan = read_recipe(recipe, encoder=encoder, seed=seed).at_most(max_steps)
     made = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)

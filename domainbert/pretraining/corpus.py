@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders import file_sha256
+from domainbert.errors import UserError
 from domainbert.pretraining.documents import CorpusError, corpus_files, read_documents
 from domainbert.pretraining.exclusion import Exclusions, document_sha256
 from domainbert.pretraining.sentences import split_sentences
@@ -63,7 +64,7 @@ class Corpus:
             self._erase = re.compile(self.settings.erase) if self.settings.erase else None
         except re.error as error:
             msg = f"erase is no regular expression: {error}"
-            raise ValueError(msg) from None
+            raise UserError(msg) from None
         for file in self.files:
             self.exclusions.check(file.kinds(self.settings), source=file.path.name)
 

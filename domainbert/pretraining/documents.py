@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.errors import UserError
 from domainbert.tables import FORMATS, iter_table, require_columns, table_columns
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _WHOLE = re.compile(r"(\d+)\.0+\Z")
 log = logging.getLogger(__name__)
 
 
-class CorpusError(ValueError):
+class CorpusError(UserError):
     """A corpus that cannot be read as asked; the message says the fix."""
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from domainbert.checkpoints import STATE, checkpoint_step, last_checkpoint
 from domainbert.encoders import find_encoder, load_config, window_limit
+from domainbert.errors import UserError
 from domainbert.files import write_json
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
 from domainbert.pretraining.evaluation import HeldOut
@@ -33,7 +33,8 @@ from domainbert.pretraining.saving import check_free, new_manifest, save_encoder
 from domainbert.pretraining.speed import speed_report
 from domainbert.pretraining.store import fingerprint, read_json
 from domainbert.pretraining.trainer import PretrainingTrainer
-from domainbert.processes import is_first_process
+from domainbert.training.checkpoints import STATE, checkpoint_step, last_checkpoint
+from domainbert.training.processes import is_first_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,7 +128,7 @@ def _check_lengths(recipe: Recipe) -> None:
                 f"[{name}] has examples of {phase.length} tokens, but {recipe.encoder or 'it'} "
                 f"reads at most {limit}; set length = {limit} there"
             )
-            raise ValueError(msg)
+            raise UserError(msg)
 
 
 class _Run:
@@ -268,4 +269,4 @@ def _load_weights(network: PretrainingNetwork, checkpoint: Path) -> None:
     tied = set(network.all_tied_weights_keys)
     if lost := [*unexpected, *(name for name in missing if name not in tied)]:
         msg = f"{checkpoint} lacks or has {len(lost)} weights too many; remove it and start again"
-        raise ValueError(msg)
+        raise UserError(msg)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert import __version__
+from domainbert.errors import UserError
 from domainbert.files import write_json
 from domainbert.pretraining.corpus import HELD_OUT, SIDES, TRAIN, Corpus, CorpusError
 from domainbert.pretraining.examples import NO_PAIR, ExampleMaker, Examples, write_examples
@@ -113,7 +114,7 @@ def _write_tokens(
 def _new_tokenizer(corpus: Corpus, recipe: Recipe) -> PreTrainedTokenizerBase:
     if recipe.scratch is None:
         msg = "without an encoder the recipe needs a table [scratch]"
-        raise ValueError(msg)
+        raise UserError(msg)
     return train_vocabulary(
         _TrainingSentences(corpus),
         size=recipe.scratch.vocabulary,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.errors import UserError
 from domainbert.pretraining.settings import (
     CorpusSettings,
     ExampleSettings,
@@ -25,7 +26,7 @@ from domainbert.pretraining.settings import (
     ScratchSettings,
     TrainingPlan,
 )
-from domainbert.recipes import CARD_NAMES, read_recipe_tables
+from domainbert.training.recipes import CARD_NAMES, read_recipe_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ class Recipe:
         """Check that there is one start."""
         if (self.encoder is None) == (self.scratch is None):
             msg = "start from an encoder or from [scratch], not from both or neither"
-            raise ValueError(msg)
+            raise UserError(msg)
 
     def at_most(self, steps: int | None) -> Recipe:
         """The same with no more than so many steps in each phase; None changes nothing."""

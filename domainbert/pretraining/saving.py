@@ -8,12 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.adapters import share_files
 from domainbert.encoders import quiet
 from domainbert.figures import save_figure
 from domainbert.files import folder_beside, write_json
 from domainbert.pretraining.report import CURVES_FILE, encoder_card, plot_curves
-from domainbert.recipes import versions
+from domainbert.storage import share_files
+from domainbert.training.recipes import versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

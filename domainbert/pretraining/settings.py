@@ -7,7 +7,8 @@ import sys
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from domainbert.settings import POSITIVE, SEED, SHARE, TEXT, YES_NO, Legal, check_settings
+from domainbert.errors import UserError
+from domainbert.training.settings import POSITIVE, SEED, SHARE, TEXT, YES_NO, Legal, check_settings
 
 PART: Legal = ("a share in (0, 1)", Real, sys.float_info.min, math.nextafter(1, 0))
 NUMBER: Legal = ("a whole number, 0 or more", Integral, 0, math.inf)
@@ -66,7 +67,7 @@ class CorpusSettings(_Checked):
         super().__post_init__()
         if self.documents not in ("auto", "file", "block"):
             msg = f"documents must be auto, file or block, got {self.documents!r}"
-            raise ValueError(msg)
+            raise UserError(msg)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class ScratchSettings(_Checked):
         super().__post_init__()
         if self.hidden % self.heads:
             msg = f"hidden must be a multiple of heads ({self.heads}), got {self.hidden}"
-            raise ValueError(msg)
+            raise UserError(msg)
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Phase(_Checked):
             example on each.
         warmup: share of the steps with a rising learning rate.
         learning_rate: peak, after the warm-up; falls to zero in a line.
-        attention: while training, see `domainbert.settings.TrainingSettings`.
+        attention: while training, see `domainbert.training.settings.TrainingSettings`.
     """
 
     length: int = 128

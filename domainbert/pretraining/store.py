@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.processes import is_first_process
+from domainbert.training.processes import is_first_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -47,7 +49,7 @@ def train_vocabulary(
     del counts[" "]
     if not counts:
         msg = "there is no text to learn a vocabulary from"
-        raise ValueError(msg)
+        raise UserError(msg)
     most = min(ALPHABET, int(size * ALPHABET_SHARE))
     # Left to itself the library numbers characters at random, and breaks ties by their numbers.
     alphabet = sorted(sorted(counts), key=counts.__getitem__, reverse=True)[:most]

@@ -6,6 +6,8 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from domainbert.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -13,7 +15,7 @@ FORMATS = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 LISTED_COLUMNS = 40
 
 
-class TableError(ValueError):
+class TableError(UserError):
     """A table that cannot be read as asked; the message names the file, the fault and the fix."""
 
 

@@ -10,15 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 import clinical
-from clinical.bagofwords import baselines
-from clinical.fitting import fit
-from clinical.notes import clean
-from clinical.readmission import ReadmissionSettings
-from clinical.report import write_report
-from clinical.scoring import score_table
-from clinical.teacher import out_of_fold
-from domainbert.settings import TrainingSettings
+from clinical.evaluation.bagofwords import baselines
+from clinical.evaluation.report import write_report
+from clinical.risk.fitting import fit
+from clinical.risk.model import ReadmissionSettings
+from clinical.risk.notes import clean
+from clinical.risk.scoring import score_table
+from clinical.risk.teacher import out_of_fold
 from domainbert.tables import read_table, write_table
+from domainbert.training.settings import TrainingSettings
 from domainbert.windows import Windower
 
 CANARY = "zebrafinch"

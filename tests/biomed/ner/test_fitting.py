@@ -11,7 +11,7 @@ from biomed.ner.examples import Augmentation
 from biomed.ner.fitting import fit
 from biomed.ner.network import EntitySettings, WordTagger
 from biomed.ner.tagger import EntityTagger
-from domainbert.settings import TrainingSettings
+from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
     epochs=12, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1, patience=9

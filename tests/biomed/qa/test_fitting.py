@@ -11,7 +11,7 @@ from biomed.qa.evaluation import evaluate, interval, judge, score
 from biomed.qa.fitting import Stage, fit
 from biomed.qa.network import QuestionSettings
 from biomed.qa.questions import Passage, Question, QuestionError, QuestionSet, evenly
-from domainbert.settings import TrainingSettings
+from domainbert.training.settings import TrainingSettings
 
 from .conftest import made_up
 

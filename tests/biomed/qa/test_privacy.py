@@ -17,8 +17,8 @@ from biomed.qa.metrics import score_decisions, score_factoids
 from biomed.qa.network import QuestionSettings
 from biomed.qa.questions import Passage, Place, Question, QuestionSet, split_by_article
 from biomed.qa.tables import answer_file
-from domainbert.settings import TrainingSettings
 from domainbert.tables import write_table
+from domainbert.training.settings import TrainingSettings
 
 CANARY = "zebrafinch"
 TEXT = f"Patient {CANARY} with heart failure. " * 8

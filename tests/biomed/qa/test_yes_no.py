@@ -17,7 +17,7 @@ from biomed.qa.yes_no_fitting import (
     fit_decisions,
 )
 from domainbert.encoders import EncoderError
-from domainbert.settings import TrainingSettings
+from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
     epochs=6, learning_rate=6e-3, batch_tokens=512, dropout=0.0, evaluations=1, patience=9

@@ -23,8 +23,8 @@ from biomed.terms.relations import (
 )
 from biomed.terms.training import contrastive_loss, fit
 from biomed.terms.vocabulary import medical_terms
-from domainbert.settings import TrainingSettings
 from domainbert.tables import TableError
+from domainbert.training.settings import TrainingSettings
 
 
 def test_the_loss_is_the_textbooks():

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from clinical.cohort import Cohort, build_cohort, issues_path, load_definition
-from clinical.splits import check_disjoint
+from clinical.cohort.splits import check_disjoint
 from domainbert.tables import TableError, read_metadata, write_table
 
 

@@ -92,7 +92,7 @@ def test_it_is_an_encoder_like_any_other(made):
 
 def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
     import clinical
-    from domainbert.settings import TrainingSettings
+    from domainbert.training.settings import TrainingSettings
 
     texts = list(notes["text"])
     cohort = pd.DataFrame(

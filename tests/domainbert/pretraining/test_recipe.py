@@ -38,7 +38,7 @@ def test_the_recipes_are_legal(name, phases):
 def test_clinicalbert_erases_what_clinical_erases():
     import re
 
-    from clinical.notes import clean
+    from clinical.risk.notes import clean
 
     erase = read_recipe(RECIPES / "clinicalbert.toml").corpus.erase
     lines = (

@@ -5,7 +5,6 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from domainbert.checkpoints import checkpoint_step, last_checkpoint
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
 from domainbert.pretraining.evaluation import HeldOut
 from domainbert.pretraining.masking import IGNORED, Masker
@@ -14,6 +13,7 @@ from domainbert.pretraining.preparing import prepare_examples
 from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
 from domainbert.pretraining.trainer import PretrainingTrainer, collate, plan_passes
 from domainbert.tables import write_table
+from domainbert.training.checkpoints import checkpoint_step, last_checkpoint
 
 
 @pytest.fixture(scope="module")

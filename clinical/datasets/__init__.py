@@ -1,0 +1,1 @@
+"""Cohorts to try things on: real diabetes encounters, and a made-up hospital."""

@@ -1,0 +1,300 @@
+"""Writers of the made-up notes: discharge summary, addendum, nursing and physician notes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import textwrap
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from clinical.datasets.synthetic import filler
+from clinical.datasets.synthetic.phrases import FILLINGS, KIN, NEUTRAL
+from clinical.datasets.synthetic.telling import Names, fill, statements, tell
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping, Sequence
+
+    from clinical.datasets.synthetic.stays import Patient, Stay
+
+_WIDTH = 75
+_TYPICAL_PIECES = 1330
+_LEAST_PIECES, _MOST_PIECES = 1120, 3400
+_SHORT_PIECES = (65, 125)  # of a nursing or physician note
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What the notes of a stay share.
+
+    Attributes:
+        sex: ``M`` or ``F``.
+        birth: Date of birth.
+        admitted: Time of admission.
+        discharged: Time of discharge.
+        true_names: Names of the facts and neutral conditions that are true of the stay.
+        complaint: Chief complaint.
+        details: What the slots of the phrases are filled with throughout.
+        expired: The stay ended in death.
+    """
+
+    sex: str
+    birth: datetime
+    admitted: datetime
+    discharged: datetime
+    true_names: frozenset[str]
+    complaint: str
+    details: Mapping[str, str]
+    expired: bool
+
+
+def draw_chart(patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random) -> Chart:
+    """Draw what a stay's notes share beyond the facts; none of it has a bearing on the risk."""
+    neutral = {condition.name for condition in NEUTRAL if rng.random() < condition.rate}
+    details = {slot: rng.choice(options) for slot, options in FILLINGS.items()}
+    return Chart(
+        sex=patient.sex,
+        birth=patient.birth,
+        admitted=stay.admitted,
+        discharged=stay.discharged,
+        true_names=facts | neutral,
+        complaint=rng.choice(filler.COMPLAINTS),
+        details=details,
+        expired=stay.kind == "death",
+    )
+
+
+def discharge_summary(chart: Chart, rng: random.Random) -> str:
+    """A discharge summary of about 1,000 to 4,000 word-pieces, mostly near the short end.
+
+    All true facts are told in the hospital course and once more in the issues that follow it, both
+    within about 300 word-pieces, so that a cut between two windows spares at least one of them.
+    """
+    names = _names(chart, rng)
+    target = min(max(_TYPICAL_PIECES * math.exp(rng.gauss(0.0, 0.42)), _LEAST_PIECES), _MOST_PIECES)
+    head = [_header(chart, names, rng), _history(chart, names, rng)]
+    core = _hospital_course(chart, names, rng)
+    tail = [_discharge_medications(names, rng), _instructions(chart, names, rng)]
+    middle = [_background(names, rng), _exam(names, rng)]
+    pieces = sum(count_pieces(text) for text in (*head, core, *tail, *middle))
+    extras = []
+    for write in _optional_sections(rng):
+        if pieces >= target:
+            break
+        extras.append(write(names, rng))
+        pieces += count_pieces(extras[-1])
+    body = middle + extras
+    body.insert(rng.randint(0, len(body)), core)
+    return "\n\n".join([*head, *body, *tail]) + "\n"
+
+
+def brief_summary(chart: Chart, rng: random.Random) -> str:
+    """The hospital course and the issues alone, about 200 word-pieces with all true facts."""
+    return _hospital_course(chart, _names(chart, rng), rng) + "\n"
+
+
+def addendum(chart: Chart, rng: random.Random) -> str:
+    """A short addendum to a discharge summary, without any fact."""
+    names = _names(chart, rng)
+    lines = _draw(filler.PROGRESS, 4, names, rng)
+    return f"{_dates(chart)}\n\nADDENDUM:\n{_wrap(' '.join(lines))}\n"
+
+
+def nursing_note(chart: Chart, rng: random.Random) -> str:
+    """A nursing note of about 60 to 150 word-pieces with some of the facts."""
+    told, lines = _short_note(chart, filler.NURSING, rng)
+    return "\n".join(["NPN 1900-0700", *lines, _wrap(f"NOTE: {told}")]) + "\n"
+
+
+def physician_note(chart: Chart, rng: random.Random) -> str:
+    """A physician's admission note of about 60 to 150 word-pieces with some of the facts."""
+    told, lines = _short_note(chart, filler.PHYSICIAN, rng)
+    return "\n".join([f"Chief Complaint: {chart.complaint}", _wrap(told), *lines]) + "\n"
+
+
+def newborn_summary(chart: Chart, rng: random.Random) -> str:
+    """A short discharge summary of a healthy newborn."""
+    text = fill(
+        "Baby {boy|girl} [**Known lastname {100..9999}**] was born at {37..41} weeks to a {19..41} "
+        "year old mother by {vaginal delivery|repeat cesarean}. Apgars {7..8} and {8..9}. Birth "
+        "weight {2600..4100} grams. Feeding well, voiding and stooling. Hepatitis B vaccine given.",
+        {},
+        rng,
+    )
+    return f"{_dates(chart)}\n\nService: NEONATOLOGY\n\n{_wrap(text)}\n"
+
+
+def count_pieces(text: str) -> int:
+    """A rough count of the word-pieces of an English text, within about a tenth."""
+    return sum(
+        1 + (len(token) - 1) // 7 for token in re.findall(r"[A-Za-z]+|\d{1,3}|[^\w\s]", text)
+    )
+
+
+def _names(chart: Chart, rng: random.Random) -> Names:
+    male = chart.sex == "M"
+    days = max(1, (chart.discharged - chart.admitted).days)
+    his = "his" if male else "her"
+    return {
+        **chart.details,
+        "he": "he" if male else "she",
+        "He": "He" if male else "She",
+        "his": his,
+        "His": his.capitalize(),
+        "Mr": "Mr." if male else "Ms.",
+        "man": "man" if male else "woman",
+        "age": _age(chart),
+        "complaint": chart.complaint,
+        "pmh": " and ".join(rng.sample(filler.HISTORY, 2)),
+        "kin": tuple(kin for people in KIN.values() for kin in people),
+        "date": tuple(
+            _plain_date(chart.admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)
+        ),
+    }
+
+
+def _header(chart: Chart, names: Names, rng: random.Random) -> str:
+    service = rng.choice(("MEDICINE", "CARDIOTHORACIC", "SURGERY", "NEUROLOGY", "ORTHOPAEDICS"))
+    procedure = fill(rng.choice(filler.PROCEDURES), names, rng)
+    return (
+        f"{_dates(chart)}\n\n"
+        f"Date of Birth:  {_date(chart.birth)}     Sex:  {chart.sex}\n\nService: {service}\n\n"
+        f"Allergies:\n{rng.choice(filler.ALLERGIES)}\n\n"
+        f"Attending: [**First Name{rng.randint(1, 9)} (NamePattern{rng.randint(1, 2)}) **]\n\n"
+        f"Chief Complaint:\n{chart.complaint.capitalize()}\n\n"
+        f"Major Surgical or Invasive Procedure:\n{procedure}"
+    )
+
+
+def _history(chart: Chart, names: Names, rng: random.Random) -> str:
+    opening = fill(rng.choice(filler.PRESENTATION), names, rng)
+    # Part of the hospital course copied forward, as charts do.
+    told = tell(
+        statements(chart.true_names, rng, told=0.5, refuted=0.15), names, rng, clause_share=0.8
+    )
+    lines = _draw(filler.HPI, rng.randint(3, 5), names, rng) + told
+    rng.shuffle(lines)
+    return "HISTORY OF PRESENT ILLNESS:\n" + _wrap(" ".join([opening, *lines]))
+
+
+def _hospital_course(chart: Chart, names: Names, rng: random.Random) -> str:
+    course = tell(statements(chart.true_names, rng), names, rng, clause_share=0.7)
+    issues = tell(statements(chart.true_names, rng), names, rng, clause_share=0.1)
+    numbered = "\n".join(_wrap(f"{i}. {line}") for i, line in enumerate(issues, start=1))
+    title = rng.choice(("BRIEF HOSPITAL COURSE", "HOSPITAL COURSE", "ASSESSMENT AND PLAN"))
+    second = rng.choice(("TRANSITIONAL ISSUES", "ISSUES", "SUMMARY FOR THE NEXT CARE TEAM"))
+    return f"{title}:\n{_wrap(' '.join(course))}\n\n{second}:\n{numbered}"
+
+
+def _dates(chart: Chart) -> str:
+    return (
+        f"Admission Date:  {_date(chart.admitted)}     Discharge Date:  {_date(chart.discharged)}"
+    )
+
+
+def _background(names: Names, rng: random.Random) -> str:
+    history = _draw(filler.HISTORY, rng.randint(3, 7), names, rng)
+    surgery = _draw(filler.SURGERIES, rng.randint(0, 2), names, rng)
+    listed = "\n".join(f"{i}. {item.capitalize()}" for i, item in enumerate(history + surgery, 1))
+    social = " ".join(_draw(filler.SOCIAL, rng.randint(2, 3), names, rng))
+    family = " ".join(_draw(filler.FAMILY, rng.randint(1, 3), names, rng))
+    return (
+        f"PAST MEDICAL HISTORY:\n{listed}\n\nSOCIAL HISTORY:\n{_wrap(social)}\n\n"
+        f"FAMILY HISTORY:\n{_wrap(family)}"
+    )
+
+
+def _exam(names: Names, rng: random.Random) -> str:
+    count = rng.randint(6, len(filler.EXAM))
+    kept = sorted(rng.sample(range(len(filler.EXAM)), count))
+    lines = [fill(filler.EXAM[i], names, rng) for i in kept]
+    return "PHYSICAL EXAM:\n" + "\n".join(lines)
+
+
+def _laboratory(names: Names, rng: random.Random) -> str:
+    lines = _draw(filler.LABS, rng.randint(2, 4), names, rng)
+    stamps = (
+        f"[**{fill('{date}', names, rng)}**] {rng.randint(4, 11)}:{rng.randint(10, 59)}AM"
+        for _ in lines
+    )
+    title = rng.choice(("PERTINENT RESULTS", "LABS", "LABORATORY DATA"))
+    return f"{title}:\n" + "\n".join(
+        _wrap(f"{s} {line}") for s, line in zip(stamps, lines, strict=True)
+    )
+
+
+def _short_note(
+    chart: Chart, templates: Sequence[str], rng: random.Random
+) -> tuple[str, list[str]]:
+    """A few sentences on the facts, and lines from the templates that fill the note up."""
+    names = _names(chart, rng)
+    parts = statements(chart.true_names, rng, told=0.5, refuted=0.2)
+    told = ""
+    for sentence in tell(parts, names, rng, clause_share=0.6):
+        if count_pieces(told + sentence) <= _SHORT_PIECES[1]:
+            told = f"{told} {sentence}".strip()
+    lines: list[str] = []
+    for line in _draw(templates, len(templates), names, rng):
+        if lines and count_pieces(" ".join([told, *lines])) >= _SHORT_PIECES[0]:
+            break
+        lines.append(line)
+    return told, lines
+
+
+def _optional_sections(rng: random.Random) -> list[Callable[[Names, random.Random], str]]:
+    """Writers of sections that lengthen a note, in random order; each imaging report once."""
+    reports = [functools.partial(_report, report) for report in filler.REPORTS]
+    writers: list[Callable[[Names, random.Random], str]] = [*reports]
+    writers += [_laboratory, _progress] * 12
+    return rng.sample(writers, len(writers))
+
+
+def _report(report: str, names: Names, rng: random.Random) -> str:
+    title, text = report.split(": ", 1)
+    return f"{title} [**{fill('{date}', names, rng)}**]:\n{_wrap(fill(text, names, rng))}"
+
+
+def _progress(names: Names, rng: random.Random) -> str:
+    lines = _draw(filler.PROGRESS, rng.randint(4, 8), names, rng)
+    return f"EVENTS [**{fill('{date}', names, rng)}**]:\n{_wrap(' '.join(lines))}"
+
+
+def _discharge_medications(names: Names, rng: random.Random) -> str:
+    new = rng.randint(1, 3)
+    drugs = _draw(filler.MEDICATIONS, rng.randint(4, 8) + new, names, rng)
+    before = "\n".join(f"{i}. {item}" for i, item in enumerate(drugs[:-new], 1))
+    after = "\n".join(f"{i}. {item}" for i, item in enumerate(drugs, 1))
+    return f"MEDICATIONS ON ADMISSION:\n{before}\n\nDISCHARGE MEDICATIONS:\n{after}"
+
+
+def _instructions(chart: Chart, names: Names, rng: random.Random) -> str:
+    if chart.expired:
+        return "DISCHARGE CONDITION:\nExpired."
+    condition = rng.choice(filler.CONDITIONS)
+    lines = _draw(filler.INSTRUCTIONS, rng.randint(3, 6), names, rng)
+    told = _wrap(" ".join(lines))
+    return f"DISCHARGE CONDITION:\n{_wrap(condition)}\n\nDISCHARGE INSTRUCTIONS:\n{told}"
+
+
+def _draw(templates: Sequence[str], count: int, names: Names, rng: random.Random) -> list[str]:
+    return [fill(template, names, rng) for template in rng.sample(templates, count)]
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _age(chart: Chart) -> str:
+    years = int((chart.admitted - chart.birth).days / 365.25)
+    return str(years) if years < 90 else "[**Age over 90 **]"
+
+
+def _plain_date(moment: datetime) -> str:
+    return f"{moment.year}-{moment.month}-{moment.day}"
+
+
+def _date(moment: datetime) -> str:
+    return f"[**{_plain_date(moment)}**]"

@@ -1,0 +1,137 @@
+"""The made-up hospital's patients and stays: facts, risks, outcomes and dates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from clinical.datasets.synthetic.filler import DIAGNOSES
+from clinical.datasets.synthetic.phrases import FACTS, INTERCEPT
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Collection
+
+Kind = Literal["index", "elective", "transfer", "death", "newborn"]
+
+_EPOCH = datetime(2100, 1, 1)  # noqa: DTZ001 - charts tell local time
+_RETURNS_LATER = 0.35  # of stays without a readmission, those followed by a much later stay
+_PLANNED = 0.05  # of stays without a readmission, those followed by a planned return within 30 days
+_TRANSFERRED = 0.02  # of stays, those that begin as a transfer between two services
+_DIES = 0.03  # of later stays, those that end in death
+_NEWBORN = 0.03  # newborns for each patient
+
+
+@dataclass(frozen=True)
+class Stay:
+    """One admission.
+
+    Attributes:
+        kind: ``index`` and ``elective`` stays have a risk; the others are there to be left out.
+        admitted: Time of admission.
+        discharged: Time of discharge or death.
+        diagnosis: Admission diagnosis; drawn apart from the facts.
+        facts: Names of the facts that are true of the stay.
+        risk: Probability, 0 to 1, of an unplanned readmission within 30 days; None for a stay
+            that is no index stay.
+        readmitted: The outcome drawn with that probability; None likewise.
+    """
+
+    kind: Kind
+    admitted: datetime
+    discharged: datetime
+    diagnosis: str
+    facts: frozenset[str] = frozenset()
+    risk: float | None = None
+    readmitted: bool | None = None
+
+
+@dataclass(frozen=True)
+class Patient:
+    """One patient with all stays in time order; ``birth`` is a date at midnight."""
+
+    sex: str
+    birth: datetime
+    stays: tuple[Stay, ...] = field(repr=False)
+
+
+def true_risk(facts: Collection[str]) -> float:
+    """Probability of an unplanned readmission within 30 days given the facts of a stay."""
+    logit = INTERCEPT + sum(fact.weight for fact in FACTS if fact.name in facts)
+    return round(1.0 / (1.0 + math.exp(-logit)), 6)  # as written: equal facts, equal risk
+
+
+def draw_patients(stays: int, rng: random.Random) -> list[Patient]:
+    """Patients who have exactly `stays` index stays between them, and a few other stays."""
+    patients: list[Patient] = []
+    while stays > 0:
+        chain = _draw_chain(stays, rng)
+        stays -= sum(stay.risk is not None for stay in chain)
+        years = min(max(rng.gauss(66, 15), 18.5), 97)
+        birth = _midnight(chain[0].admitted - timedelta(days=365.25 * years))
+        if years >= 90:  # as MIMIC-III hides the age of the very old
+            birth = birth.replace(year=chain[0].admitted.year - 300, day=1)
+        patients.append(Patient(rng.choice("MF"), birth, tuple(chain)))
+        if rng.random() < _NEWBORN:
+            born = _random_start(rng)
+            baby = Stay("newborn", born, born + timedelta(days=rng.uniform(1.5, 4)), "NEWBORN")
+            patients.append(Patient(rng.choice("MF"), _midnight(born), (baby,)))
+    return patients
+
+
+def _draw_chain(most: int, rng: random.Random) -> list[Stay]:
+    """One patient's stays: each outcome is drawn first and the next stay then realises it.
+
+    A chain stops after a stay without a readmission, or with a death, which is no index stay;
+    so no outcome is ever cut off, and the last of `most` index stays may still be followed.
+    """
+    chain: list[Stay] = []
+    admitted, planned, no_return_before = _random_start(rng), False, _EPOCH
+    while True:
+        dies = most == 0 or (len(chain) > 0 and not planned and rng.random() < _DIES)
+        if not planned and rng.random() < _TRANSFERRED and not dies:
+            admitted = _add_transfer(chain, admitted, rng)
+        stay = _draw_stay(admitted, rng, planned=planned, dies=dies)
+        chain.append(stay)
+        most -= 1
+        if dies:
+            return chain
+        if stay.readmitted:
+            first = max(stay.discharged + timedelta(days=1), no_return_before)
+            last = stay.discharged + timedelta(days=29)
+            admitted, planned = first + (last - first) * rng.random(), False
+            continue
+        no_return_before = stay.discharged + timedelta(days=31)
+        planned = rng.random() < _PLANNED
+        if most == 0 or not (planned or rng.random() < _RETURNS_LATER):
+            return chain
+        days = rng.uniform(20, 28) if planned else 46 + rng.expovariate(1 / 200)
+        admitted = stay.discharged + timedelta(days=days)
+
+
+def _draw_stay(admitted: datetime, rng: random.Random, *, planned: bool, dies: bool) -> Stay:
+    discharged = admitted + timedelta(days=min(max(rng.lognormvariate(1.5, 0.55), 2.1), 40))
+    facts = frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
+    diagnosis = rng.choice(DIAGNOSES)
+    if dies:
+        return Stay("death", admitted, discharged, diagnosis, facts)
+    risk = true_risk(facts)
+    kind: Kind = "elective" if planned else "index"
+    return Stay(kind, admitted, discharged, diagnosis, facts, risk, rng.random() < risk)
+
+
+def _add_transfer(chain: list[Stay], admitted: datetime, rng: random.Random) -> datetime:
+    """Put a short stay before the coming one, which then begins at or before its end."""
+    left = admitted + timedelta(days=rng.uniform(1, 3))
+    chain.append(Stay("transfer", admitted, left, rng.choice(DIAGNOSES)))
+    return left - timedelta(hours=rng.choice((0, 0, 1, 4)))
+
+
+def _random_start(rng: random.Random) -> datetime:
+    return _EPOCH + timedelta(minutes=rng.randrange(90 * 365 * 24 * 60))
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,159 @@
+"""From the facts of a stay to sentences: which are told, which are told off, and in what frame."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from clinical.datasets.synthetic.phrases import (
+    CLAUSE_FRAMES,
+    FACTS,
+    KIN,
+    NEUTRAL,
+    NOUN_FRAMES,
+    Fact,
+    Frame,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Collection, Mapping, Sequence
+
+# How often an absent fact is told as absent, and any fact is told of another time or person. They
+# set how much the mere presence of a word gives away; see `tests/clinical/test_synthetic.py`.
+REFUTED = 0.25
+ELSEWHERE = 0.05
+
+Names = dict[str, "str | tuple[str, ...]"]
+"""What named slots are filled with; of a tuple, one entry is drawn each time."""
+
+_SLOT = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+class Statement(NamedTuple):
+    """One fact to be told once: true or not of this stay, or of another time or person."""
+
+    fact: Fact
+    truth: bool
+    elsewhere: bool = False
+
+
+def fill(template: str, names: Mapping[str, str | tuple[str, ...]], rng: random.Random) -> str:
+    """Fill a template's slots, the innermost first.
+
+    ``{low..high}`` becomes a whole number, ``{one|other}`` one of its options, ``{name}`` what
+    `names` holds, and anything else in braces stays as it is, without them.
+    """
+
+    def slot(match: re.Match[str]) -> str:
+        inner = match[1]
+        if "|" in inner:
+            return rng.choice(inner.split("|"))
+        if limits := _RANGE.fullmatch(inner):
+            return str(rng.randint(int(limits[1]), int(limits[2])))
+        value = names.get(inner, inner)
+        return value if isinstance(value, str) else rng.choice(value)
+
+    while "{" in template:
+        template = _SLOT.sub(slot, template)
+    return template
+
+
+def statements(
+    true_names: Collection[str], rng: random.Random, *, told: float = 1.0, refuted: float = REFUTED
+) -> list[Statement]:
+    """What a passage says, in random order: true facts, distractors and neutral conditions.
+
+    The numbers of things told as true and as not true hardly depend on how many facts are true:
+    neutral conditions make up the difference.
+
+    Args:
+        true_names: Names of the facts and neutral conditions that are true of the stay.
+        rng: Source of every draw.
+        told: Probability, 0 to 1, that a true fact is told.
+        refuted: Probability, 0 to 1, that an absent fact is told as absent.
+    """
+    chosen = [
+        Statement(f, truth=True) for f in FACTS if f.name in true_names and rng.random() < told
+    ]
+    absent = [f for f in FACTS if f.name not in true_names]
+    denied = [Statement(f, truth=False) for f in absent if rng.random() < refuted]
+    other = [Statement(f, truth=False, elsewhere=True) for f in FACTS if rng.random() < ELSEWHERE]
+    neutral = [Statement(f, truth=f.name in true_names) for f in rng.sample(NEUTRAL, len(NEUTRAL))]
+    more_true = max(0, round(rng.randint(1, 3) * told) - len(chosen))
+    more_denied = max(0, rng.randint(1, 2) - len(denied))
+    fillers = [s for s in neutral if s.truth][:more_true]
+    fillers += [s for s in neutral if not s.truth][:more_denied]
+    result = chosen + denied + other + fillers
+    rng.shuffle(result)
+    return result
+
+
+def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> str:
+    """One statement as a sentence around a clause."""
+    fitting = [frame for frame in CLAUSE_FRAMES if _fits(frame, 0, statement)]
+    frame = rng.choices(fitting, [frame.share for frame in fitting])[0]
+    possessive = rng.choice(tuple(KIN)) if frame.of_other else str(names["his"])
+    if frame.of_other:
+        subject = f"{names['his']} {rng.choice(KIN[possessive])}"
+    elif "{kin}" in frame.text:
+        subject = "the patient"  # a pronoun could be taken for the relative
+    elif "{He}" in frame.text:
+        subject = str(names["he"])
+    else:
+        subject = rng.choice((str(names["he"]), str(names["he"]), "the patient"))
+    who = {"N": subject, "P": possessive, "O": {"his": "him", "her": "her"}[possessive]}
+    clause = fill(rng.choice(statement.fact.clauses), {**names, **who}, rng)
+    capital = clause[0].upper() + clause[1:]
+    return fill(frame.text, {**names, "c": clause, "C": capital}, rng)
+
+
+def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random) -> list[str]:
+    """Statements as sentences around one to three noun phrases each, every statement once."""
+    left = list(parts)
+    sentences = []
+    while left:
+        frame, chosen = _draw_frame(left, rng)
+        nouns = [fill(rng.choice(s.fact.nouns), names, rng) for s in chosen]
+        sentences.append(fill(frame.text, {**names, **dict(zip("abd", nouns, strict=False))}, rng))
+        left = [s for s in left if s not in chosen]
+    return sentences
+
+
+def tell(
+    parts: Sequence[Statement], names: Names, rng: random.Random, *, clause_share: float
+) -> list[str]:
+    """Sentences for all statements, shuffled; `clause_share`, 0 to 1, of them as clauses."""
+    as_clause = [rng.random() < clause_share or not _has_noun_frame(s) for s in parts]
+    sentences = [
+        clause_sentence(s, names, rng) for s, yes in zip(parts, as_clause, strict=True) if yes
+    ]
+    rest = [s for s, yes in zip(parts, as_clause, strict=True) if not yes]
+    sentences += noun_sentences(rest, names, rng)
+    rng.shuffle(sentences)
+    return sentences
+
+
+def _fits(frame: Frame, slot: int, statement: Statement) -> bool:
+    if frame.truths[slot] != statement.truth or (frame.problems_only and statement.fact.weight < 0):
+        return False
+    return frame.elsewhere == statement.elsewhere
+
+
+def _has_noun_frame(statement: Statement) -> bool:
+    return any(_fits(frame, 0, statement) for frame in NOUN_FRAMES)
+
+
+def _draw_frame(left: Sequence[Statement], rng: random.Random) -> tuple[Frame, list[Statement]]:
+    """A frame that the statements left can fill, and those that fill it, in slot order."""
+    possible = []
+    for frame in NOUN_FRAMES:
+        chosen: list[Statement] = []
+        for slot in range(len(frame.truths)):
+            fitting = (s for s in left if _fits(frame, slot, s) and s not in chosen)
+            chosen.extend(itertools.islice(fitting, 1))
+        if len(chosen) == len(frame.truths):
+            possible.append((frame, chosen))
+    return rng.choices(possible, [frame.share for frame, _ in possible])[0]

@@ -1,0 +1,1 @@
+"""How good the risks are: measures, calibration, baselines, figures, report."""

@@ -1,0 +1,184 @@
+"""What plain word counts reach on the same stays: the baselines that a risk must beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clinical.evaluation.calibration import checked
+from clinical.evaluation.ranking import auroc
+from domainbert.errors import UserError
+from domainbert.tables import require_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
+
+WORDS = 5000
+"""Most frequent words in the paper's bag."""
+
+_MANY_PHRASES = 200_000  # keeps the memory of the phrase table bounded on large hospitals
+_RARE = 5
+_SMALL = 1000  # below this number of stays, phrases seen twice are kept too
+_GRIDS = {"bag of words": (0.01, 0.1, 1.0), "TF-IDF": (0.3, 1.0, 10.0)}
+
+
+@dataclass(frozen=True)
+class BaselineScores:
+    """Probabilities of one baseline for the validation and test stays, in the order they came.
+
+    `c` is the inverse strength of its penalty, chosen on validation, and `n_features` the number
+    of words or phrases.
+    """
+
+    validation: NDArray[np.float64] = field(repr=False)
+    test: NDArray[np.float64] = field(repr=False)
+    c: float
+    n_features: int
+
+
+def bag_of_words_baseline(
+    train_texts: Sequence[str],
+    train_y: ArrayLike,
+    test_texts: Sequence[str],
+    *,
+    c: float = 0.1,
+    seed: int = 0,
+) -> NDArray[np.float64]:
+    """The paper's baseline: logistic regression on counts of the 5,000 most frequent words.
+
+    Args:
+        train_texts: one text a stay.
+        train_y: shape (len(train_texts),), 0 or 1.
+        test_texts: one text a stay.
+        c: inverse strength of the L2 penalty, > 0.
+        seed: of the solver.
+
+    Returns:
+        Shape (len(test_texts),), in [0, 1].
+
+    Raises:
+        ValueError: y is not 0/1 or has one outcome, lengths differ, or no text holds a word.
+
+    Source: Huang, Altosaar and Ranganath 2019, section 4.
+    """
+    words = vectorizer("bag of words", stays=len(train_texts))
+    counts = learn_words(words, train_texts)
+    model = fit_words(counts, _outcomes(train_y, counts.shape[0]), c=c, seed=seed)
+    return probabilities(model, words.transform(test_texts))
+
+
+def baselines(
+    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame, *, seed: int = 0
+) -> dict[str, BaselineScores]:
+    """Both baselines, each with the best of three penalties by AUROC on validation.
+
+    `bag of words` is the paper's. `TF-IDF` is the one to beat: words and pairs of words, weighed
+    by how rare they are and by the logarithm of how often they come.
+
+    Args:
+        train: rows of a cohort: text (a list of notes, or one string) and readmitted (0/1).
+        val: the same, of other patients, with both outcomes.
+        test: the same; its outcomes are not looked at and need not be there.
+        seed: of the solver.
+
+    Raises:
+        TableError: a column is not there.
+        ValueError: as for `bag_of_words_baseline`, or validation has one outcome.
+    """
+    for name, frame in (("train", train), ("val", val)):
+        require_columns(frame.columns, ("text", "readmitted"), source=name)
+    require_columns(test.columns, ("text",), source="test")
+    train_y = _outcomes(train["readmitted"], len(train))
+    val_y = _outcomes(val["readmitted"], len(val))
+    texts = [joined(frame) for frame in (train, val, test)]
+    return {
+        name: _best(vectorizer(name, stays=len(train)), grid, texts, train_y, val_y, seed=seed)
+        for name, grid in _GRIDS.items()
+    }
+
+
+def _best(
+    words: Any,
+    grid: Sequence[float],
+    texts: Sequence[Sequence[str]],
+    train_y: NDArray[np.float64],
+    val_y: NDArray[np.float64],
+    *,
+    seed: int,
+) -> BaselineScores:
+    train = learn_words(words, texts[0])
+    val, test = (words.transform(side) for side in texts[1:])
+    models = {c: fit_words(train, train_y, c=c, seed=seed) for c in grid}
+    scores = {c: probabilities(model, val) for c, model in models.items()}
+    best = max(grid, key=lambda c: auroc(val_y, scores[c]) or 0.0)
+    return BaselineScores(
+        validation=scores[best],
+        test=probabilities(models[best], test),
+        c=best,
+        n_features=train.shape[1],
+    )
+
+
+def vectorizer(name: str, *, stays: int) -> Any:
+    """What turns texts into features: `bag of words`, or `TF-IDF` for so many training stays."""
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+    if name == "bag of words":
+        return CountVectorizer(max_features=WORDS)
+    return TfidfVectorizer(
+        ngram_range=(1, 2),
+        min_df=_RARE if stays >= _SMALL else 2,
+        max_features=_MANY_PHRASES,
+        sublinear_tf=True,
+        dtype=np.float32,
+    )
+
+
+def learn_words(words: Any, texts: Sequence[str]) -> Any:
+    """Fit a vectorizer on training texts; their features, shape (texts, features)."""
+    try:
+        return words.fit_transform(texts)
+    except ValueError:
+        failed = f"no word is left to count in {len(texts)} training texts; pass notes with words"
+    raise UserError(failed)
+
+
+def fit_words(features: Any, y: NDArray[np.float64], *, c: float, seed: int = 0) -> Any:
+    """Logistic regression of y, shape (stays,), on features; c is the inverse of its penalty."""
+    from sklearn.linear_model import LogisticRegression
+
+    # liblinear: raw counts differ in scale a thousandfold, which slows the other solvers down.
+    model = LogisticRegression(C=c, solver="liblinear", max_iter=1000, random_state=seed)
+    return model.fit(features, y)
+
+
+def probabilities(model: Any, features: Any) -> NDArray[np.float64]:
+    """A fitted model's probabilities of readmission, shape (stays,)."""
+    return np.asarray(model.predict_proba(features)[:, 1], dtype=np.float64)
+
+
+def _outcomes(y: ArrayLike, stays: int) -> NDArray[np.float64]:
+    outcome, _ = checked(y, np.zeros(stays))
+    if not 0 < outcome.sum() < stays:
+        raise UserError(
+            f"{int(outcome.sum())} of {stays} stays are readmitted; a baseline needs both outcomes "
+            "in training and in validation"
+        )
+    return outcome
+
+
+def joined(frame: pd.DataFrame) -> list[str]:
+    """One text a stay: its notes in their order, a line break between them; none gives ''."""
+    return [
+        notes if isinstance(notes, str) else "\n".join(note for note in notes if note)
+        for notes in frame["text"].map(lambda notes: [] if _is_missing(notes) else notes)
+    ]
+
+
+def _is_missing(notes: object) -> bool:
+    return notes is None or isinstance(notes, float)

@@ -1,0 +1,1 @@
+"""Notes -> windows -> the risk of readmission within 30 days."""

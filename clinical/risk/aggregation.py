@@ -1,0 +1,121 @@
+"""The readmission rule: a stay's risk from its windows' probabilities.
+
+    P = (P_max + P_mean n/c) / (1 + n/c)
+
+Huang, Altosaar and Ranganath, "ClinicalBERT" (arXiv 1904.05342), equation 4. The maximum alone
+would grow with the length of the notes by chance; the mean alone would drown one telling passage
+in routine text. c says after how many windows the mean weighs as much as the maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from domainbert.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import ArrayLike
+
+DEFAULT_C = 2.0
+
+
+def check_c(c: float) -> float:
+    """Return c as a float.
+
+    Raises:
+        ValueError: c is not a finite number above 0.
+    """
+    if not (math.isfinite(c) and c > 0):
+        msg = f"c must be a finite number above 0, got {c}; the usual choice is c=2.0"
+        raise UserError(msg)
+    return float(c)
+
+
+def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
+    """The risk of one stay.
+
+    Args:
+        probabilities: of its windows, shape (n,), n >= 1, each in [0, 1]; order does not matter.
+        c: > 0; the mean weighs n/c against the maximum's 1.
+
+    Returns:
+        A number in [P_mean, P_max]; with one window, that window's probability.
+
+    Raises:
+        ValueError: no window, a probability outside [0, 1] or NaN, or c not above 0.
+    """
+    try:
+        values = np.asarray(probabilities, dtype=np.float64)
+    except (TypeError, ValueError):
+        # NumPy would quote what it could not read, and that may be a note.
+        msg = "probabilities must be a sequence of numbers"
+        raise UserError(msg) from None
+    if values.ndim != 1 or not len(values):
+        msg = f"probabilities must be a sequence of at least one number, got shape {values.shape}"
+        raise UserError(msg)
+    return float(aggregate_stays(values, np.array([len(values)]), c=c)[0])
+
+
+def aggregate_stays(
+    probabilities: np.ndarray, counts: np.ndarray, *, c: float = DEFAULT_C
+) -> np.ndarray:
+    """The risks of many stays at once.
+
+    Args:
+        probabilities: of all windows, stay after stay, shape (windows,), each in [0, 1].
+        counts: windows of each stay, shape (stays,), each >= 1; their sum is `windows`.
+        c: > 0.
+
+    Returns:
+        Shape (stays,), float64.
+
+    Raises:
+        ValueError: as `aggregate`, or counts that do not fit.
+    """
+    check_c(c)
+    values = np.asarray(probabilities, dtype=np.float64)
+    counts = np.asarray(counts)
+    if not len(counts):
+        return np.empty(0)
+    if counts.min() < 1 or counts.sum() != len(values):
+        msg = (
+            f"counts must each be at least 1 and sum to {len(values)}, got a sum of {counts.sum()}"
+        )
+        raise UserError(msg)
+    if not ((values >= 0) & (values <= 1)).all():  # NaN fails this too
+        msg = "probabilities must be numbers between 0 and 1"
+        raise UserError(msg)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    largest = np.maximum.reduceat(values, starts)
+    mean = np.add.reduceat(values, starts) / counts
+    weight = counts / c
+    result = (largest + mean * weight) / (1 + weight)
+    # Rounding must not carry the result past its bounds.
+    return np.clip(result, np.minimum(mean, largest), largest)
+
+
+def aggregate_tensor(
+    probabilities: torch.Tensor, stay: torch.Tensor, *, stays: int, c: float = DEFAULT_C
+) -> torch.Tensor:
+    """The rule on tensors, with gradients.
+
+    Args:
+        probabilities: of windows, shape (windows,), in [0, 1].
+        stay: number of the stay that each window belongs to, shape (windows,), int64, every
+            number from 0 to stays - 1 at least once.
+        stays: how many stays there are.
+        c: > 0.
+
+    Returns:
+        Shape (stays,). At a tie for the maximum the gradient is shared.
+    """
+    check_c(c)
+    empty = probabilities.new_zeros(stays)
+    n = empty.scatter_add(0, stay, probabilities.new_ones(len(stay)))
+    mean = empty.scatter_add(0, stay, probabilities) / n
+    largest = empty.scatter_reduce(0, stay, probabilities, reduce="amax", include_self=False)
+    return (largest + mean * n / c) / (1 + n / c)

@@ -1,0 +1,275 @@
+"""ReadmissionModel: a stay's notes -> its 30-day readmission risk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clinical.evaluation.calibration import Platt, sigmoid
+from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c
+from clinical.risk.results import StayRisk, WindowRisk
+from clinical.risk.stays import ReadStay, StayReader
+from domainbert.encoders import window_limit
+from domainbert.errors import UserError
+from domainbert.inference import chunked, read_ahead
+from domainbert.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.storage import TaskConfig
+
+TASK = "readmission"
+LABELS = ("readmitted",)
+TRAIN_COMMAND = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
+
+
+@dataclass(frozen=True)
+class ReadmissionSettings:
+    """What a readmission model does around its network.
+
+    Attributes:
+        window: tokens of a window at most, [CLS] and [SEP] counted; None is the encoder's limit.
+        overlap: tokens that consecutive windows share.
+        c: of the readmission rule, > 0.
+        clean_notes: write over marks that carry no meaning (see `clinical.risk.notes`).
+        join_notes: window a stay's notes as one text, as the paper does with early notes, instead
+            of each on its own.
+        calibration: slope and intercept on the logit scale; None where none is fitted.
+        threshold: the probability from which validation reached 80% precision; None if it did not.
+    """
+
+    window: int | None = None
+    overlap: int = 0
+    c: float = DEFAULT_C
+    clean_notes: bool = True
+    join_notes: bool = False
+    calibration: tuple[float, float] | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check c."""
+        check_c(self.c)
+
+
+class ReadmissionModel(Model):
+    """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the rule.
+
+    Make one with `from_pretrained` or `fit`. The network is Hugging Face's BERT for sequence
+    classification with one label (CLS -> dense -> tanh -> one logit -> sigmoid).
+
+    Args:
+        network: with one label.
+        tokenizer: its fast tokenizer.
+        settings: see `ReadmissionSettings`.
+        device: where to run; by default CUDA where there is one, else the CPU.
+        batch_tokens: tokens of one batch, padding counted; by default by device.
+    """
+
+    task, labels, train_command = TASK, LABELS, TRAIN_COMMAND
+    settings_class = ReadmissionSettings
+
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        settings: ReadmissionSettings | None = None,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        from domainbert.windows import Windower
+
+        super().__init__(
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
+        )
+        limit = window_limit(network.config)
+        windower = Windower(
+            tokenizer,
+            window=self.settings.window or limit,
+            overlap=self.settings.overlap,
+            limit=limit,
+        )
+        self._reader = StayReader(
+            windower, clean_notes=self.settings.clean_notes, join_notes=self.settings.join_notes
+        )
+
+    @property
+    def c(self) -> float:
+        """The c of the readmission rule."""
+        return self.settings.c
+
+    def __repr__(self) -> str:
+        """Name the parts, never the notes."""
+        return f"ReadmissionModel(window={self._reader.window}, c={self.c:g})"
+
+    @classmethod
+    def network_class(cls) -> Any:
+        """BERT with a classification head on CLS."""
+        from domainbert.classifier import CLSClassifier
+
+        return CLSClassifier
+
+    @classmethod
+    def resolve(cls, name: str | Path) -> str | Path:
+        """The folder of a shipped model, or the name unchanged."""
+        from clinical.models import resolve
+
+        return resolve(name)
+
+    @classmethod
+    def read_settings(cls, stored: dict[str, Any]) -> Any:
+        """The settings that a folder holds; JSON knows no tuples."""
+        if stored.get("calibration"):
+            stored = {**stored, "calibration": tuple(stored["calibration"])}
+        return super().read_settings(stored)
+
+    @classmethod
+    def fit(cls, cohort: pd.DataFrame, **options: Any) -> ReadmissionModel:
+        """Train on a cohort; see `clinical.risk.fitting.fit` for the options."""
+        from clinical.risk.fitting import fit
+
+        return fit(cohort, **options)
+
+    def card(self, config: TaskConfig) -> str:
+        """Markdown for the folder's README."""
+        from clinical.risk.card import model_card
+
+        return model_card(config)
+
+    def predict(self, stay: str | Sequence[str]) -> StayRisk:
+        """The risk of one stay.
+
+        Args:
+            stay: one note, or a list of the stay's notes in time order.
+
+        Raises:
+            ValueError: no note has text, or a note is not a string.
+        """
+        result = next(self.predict_many([stay]))
+        if result.status != "ok":
+            msg = f"this stay cannot be scored: {result.reason}"
+            raise UserError(msg)
+        return result
+
+    def predict_many(
+        self,
+        stays: Iterable[str | Sequence[str]],
+        *,
+        stay_ids: Iterable[object] | None = None,
+    ) -> Iterator[StayRisk]:
+        """The risks of many stays, in the order given, as they finish, in flat memory.
+
+        A stay that cannot be scored costs none of the others: its result has a `status` and a
+        `reason`.
+
+        Args:
+            stays: each one note (a string) or a list of notes.
+            stay_ids: one for each stay, carried into the results.
+        """
+        if stay_ids is None:
+            prepared = (self._reader.read(stay) for stay in stays)
+        else:
+            prepared = (self._reader.read(*pair) for pair in zip(stays, stay_ids, strict=True))
+        chunks = chunked(
+            prepared, size=lambda s: 1 + s.coverage.tokens, limit=self.runner.buffer_tokens
+        )
+        for chunk in read_ahead(chunks):
+            windows = [window.input_ids for stay in chunk for _, window in stay.windows]
+            probabilities = self.score_token_ids(windows)
+            ends = np.cumsum([len(stay.windows) for stay in chunk])
+            for stay, end in zip(chunk, ends, strict=True):
+                yield self._risk(stay, probabilities[end - len(stay.windows) : end])
+
+    def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
+        """The raw window level: token ids -> probabilities.
+
+        Args:
+            windows: token ids with [CLS] and [SEP], each of shape (tokens,) and at most the
+                encoder's limit long; not padded.
+
+        Returns:
+            Shape (windows,), float64, in [0, 1].
+
+        Raises:
+            ValueError: an empty window, or one past the encoder's limit.
+        """
+        arrays = [_token_array(window, number) for number, window in enumerate(windows)]
+        longest = window_limit(self.network.config)
+        for number, array in enumerate(arrays):
+            if not 0 < len(array) <= longest:
+                msg = f"window {number} has {len(array)} tokens; legal are 1 to {longest}"
+                raise UserError(msg)
+        return sigmoid(self.runner.logits(arrays))
+
+    def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
+        """The windows of each stay as token ids, each of shape (tokens,); what training reads."""
+        prepared = (self._reader.read(stay) for stay in stays)
+        return [[window.input_ids for _, window in stay.windows] for stay in prepared]
+
+    def window_probabilities(
+        self, windows: Sequence[Sequence[np.ndarray]], *, network: PreTrainedModel | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of all windows of many stays at once.
+
+        Args:
+            windows: from `token_ids`.
+            network: use this one instead of the model's own (one in training, say).
+
+        Returns:
+            probabilities of shape (windows,) stay after stay, and windows of each stay, shape
+            (stays,).
+        """
+        runner = self.runner if network is None else self.runner.with_model(network)
+        logits = runner.logits([window for stay in windows for window in stay])
+        return sigmoid(logits), np.array([len(stay) for stay in windows])
+
+    def predict_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Score a table of notes, or of stays; see `clinical.risk.scoring.score_frame`."""
+        from clinical.risk.scoring import score_frame
+
+        return score_frame(self, frame)
+
+    def _risk(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
+        if stay.status != "ok":
+            nan = math.nan
+            return StayRisk(
+                stay.stay_id, nan, nan, nan, None, (), stay.coverage, stay.status, stay.reason
+            )
+        counts = np.array([len(probabilities)])
+        probability = float(aggregate_stays(probabilities, counts, c=self.c)[0])
+        windows = tuple(
+            WindowRisk(note, window.start, window.end, float(p))
+            for (note, window), p in zip(stay.windows, probabilities, strict=True)
+        )
+        return StayRisk(
+            stay_id=stay.stay_id,
+            probability=probability,
+            p_max=float(probabilities.max()),
+            p_mean=float(probabilities.mean()),
+            calibrated=self._calibrate(probability),
+            windows=windows,
+            coverage=stay.coverage,
+        )
+
+    def _calibrate(self, probability: float) -> float | None:
+        if self.settings.calibration is None:
+            return None
+        return float(Platt(*self.settings.calibration).apply(probability))
+
+
+def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:
+    try:
+        return np.asarray(window, dtype=np.int64)
+    except (TypeError, ValueError):
+        # NumPy would quote what it could not read, and that may be a note.
+        msg = f"window {number} holds something else than token ids; for text use predict"
+        raise UserError(msg) from None

@@ -1,0 +1,272 @@
+"""CSV files as Arrow streams: fast where every line is a row, else row by row, and flaws listed.
+
+Readers made for speed let a quote that was never closed swallow the rows behind it, or take a line
+in the middle of a note for a row. So Arrow gets whole rows whose quotes were checked.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeAlias
+
+from domainbert.errors import UserError
+from domainbert.tables import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+NO_ROW = "line that is no row"
+_NO_ROW = f"{NO_ROW}: too few or too many fields, or a quote out of place"
+_NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
+_BLOCK = 4 << 20  # bytes read at a time
+_LONGEST_ROW = 16 << 20  # bytes
+_MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
+
+
+_Bytes: TypeAlias = gzip.GzipFile | io.BufferedReader
+
+
+class FlawedCSVError(UserError):
+    """A file that is not CSV from the first byte to the last."""
+
+
+def csv_columns(path: Path) -> list[str]:
+    """The names in the first line.
+
+    Raises:
+        TableError: a file without names, with a name twice, or that cannot be read.
+    """
+    try:
+        with _open(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "replace", newline="") as text:
+            header = next(csv.reader(text), [])
+    except (OSError, EOFError, csv.Error) as error:
+        msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
+        raise TableError(msg) from None
+    lowered = [name.lower() for name in header]
+    repeated = sorted({name for name in header if lowered.count(name.lower()) > 1})
+    fault = ""
+    if "\ufffd" in "".join(header):
+        fault = "is not in UTF-8; save it as that"
+    elif not header:
+        fault = "is empty; it needs a first line with one name for each column"
+    elif len(header) == 1 and (other := re.search("[;\t|]", header[0])):
+        fault = f"seems to separate its fields by {other[0]!r}; save it with commas"
+    elif repeated:
+        fault = f"repeats the columns {', '.join(repeated)}; each needs a name of its own"
+    if fault:
+        msg = f"{path.name} {fault}"
+        raise TableError(msg)
+    return header
+
+
+def stream_csv(
+    path: Path, columns: Sequence[str], *, on_error: Callable[[Exception], None]
+) -> pa.RecordBatchReader:
+    """A stream of these columns as text, which ends with an error at the first flaw.
+
+    Args:
+        path: a `.csv` or `.csv.gz` file.
+        columns: names as the file spells them.
+        on_error: called before that error, with a `FlawedCSVError` or an error of the disk.
+    """
+    return _stream(path, columns, rows=_whole_rows, has_header=True, on_error=on_error)
+
+
+def careful_stream_csv(
+    path: Path,
+    columns: Sequence[str],
+    *,
+    flaws: list[tuple[str, int, str]],
+    on_error: Callable[[Exception], None],
+) -> pa.RecordBatchReader:
+    """A stream of the rows of a flawed file.
+
+    Where a line begins no row, reading goes on with the next line. Bytes that are not UTF-8 become
+    U+FFFD.
+
+    Args:
+        path: a `.csv` or `.csv.gz` file.
+        columns: names as the file spells them.
+        flaws: gets the file's name, the line (from 1) and the problem of every flaw.
+        on_error: called before an error of the disk.
+    """
+
+    def rows(raw: _Bytes) -> Iterator[bytes]:
+        piece = bytearray()
+        for line, problem, text in _sound_rows(raw, width=len(csv_columns(path))):
+            if line == 1:  # the names are known
+                continue
+            if problem:
+                flaws.append((path.name, line, problem))
+            piece += text
+            if len(piece) >= _BLOCK:
+                yield bytes(piece)
+                piece.clear()
+        if piece:
+            yield bytes(piece)
+
+    return _stream(path, columns, rows=rows, has_header=False, on_error=on_error)
+
+
+def _stream(
+    path: Path,
+    columns: Sequence[str],
+    *,
+    rows: Callable[[_Bytes], Iterable[bytes | memoryview]],
+    has_header: bool,
+    on_error: Callable[[Exception], None],
+) -> pa.RecordBatchReader:
+    import pyarrow as pa
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            with _open(path) as raw:
+                names = csv_columns(path)
+                for number, piece in enumerate(rows(raw)):
+                    given = None if has_header and number == 0 else names
+                    yield from _parse(piece, columns, names=given)
+        except (pa.ArrowException, FlawedCSVError) as error:
+            # Arrow's own words may quote the line, and a line may be a note.
+            flaw = FlawedCSVError(type(error).__name__)
+            on_error(flaw)
+            raise flaw from None
+        except (OSError, EOFError, zlib.error) as error:
+            on_error(error)
+            raise
+
+    schema = pa.schema([(name, pa.string()) for name in columns])
+    return pa.RecordBatchReader.from_batches(schema, _ahead(batches()))
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; the next one is made while the last one is worked on."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
+def _parse(
+    piece: bytes | memoryview, columns: Sequence[str], *, names: list[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Whole rows as columns of text; without `names` the first row has them."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    table = arrow_csv.read_csv(
+        pa.BufferReader(pa.py_buffer(piece)),
+        read_options=arrow_csv.ReadOptions(
+            use_threads=False, block_size=len(piece) + 1, column_names=names
+        ),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.string()),
+            include_columns=list(columns),
+            strings_can_be_null=False,
+        ),
+    )
+    yield from table.to_batches()
+
+
+def _whole_rows(raw: _Bytes) -> Iterator[memoryview]:
+    """The file in pieces that end where a row ends, each good until the next is asked for.
+
+    Raises:
+        FlawedCSVError: a quote that neither opens nor closes a field nor is doubled, or a row
+            without an end.
+    """
+    # One buffer for all pieces: fresh memory for each would cost as much as the reading.
+    buffer = bytearray(_BLOCK)
+    if raw.read(len(_MARK)) != _MARK:
+        raw.seek(0)
+    held = _fill(raw, buffer, 0)
+    while held:
+        end = _last_row_end(buffer, held)
+        if held < len(buffer) and end < held:  # the file is over, and its last row has no line end
+            buffer[held] = ord("\n")
+            held += 1
+            if _last_row_end(buffer, held) < held:
+                raise FlawedCSVError
+            end = held
+        if end:
+            yield memoryview(buffer)[:end]
+        elif len(buffer) > _LONGEST_ROW:
+            raise FlawedCSVError
+        else:
+            buffer = buffer + bytes(len(buffer))
+        rest = held - end
+        buffer[:rest] = buffer[end:held]
+        held = _fill(raw, buffer, rest)
+
+
+def _fill(raw: _Bytes, buffer: bytearray, held: int) -> int:
+    """Read until the buffer is full or the file is over; how much is in it then."""
+    view = memoryview(buffer)
+    while held < len(buffer) and (got := raw.readinto(view[held:])):
+        held += got
+    return held
+
+
+def _last_row_end(buffer: bytearray, held: int) -> int:
+    """Where the last whole row ends, if the buffer begins with a row; 0 if none does."""
+    import numpy as np
+
+    data = np.frombuffer(buffer, dtype=np.uint8, count=held)
+    quotes = np.flatnonzero(data == ord('"'))
+    edges = np.zeros(256, dtype=bool)
+    edges[list(b',\n\r"')] = True
+    opening, closing = quotes[::2], quotes[1::2]
+    before, after = opening[opening > 0] - 1, closing[closing < held - 1] + 1
+    if not (edges[data[before]].all() and edges[data[after]].all()):
+        raise FlawedCSVError
+    # Back from the end, through the stretches outside of quotes.
+    end = held
+    for number in range(len(quotes), -1, -1):
+        start = int(quotes[number - 1]) + 1 if number else 0
+        found = buffer.rfind(b"\n", start, end) if number % 2 == 0 else -1
+        if found >= 0:
+            return found + 1
+        end = start
+    return 0
+
+
+def _sound_rows(raw: _Bytes, *, width: int) -> Iterator[tuple[int, str, bytes]]:
+    """Every row as (its line, "", its bytes), and every flaw with a problem and what is left."""
+    # A field that does not begin with a quote may hold some; possessive, so that nothing is tried
+    # twice.
+    quoted, bare = rb'"[^"]*+(?:""[^"]*+)*+"', rb'[^",\r\n][^,\r\n]*+'
+    field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
+    row = re.compile(field + rb"(?:," + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
+    buffer, place, line, is_over = raw.read(len(_MARK)).removeprefix(_MARK), 0, 1, False
+    while True:
+        # All of the longest row in sight: what does not match then will not match at all.
+        if len(buffer) - place < _LONGEST_ROW and not is_over:
+            chunk = raw.read(2 * _LONGEST_ROW)
+            buffer, place, is_over = buffer[place:] + chunk, 0, not chunk
+            continue
+        if place >= len(buffer):
+            return
+        match = row.match(buffer, place)
+        end = match.end() if match else buffer.find(b"\n", place) + 1 or len(buffer)
+        text = buffer[place:end]
+        is_cut = end == len(buffer) and not is_over  # a row longer than the longest
+        if match is None or is_cut or not text.strip():
+            yield line, _NO_ROW if text.strip() else "", b""
+        else:
+            sound = text.decode("utf-8", "replace").encode()
+            yield line, "" if sound == text else _NOT_UTF8, sound
+        line += text.count(b"\n")
+        place = end
+
+
+def _open(path: Path) -> _Bytes:
+    return gzip.GzipFile(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")

@@ -1,0 +1,1 @@
+"""Train a model on an objective: batches, settings, checkpoints, recipes."""

@@ -1,0 +1,202 @@
+import math
+
+import numpy as np
+import pytest
+
+import clinical
+from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical.risk.notes import clean
+from domainbert.encoders import EncoderError
+
+NOTE = "Patient admitted with chest pain. Denies fever.\n1. Heart failure [**Name 12**] stable. "
+LONG = NOTE * 12
+
+
+def test_one_note_and_a_stay_of_one_note_are_the_same(model):
+    assert model.predict(NOTE) == model.predict([NOTE])
+
+
+def test_the_rule_joins_the_windows(model):
+    risk = model.predict([LONG, NOTE])
+    values = [window.probability for window in risk.windows]
+    assert len(values) > 3
+    assert risk.probability == pytest.approx(clinical.aggregate(values, model.c), abs=1e-12)
+    assert risk.p_max == max(values)
+    assert risk.p_mean == pytest.approx(np.mean(values))
+    assert risk.status == "ok"
+
+
+def test_every_token_is_scored_and_every_span_is_in_the_original(model, tokenizer):
+    risk = model.predict([NOTE, LONG])
+    assert risk.coverage.characters == len(NOTE) + len(LONG)
+    assert risk.coverage.windows == len(risk.windows)
+    assert not risk.coverage.unread
+    notes = [clean(NOTE), clean(LONG)]
+    for note in (0, 1):
+        spans = [(w.start, w.end) for w in risk.windows if w.note == note]
+        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+        between = "".join(
+            notes[note][a:b]
+            for a, b in zip(
+                [0, *(e for _, e in spans)], [*(s for s, _ in spans), None], strict=True
+            )
+        )
+        assert not between.strip()
+
+
+def test_a_new_note_moves_no_old_window(model):
+    before = model.predict([LONG]).windows
+    after = model.predict([LONG, NOTE]).windows
+    assert [(w.start, w.end) for w in before] == [(w.start, w.end) for w in after if w.note == 0]
+    assert [w.probability for w in before] == pytest.approx(
+        [w.probability for w in after if w.note == 0], abs=1e-5
+    )
+
+
+def test_joined_notes_are_windowed_as_one_text(network, tokenizer):
+    joined = ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(join_notes=True))
+    apart = ReadmissionModel(network, tokenizer)
+    assert (
+        joined.predict([NOTE, NOTE]).coverage.windows < apart.predict([NOTE] * 2).coverage.windows
+    )
+
+
+def test_cleaning_can_be_switched_off(network, tokenizer):
+    raw = ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(clean_notes=False))
+    clean = ReadmissionModel(network, tokenizer)
+    assert raw.predict(NOTE).coverage.tokens > clean.predict(NOTE).coverage.tokens
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 70, 500, 100_000])
+def test_the_numbers_do_not_depend_on_batch_or_company(network, tokenizer, batch_tokens):
+    stays = [[NOTE], [LONG], [NOTE[:30]], [LONG, NOTE], [LONG[:400]]] * 3
+    alone = ReadmissionModel(network, tokenizer, batch_tokens=1)
+    model = ReadmissionModel(network, tokenizer, batch_tokens=batch_tokens)
+    order = np.random.default_rng(0).permutation(len(stays))
+    results = list(model.predict_many([stays[i] for i in order]))
+    for place, result in zip(order, results, strict=True):
+        assert result.probability == pytest.approx(
+            alone.predict(stays[place]).probability, abs=1e-5
+        )
+
+
+def test_results_come_in_order_with_their_ids(model):
+    stays = [NOTE, "", LONG, None, NOTE]
+    results = list(model.predict_many(stays, stay_ids=[5, "b", 7, "d", "e"]))
+    assert [r.stay_id for r in results] == ["5", "b", "7", "d", "e"]
+    assert [r.status for r in results] == ["ok", "empty", "ok", "empty", "ok"]
+
+
+def test_results_come_while_the_input_is_still_being_read(network, tokenizer):
+    model = ReadmissionModel(network, tokenizer, batch_tokens=64)
+    read = []
+
+    def stays():
+        for number in range(2000):
+            read.append(number)
+            yield NOTE
+
+    first = next(model.predict_many(stays()))
+    assert first.status == "ok"
+    assert len(read) < 500
+
+
+@pytest.mark.parametrize(
+    ("stay", "status", "reason"),
+    [
+        ("", "empty", "no note of this stay has any text"),
+        (" \n\t", "empty", "no note of this stay has any text"),
+        (None, "empty", "no note of this stay has any text"),
+        (math.nan, "empty", "no note of this stay has any text"),
+        ([], "empty", "no note of this stay has any text"),
+        ([None, ""], "empty", "no note of this stay has any text"),
+        (b"abc", "error", r"note 0 is bytes, not text; decode it first: note.decode\(\)"),
+        (["fine", 3], "error", "note 1 is int, not text"),
+        (7, "error", "note 0 is int, not text"),
+    ],
+)
+def test_bad_stays_cost_no_other(model, stay, status, reason):
+    results = list(model.predict_many([NOTE, stay, NOTE]))
+    assert [r.status for r in results] == ["ok", status, "ok"]
+    assert math.isnan(results[1].probability)
+    assert results[1].windows == ()
+    with pytest.raises(ValueError, match=reason):
+        model.predict(stay)
+
+
+def test_what_cannot_be_read_is_on_the_receipt(model):
+    risk = model.predict(["ok \u2603 then \x01\x02 end", None])
+    reasons = [(u.note, u.start, u.end, u.reason) for u in risk.coverage.unread]
+    assert (0, 3, 4, "not in the vocabulary") in reasons
+    assert (0, 10, 12, "control characters or undecodable bytes") in reasons
+    assert (1, 0, 0, "missing") in reasons
+
+
+def test_score_token_ids_checks_lengths(model):
+    assert model.score_token_ids([[2, 10, 3], [2, 3]]).shape == (2,)
+    with pytest.raises(ValueError, match="window 1 has 65 tokens; legal are 1 to 64"):
+        model.score_token_ids([[2, 3], [5] * 65])
+    with pytest.raises(ValueError, match="window 0 has 0 tokens"):
+        model.score_token_ids([[]])
+
+
+def test_save_and_load(model, tmp_path):
+    model.settings = ReadmissionSettings(window=48, c=4.0, calibration=(1.5, -0.5), threshold=0.6)
+    model.save_pretrained(tmp_path / "saved")
+    loaded = ReadmissionModel.from_pretrained(tmp_path / "saved")
+    assert loaded.settings == model.settings
+    again = ReadmissionModel(model.network, model.tokenizer, settings=model.settings)
+    one, two = again.predict(LONG), loaded.predict(LONG)
+    assert two.probability == pytest.approx(one.probability, abs=1e-6)
+    assert two.calibrated == pytest.approx(one.calibrated, abs=1e-6)
+    assert two.calibrated != two.probability
+    card = (tmp_path / "saved" / "README.md").read_text()
+    assert "c = 4.0" in card
+    assert "Nothing was measured" in card
+
+
+def test_a_one_label_checkpoint_from_elsewhere_loads(tokenizer, tmp_path):
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=40,
+        num_labels=1,
+    )
+    elsewhere = BertForSequenceClassification(config).eval()
+    elsewhere.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = ReadmissionModel.from_pretrained(tmp_path)
+    window = tokenizer(NOTE, truncation=True, max_length=40, return_tensors="pt")
+    with torch.inference_mode():
+        expected = torch.sigmoid(elsewhere(**window).logits).item()
+    assert model.score_token_ids([window["input_ids"][0].numpy()])[0] == pytest.approx(
+        expected, abs=1e-5
+    )
+    assert model.predict(LONG).coverage.windows > 1
+
+
+def test_an_encoder_without_a_head_says_how_to_train_one(tiny_encoder):
+    with pytest.raises(EncoderError, match="without a trained head") as error:
+        ReadmissionModel.from_pretrained(tiny_encoder)
+    assert f"clinical train COHORT.parquet --encoder {tiny_encoder} --out MODEL" in str(error.value)
+
+
+def test_a_misspelled_shipped_name_is_no_hub_id():
+    with pytest.raises(EncoderError, match="not a Hub id"):
+        ReadmissionModel.from_pretrained("readmission-dmo")
+
+
+def test_window_and_overlap_are_checked(network, tokenizer):
+    with pytest.raises(ValueError, match="window must be between 3 and 64, got 512"):
+        ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(window=512))
+    with pytest.raises(ValueError, match="overlap must be between 0 and 61"):
+        ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(overlap=62))
+    with pytest.raises(ValueError, match="c must be"):
+        ReadmissionSettings(c=0)

@@ -1,0 +1,140 @@
+"""CSV files are read as they are written, and what is no row is listed, never swallowed."""
+
+import csv
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clinical.cohort import csv_files
+from domainbert.tables import TableError
+from domainbert.tables.csv_files import careful_stream_csv, csv_columns, stream_csv
+
+HEADER = "a,b,c\n"
+# What notes are made of, as far as CSV cares; a letter stands for all letters.
+TEXT = st.text(alphabet='x",\n é', max_size=12)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks so small that every row meets their edges."""
+    monkeypatch.setattr(csv_files, "_BLOCK", 7)
+
+
+def fast(path) -> list[tuple]:
+    """The rows, by the way for files without a flaw."""
+    return rows_of(stream_csv(path, ["a", "b", "c"], on_error=lambda error: None))
+
+
+def careful(path) -> tuple[list[tuple], list[tuple]]:
+    """The rows and the flaws, by the other way."""
+    flaws: list[tuple[str, int, str]] = []
+    stream = careful_stream_csv(path, ["a", "b", "c"], flaws=flaws, on_error=lambda error: None)
+    return rows_of(stream), [
+        (line, problem.split(":")[0].split(",")[0]) for _, line, problem in flaws
+    ]
+
+
+def rows_of(stream) -> list[tuple]:
+    return [tuple(row.values()) for row in stream.read_all().to_pylist()]
+
+
+def is_flawed(path) -> bool:
+    try:
+        fast(path)
+    except Exception:
+        return True
+    return False
+
+
+@given(rows=st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6), end=st.sampled_from(["\n", "\r\n"]))
+def test_what_is_written_is_read(tmp_path_factory, rows, end):
+    path = tmp_path_factory.getbasetemp() / "random.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator=end)
+        writer.writerows([("a", "b", "c"), *rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_files, "_BLOCK", 16)
+        assert fast(path) == rows
+        assert careful(path) == (rows, [])
+
+
+@given(text=st.text(alphabet='x",\n', max_size=40))
+def test_the_two_ways_agree_on_whatever_is_no_flaw(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_text(HEADER + text, newline="")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_files, "_BLOCK", 16)
+        rows, flaws = careful(path)
+        if not is_flawed(path):
+            assert (fast(path), []) == (rows, flaws)
+    if '"' not in text:
+        assert len(rows) + len(flaws) == sum(1 for line in text.split("\n") if line)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "flaws"),
+    [
+        pytest.param("1,2,3\n4,5\n6,7,8\n", ["1", "6"], [3], id="a field too few"),
+        pytest.param("1,2,3\n4,5,6,7\n6,7,8\n", ["1", "6"], [3], id="a field too many"),
+        pytest.param('1,2,"open\n4,5,6\n', ["4"], [2], id="a quote that is never closed"),
+        pytest.param('1,2,"open\n4,5,"6"\n7,8,9\n', ["4", "7"], [2], id="closed by the next row"),
+        pytest.param('1,2,"he "said" no"\n4,5,6\n', ["4"], [2], id="a quote in the middle"),
+        pytest.param('1,2,"last\n', [], [2], id="an open quote at the end"),
+        pytest.param('1,2,5" tall\n4,5,6\n', ["1", "4"], [], id="inches"),
+        pytest.param("1,2,3\n\n4,5,6", ["1", "4"], [], id="an empty line, and no end of the last"),
+        pytest.param('1,2,"a\nb\nc"\nx\n4,5,6\n', ["1", "4"], [5], id="lines within a row count"),
+    ],
+)
+def test_flaws(tmp_path, small_blocks, text, rows, flaws):
+    path = tmp_path / "table.csv"
+    path.write_text(HEADER + text)
+    found, listed = careful(path)
+    assert [row[0] for row in found] == rows
+    assert listed == [(line, "line that is no row") for line in flaws]
+    if flaws:
+        assert is_flawed(path)
+
+
+def test_bytes_that_are_no_text_cost_nothing_but_themselves(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(HEADER.encode() + "1,2,café\n4,5,6\n".encode("latin-1"))
+    assert is_flawed(path)
+    assert careful(path) == (
+        [("1", "2", "caf\ufffd"), ("4", "5", "6")],
+        [(2, "text that is not UTF-8")],
+    )
+
+
+def test_a_row_longer_than_the_longest_is_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_files, "_LONGEST_ROW", 1000)
+    path = tmp_path / "table.csv"
+    path.write_text(HEADER + "1,2," + "x" * 5000 + "\n4,5,6\n")
+    found, listed = careful(path)
+    assert [row[0] for row in found] == ["4"]
+    assert listed[0] == (2, "line that is no row")
+
+
+def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress(b'\xef\xbb\xbf"a",b,c\r\n1,2,3\r\n'))
+    assert csv_columns(path) == ["a", "b", "c"]
+    assert fast(path) == [("1", "2", "3")]
+    assert careful(path) == ([("1", "2", "3")], [])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"table\.csv is empty; it needs a first line"),
+        (b"a,b,A\n", r"repeats the columns A, a; each needs a name of its own"),
+        (b"a;b;c\n1;2;3\n", r"seems to separate its fields by ';'; save it with commas"),
+        ("a,b,c\n".encode("utf-16"), r"is not in UTF-8"),
+    ],
+)
+def test_a_header_that_is_none(tmp_path, content, message):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    with pytest.raises(TableError, match=message):
+        csv_columns(path)
