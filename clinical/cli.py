@@ -45,11 +45,12 @@ def synthesize(
     stays: Annotated[int, typer.Option(min=1, help="How many stays.")] = 1000,
     seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 0,
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
+    notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
 ) -> None:
-    """Write a made-up hospital as MIMIC-III-shaped CSV, its true risks beside it."""
+    """Write a made-up hospital as MIMIC-III-shaped CSV, with the true risk of each stay."""
     from clinical.datasets.synthetic import synthesize as make
 
-    hospital = make(folder, stays=stays, seed=seed, brief=brief)
+    hospital = make(folder, stays=stays, seed=seed, brief=brief, notes_per_stay=notes_per_stay)
     say(
         f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes in "
         f"{folder}; the best possible AUROC is {hospital.best_auroc:.3f}"
