@@ -97,13 +97,13 @@ def addendum(chart: Chart, rng: random.Random) -> str:
 
 
 def nursing_note(chart: Chart, rng: random.Random, *, told: float = 0.5) -> str:
-    """A nursing note of about 60 to 150 word-pieces that tells each true fact with chance `told`."""
+    """A nursing note of 60 to 150 word-pieces; it tells each true fact with chance `told`."""
     story, lines = _short_note(chart, FILLER["nursing"], rng, told)
     return "\n".join(["NPN 1900-0700", *lines, _wrap(f"NOTE: {story}")]) + "\n"
 
 
 def physician_note(chart: Chart, rng: random.Random, *, told: float = 0.5) -> str:
-    """A physician's note of about 60 to 150 word-pieces that tells each true fact so often."""
+    """A physician's note of 60 to 150 word-pieces; it tells each true fact with chance `told`."""
     story, lines = _short_note(chart, FILLER["physician"], rng, told)
     return "\n".join([f"Chief Complaint: {chart.complaint}", _wrap(story), *lines]) + "\n"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 # How often an absent fact is denied, and how often a fact is told of another time or person. They
-# decide how much the presence of a word alone tells; see `tests/clinical/datasets/test_synthetic.py`.
+# decide how much the presence of a word alone tells; the tests measure it.
 REFUTED = 0.25
 ELSEWHERE = 0.05
 

@@ -340,7 +340,8 @@ def test_many_notes_per_stay_mostly_say_nothing_about_the_risk(tmp_path):
     index = {str(hadm) for hadm in pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID}
     patients = draw_patients(40, random.Random(4))
     facts = [s.facts for p in patients for s in p.stays if s.risk is not None]
-    stays = dict(zip(pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID.astype(str), facts))
+    hadm = pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID.astype(str)
+    stays = dict(zip(hadm, facts, strict=True))
     tells = 0
     for note in short[short.HADM_ID.isin(index)].itertuples():
         flat = " ".join(note.TEXT.split()).split("NOTE: ")[-1]
