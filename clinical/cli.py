@@ -67,7 +67,11 @@ def cohort(
     hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,
     definition: Annotated[Path | None, typer.Option(help="Your own definition, TOML.")] = None,
     mapping: Annotated[Path | None, typer.Option(help="With generic: your columns, TOML.")] = None,
-    data_end: Annotated[str | None, typer.Option(help="When the data end (a date).")] = None,
+    data_end: Annotated[
+        str | None, typer.Option(help="Until when admissions were recorded: a date, or none.")
+    ] = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
     seed: Annotated[int, typer.Option(help="Of the split by patient.")] = 0,
 ) -> None:
     """Admissions and notes -> a labelled cohort, with every exclusion counted."""
@@ -82,6 +86,8 @@ def cohort(
         definition=definition,
         mapping=mapping,
         data_end=data_end,
+        delimiter=delimiter,
+        encoding=encoding,
         seed=seed,
         out=out,
     )

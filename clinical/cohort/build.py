@@ -29,6 +29,8 @@ def build_cohort(
     seed: int = 0,
     out: str | Path | None = None,
     data_end: str | date | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> Cohort:
     """Build a readmission cohort; every admission of the source is in it, kept or with a reason.
 
@@ -53,6 +55,8 @@ def build_cohort(
             before it are excluded. A date without a time is the midnight at which the day begins.
             By default it is the last admission for "generic", and unknown for MIMIC, whose dates
             are shifted; "none" keeps such stays.
+        delimiter: of CSV files, such as ";" or "tab"; a tab for .tsv, else a comma by default.
+        encoding: of CSV files, such as "cp1252"; UTF-8 by default.
 
     Returns:
         The cohort with its flow.
@@ -79,6 +83,8 @@ def build_cohort(
         seed=seed,
         data_end=_moment(data_end),
         derive_data_end=schema == "generic" and data_end is None,
+        delimiter="\t" if delimiter == "tab" else delimiter,
+        encoding=encoding,
     )
     if out is not None:
         return _build(request, Path(out))

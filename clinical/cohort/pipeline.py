@@ -44,6 +44,8 @@ class Request:
     seed: int
     data_end: datetime | None
     derive_data_end: bool
+    delimiter: str | None
+    encoding: str | None
 
 
 @contextmanager
@@ -77,7 +79,8 @@ def read_source(con: duckdb.DuckDBPyConnection, request: Request) -> list[str]:
     Returns:
         What a reader of the cohort should know.
     """
-    with open_source(request.source, con=con) as source:
+    options = {"delimiter": request.delimiter, "encoding": request.encoding}
+    with open_source(request.source, con=con, **options) as source:
         tables = find_tables(source, request.schema, notes=request.notes)
         con.execute(step("macros"))
         _set_rules(con, request, tables)

@@ -226,6 +226,8 @@ class Reader:
                     raise
                 if isinstance(error, TableError):
                     raise error from None
+                if isinstance(error, TableError):  # it says itself what is wrong
+                    raise error from None
                 if not (is_first and isinstance(error, FlawedCSVError)):
                     kind = type(error).__name__
                     msg = f"{table.name} in {self.source.name} cannot be read to its end ({kind})"

@@ -26,8 +26,20 @@ _SQLITE_TABLES = "SELECT 'main', name FROM sqlite_master WHERE type IN ('table',
 
 
 @contextmanager
-def open_source(source: str | Path, *, con: duckdb.DuckDBPyConnection) -> Iterator[Source]:
+def open_source(
+    source: str | Path,
+    *,
+    con: duckdb.DuckDBPyConnection,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> Iterator[Source]:
     """Open a folder, a DuckDB file, `postgresql://…` or `sqlite:///…`.
+
+    Args:
+        source: path or address.
+        con: where its tables are scanned.
+        delimiter: of the CSV files of a folder; a tab for .tsv, else a comma by default.
+        encoding: of the CSV files of a folder; UTF-8 by default.
 
     Raises:
         TableError: no such folder or file, an unknown kind of address, or a database that cannot
@@ -38,7 +50,7 @@ def open_source(source: str | Path, *, con: duckdb.DuckDBPyConnection) -> Iterat
         with open_database(text, con=con) as database:
             yield database
     elif Path(source).is_dir():
-        yield FolderSource(Path(source), con)
+        yield FolderSource(Path(source), con, delimiter=delimiter, encoding=encoding)
     elif Path(source).is_file():
         yield DuckDBSource(Path(source), con)
     else:

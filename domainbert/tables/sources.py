@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.tables import TableError
-from domainbert.tables.csv_files import FlawedCSVError, careful_stream_csv, csv_columns, stream_csv
+from domainbert.tables.csv_files import (
+    FlawedCSVError,
+    careful_stream_csv,
+    csv_columns,
+    csv_rows,
+    default_delimiter,
+    stream_csv,
+)
 from domainbert.tables.sql import as_text, identifier, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import duckdb
     import pyarrow as pa
 
-FILE_ENDINGS = (".csv", ".csv.gz", ".parquet")
+FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+_BATCH_ROWS = 4096
 _DEEPEST = 4  # folders below the source in which a table's file is looked for
 
 
@@ -64,8 +73,16 @@ class Source(ABC):
 class FolderSource(Source):
     """A folder with one file per table; of several files of a name the shallowest is used."""
 
-    def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        con: duckdb.DuckDBPyConnection,
+        *,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+    ) -> None:
         self.name = str(folder)
+        self._csv = {"delimiter": delimiter, "encoding": encoding}
         self._folder = folder
         self._con = con
         self._errors: dict[str, Exception] = {}
@@ -90,7 +107,7 @@ class FolderSource(Source):
         self._opened.setdefault(path, _version(path))
         if path.suffix.lower() == ".parquet":
             return _parquet_columns(path)
-        return csv_columns(path)
+        return csv_columns(path, **self._csv)
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """The file; CSV is a stream, and a slower one after a malformed line was found."""
@@ -131,6 +148,10 @@ class FolderSource(Source):
         def on_error(error: Exception) -> None:
             self._errors[table] = error
 
+        is_plain = (self._csv["delimiter"] or default_delimiter(path)) == ","
+        if not is_plain or self._csv["encoding"]:
+            self._flaws[table] = []
+            return _slow_stream(path, columns, self._csv, self._flaws[table], on_error)
         if not isinstance(self._errors.get(table), FlawedCSVError):
             return stream_csv(path, columns, on_error=on_error)
         self._flaws[table] = []  # a table may be read twice
@@ -210,6 +231,35 @@ def find_table(
         )
         raise TableError(msg)
     return matches[0] if matches else None
+
+
+def _slow_stream(
+    path: Path,
+    columns: Sequence[str],
+    options: dict[str, str | None],
+    flaws: list[tuple[str, int, str]],
+    on_error: Callable[[Exception], None],
+) -> pa.RecordBatchReader:
+    """The columns of a file with another delimiter or encoding, row by row."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in columns])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            names = csv_columns(path, **options)
+            places = [names.index(name) for name in columns]
+            rows = csv_rows(path, width=len(names), **options)
+            while piece := list(islice(rows, _BATCH_ROWS)):
+                flaws.extend((path.name, row[0], row[2] or row[3]) for row in piece if any(row[2:]))
+                fields = [row[1] for row in piece if not row[2]]
+                arrays = [pa.array([row[n] for row in fields], pa.string()) for n in places]
+                yield pa.record_batch(arrays, schema=schema)
+        except (TableError, OSError, EOFError) as error:
+            on_error(error)
+            raise
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _version(path: Path) -> tuple[int, int, int]:

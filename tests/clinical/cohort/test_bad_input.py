@@ -1,5 +1,6 @@
 """Whatever is wrong with a source is said exactly, and listed row by row."""
 
+import pandas as pd
 import pytest
 
 from clinical.cohort import build_cohort, issues_path
@@ -11,7 +12,7 @@ from .conftest import by_stay
 def listed(cohort) -> set[tuple]:
     """(row, id, problem) of every issue of the source."""
     frame = cohort.list_issues().astype(object)
-    return {(None if r.row != r.row else r.row, r.id, r.problem) for r in frame.itertuples()}
+    return {(None if pd.isna(r.row) else r.row, r.id, r.problem) for r in frame.itertuples()}
 
 
 def test_a_good_source_has_no_issues(hospital):

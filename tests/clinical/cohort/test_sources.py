@@ -342,6 +342,37 @@ def test_generic_early_needs_to_know_what_a_note_is(generic):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")
 
 
+@pytest.mark.parametrize(
+    ("ending", "separator", "encoding", "options", "refused"),
+    [
+        (".csv", ";", "utf-8", {"delimiter": ";"}, r"separates .* by ';'.*--delimiter"),
+        (".csv", "\t", "utf-8", {"delimiter": "tab"}, r"--delimiter 'tab'"),
+        (".csv", ",", "utf-16", {"encoding": "utf-16"}, r"UTF-16.*--encoding utf-16"),
+        (".csv.gz", ";", "cp1252", {"delimiter": ";", "encoding": "cp1252"}, "delimiter"),
+        (".tsv", "\t", "utf-8", {}, None),
+    ],
+)
+def test_other_delimiters_and_encodings(
+    example, tmp_path, ending, separator, encoding, options, refused
+):
+    example.notes[0]["TEXT"] = 'Käse; "no", and\nleft\tearly.'
+    expected = example.build()
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for name, frame in frames(example).items():
+        frame.to_csv(folder / f"{name}{ending}", sep=separator, encoding=encoding, index=False)
+    if refused:
+        with pytest.raises(TableError, match=refused):
+            build_cohort(folder)
+    cohort = build_cohort(folder, **options)
+    assert_equal(cohort, expected)
+    if ending == ".tsv":
+        with (folder / "ADMISSIONS.tsv").open("a") as file:
+            file.write("7\t200\n")
+        cohort = build_cohort(folder)
+        assert cohort.flow.set_index("step").removed["malformed_line"] == 1
+
+
 def caveats(cohort) -> str:
     return "\n".join(cohort.caveats)
 
