@@ -45,7 +45,7 @@ def test_every_rule_has_its_reason():
         (
             "horizon_days =",
             "horizon_day =",
-            r"definition\.toml: \[readmission\] horizon_day: no such setting; expected .* horizon_days",
+            r"n\.toml: \[readmission\] horizon_day: no such setting; expected .* horizon_days",
         ),
         (
             "horizon_days = 30",
