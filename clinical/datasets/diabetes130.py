@@ -23,7 +23,7 @@ from clinical.datasets.icd9 import (
     read_titles,
     source_file,
 )
-from domainbert.tables import TableError, read_table
+from domainbert.tables import TableError, read_table, require_columns, table_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -256,6 +256,7 @@ def _or_null(column: pd.Series) -> pd.Series:
 
 def _read_encounters(path: Path, *, titles: CodeTitles) -> pd.DataFrame:
     """Read the table, every column as strings, and check every value."""
+    require_columns(table_columns(path), _COLUMNS, source=path.name)
     source = read_table(path, columns=_COLUMNS).fillna("")
 
     def check(column: str, bad: pd.Series, expected: str) -> None:
