@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import typer
 from rich.table import Table
 
-from domainbert.console import one_line_errors, stdout
+from domainbert.console import command_line, one_line_errors, stdout
 from domainbert.pretraining.commands import blend, pretrain
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def main() -> None:
-    """The foundation of clinical and biomed: BERT encoders that need no network."""
+app = command_line("domainbert", "The foundation of clinical and biomed: offline BERT encoders.")
 
 
 @app.command()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.tables import atomic_path
+from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
