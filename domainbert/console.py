@@ -162,15 +162,15 @@ def _frames(error: BaseException) -> Iterator[str]:
 
 
 @contextmanager
-def progress(what: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, advanced by calling `advance(n)`; hidden without a terminal."""
+def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns: tuple[Any, ...] = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     quiet = not sys.stderr.isatty()
     with Progress(*columns, TimeElapsedColumn(), console=stderr, disable=quiet) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda n: bar.advance(task, n)
+        yield lambda n, total=total: bar.update(task, advance=n, total=total)
 
 
 def counted(items: Iterable[R], *, what: str, total: int | None = None) -> Iterator[R]:

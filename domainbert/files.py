@@ -75,11 +75,16 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
-        _flush(temporary)
-        temporary.replace(path)
-        _flush_folder(path.parent)
+        replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace(temporary: Path, path: Path) -> None:
+    """Flush a finished file to disk and give it its name."""
+    _flush(temporary)
+    temporary.replace(path)
+    _flush_folder(path.parent)
 
 
 @contextmanager
