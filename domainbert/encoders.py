@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -115,17 +115,11 @@ class Encoder:
     sha256: str
 
 
-def find_encoder(
-    name: str | Path = DEFAULT_ENCODER,
-    *,
-    models: Collection[str] = (),
-    download: bool = True,
-) -> Encoder:
+def find_encoder(name: str | Path = DEFAULT_ENCODER, *, download: bool = True) -> Encoder:
     """Resolve a shipped name, a local folder, or a Hub model written `hub:owner/name`.
 
     Args:
         name: what the user typed.
-        models: names of shipped models that could stand there too, for the error.
         download: False to take a Hub model from the local cache only.
 
     Raises:
@@ -140,25 +134,21 @@ def find_encoder(
     else:
         folder = Path(name).expanduser()
     if not folder.is_dir():
-        raise EncoderError(_unknown(name, models))
+        raise EncoderError(unknown_name(name, SHIPPED, what="encoder"))
     if not (folder / "config.json").is_file():
         msg = f"{folder} holds no model: it has no config.json"
         raise EncoderError(msg)
     return Encoder(name=name, location=str(folder), sha256=_folder_sha256(folder))
 
 
-def _unknown(name: str, models: Collection[str]) -> str:
-    """The error for a name that is nothing here."""
-    listed = models or SHIPPED
-    near = difflib.get_close_matches(name, [*models, *SHIPPED], n=1)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not name.startswith("."):
-        guess = f"; for the model of that name on the Hugging Face Hub, write {HUB}{name}"
-    else:
-        guess = f"; did you mean {near[0]!r}?" if near else ""
-    return (
-        f"no {'model' if models else 'encoder'} {name!r}: not a folder here and not shipped "
-        f"({', '.join(listed)}){guess}"
-    )
+def unknown_name(name: str, shipped: Iterable[str], *, what: str) -> str:
+    """The error for a name that is neither a folder nor shipped, with a guess at what was meant."""
+    shipped = list(shipped)
+    near = difflib.get_close_matches(name, shipped, n=1)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    if not near and re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
+        guess = f" For the Hugging Face Hub write {HUB}{name}."
+    return f"no {what} {name!r}: not a folder here and not shipped ({', '.join(shipped)}).{guess}"
 
 
 def _hub_folder(name: str, *, download: bool) -> Path:
@@ -177,7 +167,7 @@ def _hub_folder(name: str, *, download: bool) -> Path:
             if not any(file.endswith(".safetensors") for file in files):
                 wanted.append("pytorch_model.bin")
             return Path(snapshot_download(repository, allow_patterns=wanted))
-        except Exception as error:  # without a network, what is in the cache will do
+        except Exception as error:  # noqa: BLE001  (without a network, the cache will do)
             reason = _reason(error)
     else:
         reason = f"it is not on this machine; download it with: domainbert encoders {name}"
@@ -463,10 +453,7 @@ def _check_stored(encoder: Encoder) -> None:
         asked += getattr(config, "num_hidden_layers", 0) * hidden * (4 * hidden + 2 * inner)
     stored = sum(prod(shape) for _, shape in shapes.values())
     if asked > 4 * stored:
-        msg = (
-            f"{encoder.name}: config.json asks for {asked:,} weights and {stored:,} are there; they "
-            "do not fit"
-        )
+        msg = f"{encoder.name}: config.json asks for {asked:,} weights, but the file has {stored:,}"
         raise EncoderError(msg)
 
 

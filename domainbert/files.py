@@ -45,7 +45,7 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
         source = Path(name).expanduser()
         with suppress(OSError):
             if target.resolve() == source.resolve() or target.samefile(source):
-                msg = f"{out} would overwrite {name}, which is read; write to another file"
+                msg = f"{out} is an input of this command; write to another file"
                 raise UserError(msg)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import shutil
 from dataclasses import asdict, dataclass, field, fields
@@ -19,6 +18,7 @@ from domainbert.encoders import (
     load_tokenizer,
     named_outputs,
     quiet,
+    unknown_name,
 )
 from domainbert.files import folder_beside, replace_folder
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
@@ -164,7 +164,7 @@ def check_replaceable(folder: str | Path) -> None:
     except EncoderError:
         is_ours = False
     if not is_ours:
-        msg = f"{folder} exists and is not a model folder; choose another name"
+        msg = f"{folder} is there and is not a model folder; choose another name"
         raise FileExistsError(msg)
     for path in folder.iterdir():
         if path.is_dir() or not any(path.match(name) for name in OUR_FILES + TOKENIZER_FILES):
@@ -262,12 +262,7 @@ def resolve_model(name: str | Path, shipped: dict[str, Path]) -> str | Path:
         return shipped[typed]
     if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
         return name
-    near = difflib.get_close_matches(typed, shipped, n=1)
-    guess = f" Did you mean {near[0]!r}?" if near else ""
-    if not near and typed.count("/") == 1 and typed[0] not in "./~":
-        guess = f" For the model of that name on the Hugging Face Hub, write {HUB}{typed}."
-    msg = f"no model {typed!r}: not a folder here and not shipped ({', '.join(shipped)}).{guess}"
-    raise EncoderError(msg)
+    raise EncoderError(unknown_name(typed, shipped, what="model"))
 
 
 def _encoder_beneath(path: Path, config: TaskConfig) -> Encoder:
