@@ -1,12 +1,14 @@
-"""The command `domainbert`: what the foundation has to show."""
+"""The command `domainbert`: pretrain an encoder, list the shipped ones."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from domainbert.console import one_line_errors, stdout
-from domainbert.pretraining.commands import blend, pretrain
+from domainbert.console import one_line_errors, say, stdout
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -19,7 +21,7 @@ def main() -> None:
 @app.command()
 @one_line_errors
 def encoders() -> None:
-    """List the shipped encoders, with their weights' checksums verified."""
+    """List the shipped encoders and verify the checksums of their weights."""
     from domainbert.encoders import SHIPPED, find_encoder, load_config, window_limit
 
     table = Table("encoder", "layers", "hidden", "longest window", "SHA-256 of its weights")
@@ -31,5 +33,68 @@ def encoders() -> None:
     stdout.print(table)
 
 
-app.command()(pretrain)
-app.command()(blend)
+@app.command()
+@one_line_errors
+def pretrain(
+    corpus: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CORPUS...",
+            help="Text files (.txt), tables with a column of text (.csv, .tsv, .parquet, .jsonl), "
+            "or folders of them; .gz works too.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Encoder folder to write.")],
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Recipe: a TOML file, or a shipped name such as clinicalbert."),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder to start from: shipped name, folder or Hub id.")
+    ] = None,
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Table of patients, stays, notes or document hashes that must not be read; of a "
+            "cohort, everything but its train side. May be repeated."
+        ),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the text.")] = None,
+    patient: Annotated[str | None, typer.Option(help="Column with the patient id.")] = None,
+    stay: Annotated[str | None, typer.Option(help="Column with the stay id.")] = None,
+    note: Annotated[str | None, typer.Option(help="Column with the note id.")] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Folder for tokens, examples and checkpoints [default: OUT-work]."),
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="At most so many steps per phase, for a trial run.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the examples, new weights, masks and order.")
+    ] = None,
+) -> None:
+    """Train an encoder on your own text. A killed run resumes with the same command."""
+    from domainbert.pretraining.fitting import pretrain as fit
+    from domainbert.pretraining.report import score_table
+    from domainbert.pretraining.settings import Recipe
+    from domainbert.training.processes import is_first_process
+    from domainbert.training.recipes import read_recipe
+
+    given = {"text": text, "patient_id": patient, "stay_id": stay, "note_id": note}
+    given = {f"corpus.{name}": column for name, column in given.items()}
+    given |= {"encoder": encoder, "training.seed": seed}
+    plan = read_recipe(Recipe, recipe, given).at_most(max_steps)
+    made = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
+    if not is_first_process():
+        return
+    head, *rows = score_table(made.manifest)
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
+    stdout.print(table)
+    for what, count in sorted(made.manifest["corpus"]["counts"].items()):
+        say(f"{count:,} {what}")
+    say(f"Encoder in {out}; its card says how it was made. Use it as --encoder {out}")
+    where = work or out.with_name(f"{out.name}-work")
+    say(f"{where} keeps the text as numbers for the next run; remove it when you are done")

@@ -152,7 +152,7 @@ def test_pairs_need_two_documents():
 
 @pytest.mark.parametrize("shard_tokens", [30, 10_000])
 def test_what_is_written_is_what_is_read(tmp_path, monkeypatch, shard_tokens):
-    monkeypatch.setattr("domainbert.pretraining.shards.SHARD_TOKENS", shard_tokens)
+    monkeypatch.setattr("domainbert.pretraining.tokens.SHARD_TOKENS", shard_tokens)
     made = make(some(30))
     write_examples(made, tmp_path, side=TRAIN, vocabulary=70_000)
     assert (len(list(tmp_path.iterdir())) > 1) == (shard_tokens == 30)

@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from domainbert.pretraining.corpus import Corpus
-from domainbert.pretraining.documents import CorpusFile, read_documents
-from domainbert.pretraining.exclusion import read_exclusions
+from domainbert.pretraining.corpus import Corpus, CorpusFile, read_documents, read_exclusions
 from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.settings import CorpusSettings, Phase
-from domainbert.pretraining.vocabulary import train_vocabulary
+from domainbert.pretraining.tokens import train_vocabulary
 from domainbert.tables import write_table
 
 CANARY = "zebrafinch"

@@ -1,16 +1,24 @@
-"""Half-way between two encoders: what one has read, and most of what the other knew before."""
+"""Mix the weights of an encoder and of what `domainbert pretrain` made of it.
+
+    python experiments/blend.py all-MiniLM-L6-v2 ENCODER --share 0.5 --out HALF
+
+See blend.md for what it is good for.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from domainbert.console import one_line_errors, say
 from domainbert.encoders import EncoderError
 from domainbert.errors import UserError
 from domainbert.pretraining.model import load_start, load_start_tokenizer
-from domainbert.pretraining.saving import MANIFEST_FILE, check_free, save_encoder
+from domainbert.pretraining.report import MANIFEST_FILE, check_free, save_encoder
 from domainbert.pretraining.settings import TrainingPlan
-from domainbert.pretraining.store import read_json
 
 if TYPE_CHECKING:
     import torch
@@ -23,25 +31,22 @@ def blend(
 ) -> dict[str, Any]:
     """Write an encoder each of whose weights lies between those of two others.
 
-    Training on raw text forgets some of what an encoder was made for, such as which sentences mean
-    the same. Between the old weights and the new there is often a better encoder than at either
-    end (Wortsman et al., arXiv 2109.01903); which share is best is for a devel set to say.
-
     Args:
-        start: encoder that the other came from, at whatever distance: shipped name, folder or Hub
-            id.
-        trained: folder that `pretrain` wrote. Its heads are kept as they are, and so is its
-            pooler, which is part of the head for pairs.
-        out: the encoder folder to write; must not be there.
+        start: encoder that the other was trained from, in one or several runs: shipped name,
+            folder or Hub id.
+        trained: folder that `pretrain` wrote. Its heads and its pooler, which is part of the pair
+            head, are kept as they are.
+        out: the encoder folder to write; must not exist.
         share: of the start in each weight, in [0, 1].
 
     Returns:
         The new folder's manifest.
 
     Raises:
-        EncoderError: no such encoder, no pretrained one, or the two differ in vocabulary or shape.
-        FileExistsError: `out` is there.
-        ValueError: the share is not in [0, 1].
+        EncoderError: no such encoder, not a pretrained one, or the two differ in vocabulary or
+            shape.
+        FileExistsError: `out` exists.
+        UserError: the share is not in [0, 1].
     """
     if not 0 <= share <= 1:
         msg = f"share must be in [0, 1], got {share}"
@@ -67,6 +72,7 @@ def blend(
     save_encoder(
         out, network=new.network, tokenizer=tokenizer, manifest=manifest, dropout=new.dropout
     )
+    _tell_in_card(out / "README.md", manifest["blend"])
     return manifest
 
 
@@ -77,13 +83,39 @@ def _body(network: PretrainingNetwork) -> dict[str, torch.Tensor]:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """How an encoder was pretrained, which its blend has to tell too."""
+    """How an encoder was pretrained."""
     file = folder / MANIFEST_FILE
     if not file.is_file():
-        msg = f"{folder} is not what `domainbert pretrain` wrote: it has no {MANIFEST_FILE}"
+        msg = f"{folder} was not written by `domainbert pretrain`: it has no {MANIFEST_FILE}"
         raise EncoderError(msg)
-    manifest = read_json(file)
+    manifest = json.loads(file.read_text("utf-8"))
     if "blend" in manifest:
-        msg = f"{folder} is a blend already; blend what it was made of with another share"
+        msg = f"{folder} is a blend already; blend its two encoders again with another share"
         raise EncoderError(msg)
     return manifest
+
+
+def _tell_in_card(card: Path, made: dict[str, Any]) -> None:
+    share, old, new = made["share"], made["start"]["name"], made["trained"]["name"]
+    note = (
+        f"Each weight is {share:g} x that of `{old}` + {1 - share:g} x that of `{new}`, which was "
+        "trained; pooler and heads are the latter's. The scores after training below are those of "
+        "the trained weights before they were mixed.\n\n## Data"
+    )
+    card.write_text(card.read_text("utf-8").replace("## Data", note, 1), "utf-8")
+
+
+@one_line_errors
+def main(
+    start: Annotated[str, typer.Argument(help="Shipped name, folder or Hub id.")],
+    trained: Annotated[Path, typer.Argument(help="Folder that `domainbert pretrain` wrote.")],
+    out: Annotated[Path, typer.Option(help="Encoder folder to write.")],
+    share: Annotated[float, typer.Option(min=0, max=1, help="Of START in each weight.")] = 0.5,
+) -> None:
+    """Mix the weights of an encoder and of what it was trained to be."""
+    blend(start, trained, out=out, share=share)
+    say(f"encoder in {out}; use it as --encoder {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
