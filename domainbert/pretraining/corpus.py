@@ -465,7 +465,7 @@ class Corpus:
                 raise CorpusError(msg)
 
     def describe(self) -> dict[str, Any]:
-        """Counts of the last reading. Holds no name and no hash: a file's may identify a patient."""
+        """Counts of the last reading; no names and no hashes, because they may identify patients."""
         return {
             "files": len(self.files),
             "counts": dict(self.counts),

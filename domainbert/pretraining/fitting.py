@@ -1,4 +1,4 @@
-"""pretrain(): a corpus and a recipe -> an encoder folder, in phases that can be killed and resumed."""
+"""pretrain(): a corpus and a recipe -> an encoder folder; a killed run can be resumed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +17,11 @@ from safetensors.torch import load_file
 from transformers import AutoModel, BertForSequenceClassification
 
 from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
+from domainbert.errors import UserError
+from domainbert.locks import locked
 from domainbert.pretraining.corpus import SIDES, CorpusError
 from domainbert.pretraining.examples import Examples
-from domainbert.pretraining.fitting import pretrain
+from domainbert.pretraining.fitting import made_once, pretrain
 from domainbert.pretraining.model import PretrainingNetwork
 from domainbert.pretraining.settings import (
     CorpusSettings,
@@ -241,23 +245,36 @@ def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
     assert len(list(work.glob("tokens-*"))) == 1
 
 
+@pytest.fixture
+def killed(notes_file, new_recipe, tmp_path, monkeypatch):
+    """Pretrains and is interrupted after so many passes; returns the folder of the run."""
+    whole = ObjectiveTrainer.compute_loss
+
+    def run(passes):
+        seen = []
+
+        def interrupted(self, *args, **kwargs):
+            seen.append(0)
+            if len(seen) > passes:
+                raise KeyboardInterrupt
+            return whole(self, *args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ObjectiveTrainer, "compute_loss", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+        assert not (tmp_path / "out").exists()
+        (folder,) = (tmp_path / "out-work").glob("run-*")
+        return folder
+
+    return run
+
+
 @pytest.mark.parametrize("passes", [5, 10])
-def test_killed_in_either_phase_it_goes_on_where_it_was(
-    made, notes_file, new_recipe, tmp_path, monkeypatch, passes
+def test_killed_in_either_phase_it_resumes_where_it_was(
+    made, killed, notes_file, new_recipe, tmp_path, passes
 ):
-    whole, seen = ObjectiveTrainer.compute_loss, []
-
-    def interrupted(self, *args, **kwargs):
-        seen.append(0)
-        if len(seen) > passes:
-            raise KeyboardInterrupt
-        return whole(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ObjectiveTrainer, "compute_loss", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
-    assert not (tmp_path / "out").exists()
+    assert killed(passes).stat().st_mode & 0o777 == 0o700
     again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
     assert_equal(again.folder, made.folder)
     assert again.before == made.before
@@ -271,6 +288,66 @@ def test_killed_in_either_phase_it_goes_on_where_it_was(
             for m in (again, made)
         ]
         np.testing.assert_allclose(*curves, atol=1e-5)
+
+
+@pytest.mark.parametrize("cut", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
+def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
+    made, killed, notes_file, new_recipe, tmp_path, cut
+):
+    folder = killed(10) / "short"
+    assert {path.name for path in folder.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-8"}
+    content = (folder / "checkpoint-8" / cut).read_bytes()
+    (folder / "checkpoint-8" / cut).write_bytes(content[: len(content) // 2])
+    again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+    assert_equal(again.folder, made.folder)
+
+
+def test_a_checkpoint_is_written_by_time_too(notes_file, new_recipe, tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr("domainbert.training.trainer.SAVE_SECONDS", 0.0)
+    save = ObjectiveTrainer._save_checkpoint
+
+    def note(self, *args, **kwargs):
+        saved.append(self.state.global_step)
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(ObjectiveTrainer, "_save_checkpoint", note)
+    short = Phase(length=32, steps=4, batch_tokens=256)
+    plan = new_recipe().training.replaced(evaluations=1)
+    recipe = new_recipe(phases={"short": short}, training=plan)
+    pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
+    assert saved == [1, 2, 3, 4]
+
+
+def test_the_same_run_twice_at_once_is_refused(killed, notes_file, new_recipe, tmp_path):
+    with (
+        locked(killed(5)),
+        pytest.raises(UserError, match=rf"is in use by process {os.getpid()}; wait for it, or"),
+    ):
+        pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+
+
+def test_two_runs_that_need_the_same_folder_make_it_once(tmp_path):
+    made, together = [], threading.Barrier(2)
+    (tmp_path / ".tokens-1-killed").mkdir()
+
+    def make(folder):
+        made.append(folder)
+        (folder / "one").write_text("1")
+        time.sleep(0.5)
+        (folder / "two").write_text("2")
+
+    def run(_):
+        together.wait()
+        return made_once(tmp_path / "tokens-1", make)
+
+    with ThreadPoolExecutor(2) as pool:
+        folders = list(pool.map(run, range(2)))
+    assert folders == [tmp_path / "tokens-1"] * 2
+    assert len(made) == 1
+    assert made[0].name != ".tokens-1-partial"
+    assert {path.name for path in folders[0].iterdir()} == {"one", "two"}
+    assert {path.name for path in tmp_path.iterdir()} == {"tokens-1", ".lock"}
 
 
 RUN = """
