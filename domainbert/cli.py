@@ -81,9 +81,14 @@ def pretrain(
     from domainbert.training.processes import is_first_process
     from domainbert.training.recipes import read_recipe
 
-    given = {"text": text, "patient_id": patient, "stay_id": stay, "note_id": note}
-    given = {f"corpus.{name}": column for name, column in given.items()}
-    given |= {"encoder": encoder, "training.seed": seed}
+    given = {
+        "corpus.text": text,
+        "corpus.patient_id": patient,
+        "corpus.stay_id": stay,
+        "corpus.note_id": note,
+        "encoder": encoder,
+        "training.seed": seed,
+    }
     plan = read_recipe(Recipe, recipe, given).at_most(max_steps)
     made = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
     if not is_first_process():

@@ -163,9 +163,9 @@ def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Do
     columns = file.columns(settings)
     if file.is_plain:
         whole = file.is_whole(settings)
-        named = {NOTE.name: file.path.name.split(".")[0]} if whole else {}
+        name = {NOTE.name: file.path.name.split(".")[0]} if whole else {}
         for text in _plain(file.path, whole=whole, lines=settings.lines):
-            yield Document(text, named)
+            yield Document(text, name)
         return
     ids = {kind: column for kind, column in columns.items() if kind in IDS}
     for row in iter_rows(file.path):
@@ -465,7 +465,7 @@ class Corpus:
                 raise CorpusError(msg)
 
     def describe(self) -> dict[str, Any]:
-        """Counts of the last reading; no names and no hashes, because they may identify patients."""
+        """Counts of the last reading; names and hashes could identify patients."""
         return {
             "files": len(self.files),
             "counts": dict(self.counts),

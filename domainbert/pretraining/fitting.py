@@ -12,6 +12,7 @@ import shutil
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,12 +209,14 @@ def prepare_examples(
     for phase, settings in recipe.phases.items():
         facts = {"tokens": name, "length": settings.length, "seed": recipe.training.seed}
         facts |= recipe.examples.model_dump(include={"pairs", "copies", "short"})
-        made = made_once(
-            work / f"examples-{settings.length}-{_fingerprint(facts)}",
-            lambda made, length=settings.length: _write_examples(
-                made, length=length, documents=documents, recipe=recipe, tokenizer=opened
-            ),
+        write = partial(
+            _write_examples,
+            length=settings.length,
+            documents=documents,
+            recipe=recipe,
+            tokenizer=opened,
         )
+        made = made_once(work / f"examples-{settings.length}-{_fingerprint(facts)}", write)
         names.append(made.name)
         examples[phase] = {side: Examples(made, side=side) for side in SIDES}
         manifests[phase] = _read_json(made / MANIFEST)
