@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -59,10 +60,10 @@ def pretrain(
             "cohort, everything but its train side. May be repeated."
         ),
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Column with the text.")] = None,
-    patient: Annotated[str | None, typer.Option(help="Column with the patient id.")] = None,
-    stay: Annotated[str | None, typer.Option(help="Column with the stay id.")] = None,
-    note: Annotated[str | None, typer.Option(help="Column with the note id.")] = None,
+    text: options.TextColumn = None,
+    patient: options.PatientColumn = None,
+    stay: options.StayColumn = None,
+    note: options.NoteColumn = None,
     work: Annotated[
         Path | None,
         typer.Option(help="Folder for tokens, examples and checkpoints [default: OUT-work]."),

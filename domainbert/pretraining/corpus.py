@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import re
-import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,12 +16,12 @@ from domainbert.errors import UserError
 from domainbert.pretraining.settings import CorpusSettings
 from domainbert.pretraining.tokens import split_sentences
 from domainbert.tables import (
-    FORMATS,
     NOTE,
     PATIENT,
     STAY,
     TEXT,
     Column,
+    ReadOptions,
     TableError,
     id_key,
     id_text,
@@ -31,6 +29,7 @@ from domainbert.tables import (
     match_columns,
     table_columns,
 )
+from domainbert.tables.rows import source_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -111,43 +110,18 @@ class CorpusFile:
 
 
 def corpus_files(sources: Iterable[str | Path]) -> list[CorpusFile]:
-    """The files of a corpus: those named, and those in named folders at any depth, sorted.
+    """The text files and tables of a corpus; see `domainbert.tables.rows.source_files`.
 
     Raises:
-        CorpusError: nothing there, a file of another kind, or a folder without text.
+        TableError: nothing there, a file of another kind, or a folder without text.
     """
     files: list[CorpusFile] = []
     for source in map(Path, sources):
-        if source.is_dir():
-            files += _files_in(source)
-        elif not source.is_file():
-            msg = f"{source}: no such file or folder"
-            raise CorpusError(msg)
-        elif not _is_known(source):
-            msg = f"{source.name} is not a text or table file; {_endings()}"
-            raise CorpusError(msg)
-        else:
-            files.append(CorpusFile(source))
+        folder, found = source if source.is_dir() else None, source_files(source)
+        files += [CorpusFile(path, folder) for path in found]
+        if folder and (others := sum(p.is_file() for p in folder.rglob("*")) - len(found)):
+            log.warning("%s: %d files of other kinds are not read", folder, others)
     return files
-
-
-def _files_in(folder: Path) -> list[CorpusFile]:
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    known = [CorpusFile(path, folder) for path in found if _is_known(path)]
-    if not known:
-        msg = f"{folder} has no text or table file in it; {_endings()}"
-        raise CorpusError(msg)
-    if others := len(found) - len(known):
-        log.warning("%s: %d files of other kinds are not read", folder, others)
-    return known
-
-
-def _is_known(path: Path) -> bool:
-    return path.name.lower().endswith((*PLAIN, *FORMATS)) and not path.name.startswith(".")
-
-
-def _endings() -> str:
-    return f"expected one that ends in {', '.join((*PLAIN, *FORMATS))}"
 
 
 def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Document]:
@@ -157,8 +131,7 @@ def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Do
     with a fault.
 
     Raises:
-        CorpusError: a compressed file that is broken.
-        TableError: a table that cannot be read.
+        TableError: a file that cannot be read.
     """
     columns = file.columns(settings)
     if file.is_plain:
@@ -179,27 +152,16 @@ def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Do
 
 def _plain(path: Path, *, whole: bool, lines: int) -> Iterator[str]:
     document: list[str] = []
-    try:
-        with _open(path) as handle:
-            for line in handle:
-                is_blank = not line.strip()
-                if document and ((is_blank and not whole) or len(document) == lines):
-                    yield "".join(document)
-                    document = []
-                if whole or not is_blank:
-                    document.append(line)
-    except (OSError, EOFError, zlib.error) as error:
-        msg = f"{path.name} cannot be read ({type(error).__name__}); copy or compress it again"
-        raise CorpusError(msg) from None
+    for row in iter_rows(path, ReadOptions(lines=True)):
+        line = row.cells["text"]
+        is_blank = not line.strip()
+        if document and ((is_blank and not whole) or len(document) == lines):
+            yield "\n".join(document)
+            document = []
+        if whole or not is_blank:
+            document.append(line)
     if document:
-        yield "".join(document)
-
-
-def _open(path: Path) -> Any:
-    # utf-8-sig drops the byte order mark that some editors write.
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
-    return path.open(encoding="utf-8-sig", errors="replace")
+        yield "\n".join(document)
 
 
 def texts_of(cell: Any) -> list[str]:
@@ -348,8 +310,8 @@ class Corpus:
         exclusions: what must not be read.
 
     Raises:
-        CorpusError: no text there; documents that cannot be told from the excluded ones.
-        TableError: a table without its column of text.
+        CorpusError: documents that cannot be told from the excluded ones.
+        TableError: no text there, or a table without its column of text.
     """
 
     def __init__(

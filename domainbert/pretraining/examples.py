@@ -41,15 +41,11 @@ class Example:
         second: where the second segment starts; the number of tokens if there is none.
         label: 0 if the second segment follows the first, 1 if it is from another document,
             `NO_PAIR` if there is none.
-        first_document: number of the first segment's document on its side of the corpus.
-        second_document: the same of the second segment; the first's if there is none.
     """
 
     tokens: np.ndarray = field(repr=False)
     second: int
     label: int
-    first_document: int
-    second_document: int
 
 
 class ExampleMaker:
@@ -106,18 +102,18 @@ class ExampleMaker:
         while start < len(tokens):
             stop = min(start + self._target(), len(tokens))
             if not self._settings.pairs:
-                yield self._example(document, tokens[start:stop])
+                yield self._example(tokens[start:stop])
                 start = stop
                 continue
             middle = self._middle(ends, start, stop)
             forced = middle == stop
             if self._is_random(forced=forced):
                 room = self._room if forced else stop - start
-                other, follows = self._elsewhere(document, room - (middle - start))
-                yield self._example(document, tokens[start:middle], follows, other=other)
+                other = self._elsewhere(document, room - (middle - start))
+                yield self._example(tokens[start:middle], other, label=1)
                 start = middle
             else:
-                yield self._example(document, tokens[start:middle], tokens[middle:stop])
+                yield self._example(tokens[start:middle], tokens[middle:stop], label=0)
                 start = stop
 
     def _target(self) -> int:
@@ -142,43 +138,37 @@ class ExampleMaker:
             return False
         return random
 
-    def _elsewhere(self, document: int, room: int) -> tuple[int, np.ndarray]:
-        """Another document, and tokens from the start of one of its sentences."""
+    def _elsewhere(self, document: int, room: int) -> np.ndarray:
+        """Tokens from the start of a sentence of another document."""
         other = int(self._generator.integers(len(self._documents) - 1))
         other += other >= document
         ends = self._documents.ends(other)
         sentence = int(self._generator.integers(len(ends)))
         start = int(ends[sentence - 1]) if sentence else 0
-        return other, self._documents.tokens(other)[start : start + room]
+        return self._documents.tokens(other)[start : start + room]
 
     def _example(
-        self,
-        document: int,
-        first: np.ndarray,
-        second: np.ndarray | None = None,
-        *,
-        other: int | None = None,
+        self, first: np.ndarray, second: np.ndarray | None = None, *, label: int = NO_PAIR
     ) -> Example:
         parts: list[Any] = [self._cls, first, self._sep]
-        length = len(first) + SINGLE_TOKENS
         if second is not None:
             parts += [second, self._sep]
-        return Example(
-            tokens=np.concatenate(parts).astype(np.int64),
-            second=length,
-            label=NO_PAIR if second is None else int(other is not None),
-            first_document=document,
-            second_document=document if other is None else other,
-        )
+        tokens = np.concatenate(parts).astype(np.int64)
+        return Example(tokens, second=len(first) + SINGLE_TOKENS, label=label)
 
 
 class Examples:
-    """The examples in a folder: a map from number to example."""
+    """The examples in a folder: a map from number to example.
+
+    Attributes:
+        labels: the label of each example, shape (examples,).
+        lengths: tokens of each example, shape (examples,).
+    """
 
     def __init__(self, folder: Path, *, side: str) -> None:
         self._shards = Shards(folder, name=side)
-        columns = ("second", "label", "first_document", "second_document")
-        self._columns = [self._shards.column(name) for name in columns]
+        self._seconds, self.labels = (self._shards.column(name) for name in ("second", "label"))
+        self.lengths = self._shards.lengths(TOKENS)
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -187,23 +177,13 @@ class Examples:
     def __getitem__(self, number: int) -> Example:
         """One example."""
         tokens = self._shards.items(number, TOKENS).astype(np.int64)
-        return Example(tokens, *(int(column[number]) for column in self._columns))
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each example, shape (examples,)."""
-        return self._shards.lengths(TOKENS)
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The label of each example, shape (examples,)."""
-        return self._columns[1]
+        return Example(tokens, int(self._seconds[number]), int(self.labels[number]))
 
 
 def write_examples(maker: Iterable[Example], folder: Path, *, side: str, vocabulary: int) -> None:
     """Write examples into shards."""
-    numbers = dict.fromkeys(("second", "first_document", "second_document"), pa.int32())
-    columns = {TOKENS: pa.list_(token_type(vocabulary)), "label": pa.int8(), **numbers}
+    tokens = pa.list_(token_type(vocabulary))
+    columns = {TOKENS: tokens, "second": pa.int32(), "label": pa.int8()}
     writer = ShardWriter(folder, name=side, columns=columns)
     for example in maker:
         writer.append(**vars(example))
