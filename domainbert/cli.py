@@ -66,7 +66,7 @@ def pretrain(
     note: options.NoteColumn = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="Folder for tokens, examples and checkpoints [default: OUT-work]."),
+        typer.Option(help="Folder for tokens, examples and checkpoints; by default OUT-work."),
     ] = None,
     max_steps: Annotated[
         int | None, typer.Option(min=1, help="At most so many steps per phase, for a trial run.")

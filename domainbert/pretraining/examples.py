@@ -221,15 +221,9 @@ class Masker:
     def hide(
         self, ids: np.ndarray, generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Hide tokens of a batch.
+        """The model's input and the labels (`IGNORED` where nothing is predicted) of a batch.
 
-        Args:
-            ids: shape (rows, tokens), padded with the tokenizer's own padding.
-            generator: draws what is hidden.
-
-        Returns:
-            The model's input and the labels (`IGNORED` where nothing is predicted), both int64
-            with the shape of `ids`.
+        Both are int64 with the shape of `ids`, (rows, tokens).
         """
         chance = generator.random(ids.shape)
         if self._whole_words:

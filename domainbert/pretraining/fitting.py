@@ -104,11 +104,14 @@ def pretrain(
             excluded ones.
         EncoderError: no such encoder, or not a BERT.
         FileExistsError: `out` exists.
+        OSError: `out` cannot be written.
         TableError: a table that cannot be read.
         UserError: a length that the encoder cannot read, or another process trains this recipe.
     """
     out, recipe = Path(out), recipe or Recipe()
     check_free(out)
+    with folder_beside(out):
+        pass  # refuses a place that cannot be written before training, not after
     _check_lengths(recipe)
     work = Path(work) if work else out.with_name(f"{out.name}-work")
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
@@ -190,11 +193,7 @@ def prepare_examples(
 ) -> Prepared:
     """Write tokens and examples that are not there yet, and open them.
 
-    Args:
-        corpus: read only if its tokens are not there yet.
-        recipe: says the phases and how examples are made.
-        tokenizer: of the encoder; None trains a vocabulary on the training side.
-        work: the folder for all this.
+    Without a tokenizer a vocabulary is learned from the training side.
 
     Raises:
         CorpusError: nothing left to read, a side without documents, or pairs of one document.
@@ -225,11 +224,9 @@ def prepare_examples(
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """The folder, which the first process makes if it is not there; others wait for it.
+    """A folder that is made if it is not there, by one process; others wait for it.
 
-    Args:
-        folder: appears when it is complete, readable by its owner alone.
-        make: fills a folder.
+    It appears when it is complete, readable by its owner alone.
     """
     while not is_first_process() and not folder.is_dir():
         time.sleep(WAIT)
@@ -353,13 +350,7 @@ def _write_examples(
 
 
 class _Run:
-    """The training of one recipe on prepared examples.
-
-    Args:
-        recipe: the settings.
-        prepared: what training reads.
-        work: holds the run's own folder.
-    """
+    """The training of one recipe on prepared examples, in a folder of its own in `work`."""
 
     def __init__(self, recipe: Recipe, prepared: Prepared, *, work: Path) -> None:
         self._recipe, self._prepared, plan = recipe, prepared, recipe.training

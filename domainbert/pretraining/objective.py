@@ -40,13 +40,6 @@ class MaskedWords(Objective):
     arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same
     masks as an uninterrupted one.
 
-    Args:
-        examples: of the training side.
-        held_out: scores on the held-out side.
-        phase: see `Phase`.
-        plan: see `TrainingPlan`.
-        masker: hides tokens.
-
     Attributes:
         tokens: read so far, padding not counted.
         scoring_seconds: spent on evaluations.
@@ -148,14 +141,7 @@ def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[in
 
 
 class HeldOut:
-    """Held-out examples, masked once for all evaluations.
-
-    Args:
-        examples: of the held-out side.
-        masker: hides tokens.
-        tokens: to read at most, drawn from all the examples.
-        seed: of the choice and the masks.
-    """
+    """Held-out examples of at most so many tokens, drawn and masked once for all evaluations."""
 
     def __init__(self, examples: Examples, *, masker: Masker, tokens: int, seed: int) -> None:
         generator = np.random.default_rng(seed)
@@ -246,12 +232,6 @@ def training_flops(config: Any, *, length: float, masked: float, lora: bool) -> 
     Matrix products only: 2 per weight of the encoder, 4 x width x length in the attention of each
     layer, and the output layer for the masked share of the tokens. The backward pass costs twice
     that, or once if the weights below the adapters need no gradient.
-
-    Args:
-        config: of the network.
-        length: tokens of a sequence.
-        masked: share of tokens that are predicted.
-        lora: whether adapters train, not weights.
     """
     hidden, layers = config.hidden_size, config.num_hidden_layers
     weights = layers * (4 * hidden**2 + 2 * hidden * config.intermediate_size)
@@ -263,15 +243,7 @@ def training_flops(config: Any, *, length: float, masked: float, lora: bool) -> 
 def speed_report(
     *, tokens: int, seconds: float, flops: float, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Any]:
-    """Tokens per second of one process, and the share of its device's matrix rate.
-
-    Args:
-        tokens: read, padding not counted.
-        seconds: without evaluations, with checkpoints.
-        flops: operations per token, see `training_flops`.
-        device: it ran on; its rate is measured now.
-        dtype: of the matrix products.
-    """
+    """Tokens per second of one process without evaluations, and the share of the matrix rate."""
     rate = matrix_rate(device, dtype=dtype)
     per_second = tokens / seconds if seconds > 0 else 0.0
     return {

@@ -70,14 +70,8 @@ def save_encoder(
 ) -> None:
     """Write an encoder folder under a temporary name, then rename it.
 
-    The heads are kept for further pretraining, except a pair head that saw no pairs.
-
-    Args:
-        folder: must not exist, or be empty.
-        network: without adapters.
-        tokenizer: of the encoder.
-        manifest: becomes `pretraining.json`, the card and the curves.
-        dropout: hidden and attention dropout for the encoder's config.
+    The heads are kept for further pretraining, except a pair head that saw no pairs. The manifest
+    becomes `pretraining.json`, the card and the curves.
 
     Raises:
         FileExistsError: something is there.
@@ -212,11 +206,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def plot_curves(manifest: Mapping[str, Any]) -> Figure:
-    """Loss and accuracies on held-out documents over the steps of all phases.
-
-    Args:
-        manifest: of a pretrained encoder, its `pretraining.json`.
-    """
+    """Loss and accuracies on held-out documents over the steps of all phases."""
     total = sum(phase["steps"] for phase in manifest["phases"].values())
     figure, (losses, shares) = new_axes(
         (8.0, 3.4), (0.08, 0.16, 0.38, 0.76), (0.58, 0.16, 0.4, 0.76)

@@ -231,13 +231,7 @@ def token_type(vocabulary: int) -> pa.DataType:
 
 
 class ShardWriter:
-    """Writes rows to Arrow files `NAME-00000.arrow` and so on.
-
-    Args:
-        folder: an existing folder.
-        name: of the files.
-        columns: name -> type of a value; one of them is `TOKENS`, a list.
-    """
+    """Writes rows, one column of which is `TOKENS`, to Arrow files `NAME-00000.arrow` and on."""
 
     def __init__(self, folder: Path, *, name: str, columns: Mapping[str, pa.DataType]) -> None:
         self._folder, self._name = folder, name
@@ -319,14 +313,7 @@ def write_documents(
     tokenizer: PreTrainedTokenizerBase,
     sides: Iterable[str],
 ) -> None:
-    """Tokenize documents into shards.
-
-    Args:
-        documents: the side of each document and its sentences.
-        folder: an existing folder.
-        tokenizer: a fast one.
-        sides: all of them; each has shards of its name.
-    """
+    """Tokenize documents, each given by its side and its sentences, into shards of each side."""
     columns = {TOKENS: pa.list_(token_type(len(tokenizer))), ENDS: pa.list_(pa.int32())}
     writers = {side: ShardWriter(folder, name=side, columns=columns) for side in sides}
     for chunk in chunked(documents, size=lambda found: len(found[1]), limit=TOGETHER):
@@ -368,7 +355,7 @@ class Documents:
         return self._shards.items(document, TOKENS)
 
     def ends(self, document: int) -> np.ndarray:
-        """One past the last token of each sentence of a document, shape (sentences,)."""
+        """One past the last token of each sentence, shape (sentences,)."""
         return self._shards.items(document, ENDS)
 
     def frequencies(self, vocabulary: int) -> np.ndarray:

@@ -438,6 +438,20 @@ def test_a_name_that_is_taken(made, notes_file, new_recipe):
         pretrain([notes_file], out=made.folder, recipe=new_recipe())
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_training(
+    notes_file, new_recipe, tmp_path
+):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        pretrain(
+            [notes_file],
+            out=tmp_path / "file" / "out",
+            recipe=new_recipe(),
+            work=tmp_path / "work",
+        )
+    assert not (tmp_path / "work").exists()
+
+
 def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(CorpusError, match="no document to read"):
