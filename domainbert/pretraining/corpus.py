@@ -76,6 +76,11 @@ class CorpusFile:
         """Whether it is plain text, not a table."""
         return self.path.name.lower().endswith(PLAIN)
 
+    @property
+    def stem(self) -> str:
+        """The name of a plain text file without its ending: the id of a note."""
+        return re.sub(r"\.txt(\.gz)?$", "", self.path.name, flags=re.IGNORECASE)
+
     def is_whole(self, settings: CorpusSettings) -> bool:
         """Whether this plain text file is one document."""
         in_folder = settings.documents == "auto" and self.folder is not None
@@ -136,7 +141,7 @@ def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Do
     columns = file.columns(settings)
     if file.is_plain:
         whole = file.is_whole(settings)
-        name = {NOTE.name: file.path.name.split(".")[0]} if whole else {}
+        name = {NOTE.name: file.stem} if whole else {}
         for text in _plain(file.path, whole=whole, lines=settings.lines):
             yield Document(text, name)
         return

@@ -157,7 +157,7 @@ class ExampleMaker:
         return Example(tokens, second=len(first) + SINGLE_TOKENS, label=label)
 
 
-class Examples:
+class Examples(Shards):
     """The examples in a folder: a map from number to example.
 
     Attributes:
@@ -166,17 +166,13 @@ class Examples:
     """
 
     def __init__(self, folder: Path, *, side: str) -> None:
-        self._shards = Shards(folder, name=side)
-        self._seconds, self.labels = (self._shards.column(name) for name in ("second", "label"))
-        self.lengths = self._shards.lengths(TOKENS)
-
-    def __len__(self) -> int:
-        """Number of examples."""
-        return len(self._shards)
+        super().__init__(folder, side=side)
+        self._seconds, self.labels = self.column("second"), self.column("label")
+        self.lengths = self.list_lengths(TOKENS)
 
     def __getitem__(self, number: int) -> Example:
         """One example."""
-        tokens = self._shards.items(number, TOKENS).astype(np.int64)
+        tokens = self.items(number, TOKENS).astype(np.int64)
         return Example(tokens, int(self._seconds[number]), int(self.labels[number]))
 
 

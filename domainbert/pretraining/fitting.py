@@ -39,7 +39,7 @@ from domainbert.pretraining.model import (
     start_from_scratch,
     start_output_layer,
 )
-from domainbert.pretraining.objective import HeldOut, MaskedWords, speed_report, training_flops
+from domainbert.pretraining.objective import HeldOut, MaskedWords
 from domainbert.pretraining.report import check_free, new_manifest, save_encoder
 from domainbert.pretraining.settings import Recipe
 from domainbert.pretraining.tokens import Documents, train_vocabulary, write_documents
@@ -234,10 +234,9 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
         return folder
     with _alone(folder.parent):
         if not folder.is_dir():
-            for leftover in folder.parent.glob(f".{folder.name}-*"):
-                shutil.rmtree(
-                    leftover
-                )  # of a killed run: nobody else writes while we hold the lock
+            for kind in ("tokens", "examples"):  # of killed runs, because we hold the lock
+                for leftover in folder.parent.glob(f".{kind}-*"):
+                    shutil.rmtree(leftover)
             with folder_beside(folder) as temporary:
                 temporary.chmod(PRIVATE)
                 make(temporary)
@@ -443,32 +442,20 @@ class _Run:
             start = time.perf_counter()
             trainer.train(resume_from_checkpoint=checkpoint)
             trainer.accelerator.wait_for_everyone()  # until the last checkpoint is complete
-            seconds = time.perf_counter() - start - objective.scoring_seconds
             if is_first_process():
-                speed = self._speed(name, objective.tokens, seconds, bf16=trainer.args.bf16)
+                speed = objective.speed(
+                    self.start.network.config,
+                    seconds=time.perf_counter() - start - objective.scoring_seconds,
+                    masked=self._recipe.examples.masked,
+                    device=_device(),
+                    dtype=torch.bfloat16 if trainer.args.bf16 else torch.float32,
+                )
                 write_json(speed, folder / SPEED)
             checkpoint = folder / f"checkpoint-{phase.steps}"
         self.history[name] = _read_json(checkpoint / STATE)["log_history"]
         if (folder / SPEED).is_file():
             self.speed[name] = _read_json(folder / SPEED)
         return checkpoint
-
-    def _speed(self, name: str, tokens: int, seconds: float, *, bf16: bool) -> dict[str, Any]:
-        recipe, lengths = self._recipe, self._prepared.examples[name][TRAIN].lengths
-        flops = training_flops(
-            self.start.network.config,
-            # The length of the sequence that a token is in, on average.
-            length=float((lengths**2).sum() / lengths.sum()),
-            masked=recipe.examples.masked,
-            lora=bool(recipe.training.lora_rank),
-        )
-        return speed_report(
-            tokens=tokens,
-            seconds=seconds,
-            flops=flops,
-            device=_device(),
-            dtype=torch.bfloat16 if bf16 else torch.float32,
-        )
 
 
 def _device() -> torch.device:

@@ -91,6 +91,35 @@ class MaskedWords(Objective):
         self.scoring_seconds += time.perf_counter() - start
         return scores
 
+    def speed(
+        self,
+        config: Any,
+        *,
+        seconds: float,
+        masked: float,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> dict[str, Any]:
+        """Tokens per second of one process, and the share of its device's matrix rate."""
+        lengths = self._examples.lengths
+        # The length of the sequence that a token is in, on average.
+        length = float((lengths**2).sum() / lengths.sum())
+        lora = bool(self._plan.lora_rank)
+        flops = training_flops(config, length=length, masked=masked, lora=lora)
+        rate = matrix_rate(device, dtype=dtype)
+        per_second = self.tokens / seconds if seconds > 0 else 0.0
+        return {
+            "tokens": self.tokens,
+            "seconds": round(seconds, 1),
+            "tokens_per_second": round(per_second, 1),
+            "gflops": round(per_second * flops / 1e9, 1),
+            "matrix_gflops": round(rate / 1e9, 1),
+            "share_of_matrix_rate": round(per_second * flops / rate, 3),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            "dtype": str(dtype).removeprefix("torch."),
+            "threads": torch.get_num_threads(),
+        }
+
     def facts(self) -> dict[str, Any]:
         """The settings; `pretrain` names the folder of a run by these and its data."""
         return {"phase": self._phase.model_dump(), "plan": self._plan.model_dump()}
@@ -238,22 +267,3 @@ def training_flops(config: Any, *, length: float, masked: float, lora: bool) -> 
     attention = 4 * hidden * length * layers
     head = 2 * masked * (hidden**2 + hidden * config.vocab_size)
     return (2 * weights + attention + head) * (2 if lora else 3)
-
-
-def speed_report(
-    *, tokens: int, seconds: float, flops: float, device: torch.device, dtype: torch.dtype
-) -> dict[str, Any]:
-    """Tokens per second of one process without evaluations, and the share of the matrix rate."""
-    rate = matrix_rate(device, dtype=dtype)
-    per_second = tokens / seconds if seconds > 0 else 0.0
-    return {
-        "tokens": tokens,
-        "seconds": round(seconds, 1),
-        "tokens_per_second": round(per_second, 1),
-        "gflops": round(per_second * flops / 1e9, 1),
-        "matrix_gflops": round(rate / 1e9, 1),
-        "share_of_matrix_rate": round(per_second * flops / rate, 3),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "dtype": str(dtype).removeprefix("torch."),
-        "threads": torch.get_num_threads(),
-    }

@@ -264,10 +264,10 @@ class ShardWriter:
 
 
 class Shards:
-    """The rows of the shards of one name, in writing order, memory-mapped."""
+    """The rows of the shards of one side, in writing order, memory-mapped."""
 
-    def __init__(self, folder: Path, *, name: str) -> None:
-        files = sorted(folder.glob(f"{name}-*.arrow"))
+    def __init__(self, folder: Path, *, side: str) -> None:
+        files = sorted(folder.glob(f"{side}-*.arrow"))
         self._batches = [pa.ipc.open_file(pa.memory_map(str(f))).get_batch(0) for f in files]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
         self._lists: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
@@ -280,7 +280,7 @@ class Shards:
         """All values of a numeric column, shape (rows,)."""
         return _joined(batch.column(name).to_numpy() for batch in self._batches)
 
-    def lengths(self, name: str) -> np.ndarray:
+    def list_lengths(self, name: str) -> np.ndarray:
         """The length of each list of a column, shape (rows,)."""
         return _joined(np.diff(self._list(n, name)[0]) for n in range(len(self._batches)))
 
@@ -290,10 +290,6 @@ class Shards:
         offsets, values = self._list(shard, name)
         place = row - self._starts[shard]
         return values[offsets[place] : offsets[place + 1]]
-
-    def values(self, name: str) -> Iterator[np.ndarray]:
-        """The items of all lists, shard by shard; views into the files."""
-        return (self._list(shard, name)[1] for shard in range(len(self._batches)))
 
     def _list(self, shard: int, name: str) -> tuple[np.ndarray, np.ndarray]:
         if (shard, name) not in self._lists:
@@ -340,25 +336,18 @@ def _tokenized(sentences: list[str], tokenizer: PreTrainedTokenizerBase) -> list
     return list(encoded["input_ids"])
 
 
-class Documents:
+class Documents(Shards):
     """The tokenized documents of one side of a corpus."""
-
-    def __init__(self, folder: Path, *, side: str) -> None:
-        self._shards = Shards(folder, name=side)
-
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self._shards)
 
     def tokens(self, document: int) -> np.ndarray:
         """All tokens of a document, shape (tokens,)."""
-        return self._shards.items(document, TOKENS)
+        return self.items(document, TOKENS)
 
     def ends(self, document: int) -> np.ndarray:
         """One past the last token of each sentence, shape (sentences,)."""
-        return self._shards.items(document, ENDS)
+        return self.items(document, ENDS)
 
     def frequencies(self, vocabulary: int) -> np.ndarray:
         """How often each token occurs, shape (vocabulary,)."""
-        shards = self._shards.values(TOKENS)
+        shards = (self._list(shard, TOKENS)[1] for shard in range(len(self._batches)))
         return np.sum([np.bincount(values, minlength=vocabulary) for values in shards], axis=0)

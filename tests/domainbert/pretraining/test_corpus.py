@@ -235,6 +235,19 @@ def test_ids_with_leading_zeros_are_excluded_under_any_column_name(tmp_path, col
     assert corpus.describe()["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
 
 
+@pytest.mark.parametrize("ending", [".txt", ".TXT", ".txt.gz"])
+def test_the_whole_name_of_a_file_is_the_id_of_its_note(tmp_path, ending):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number, text in enumerate(numbered(20)):
+        content = gzip.compress(text.encode()) if ending.endswith(".gz") else text.encode()
+        (folder / f"{number:02}.2020{ending}").write_bytes(content)
+    listed = table(tmp_path / "list.csv", note_id=["07.2020"])
+    corpus = Corpus([folder], settings=HALF, exclusions=read_exclusions([listed]))
+    assert read(corpus) == [text for n, text in enumerate(numbered(20)) if n != 7]
+    assert list(corpus.exclusions.not_found()) == []
+
+
 def test_every_excluded_id_that_was_not_found_is_listed(tmp_path):
     ids = [str(number) for number in range(20)]
     rows = table(tmp_path / "notes.csv", patient_id=ids, text=numbered(20))
