@@ -9,28 +9,32 @@ import typer
 from rich.table import Table
 
 from domainbert import options
-from domainbert.console import one_line_errors, say, stdout
+from domainbert.console import command_line, one_line_errors, say, stdout
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def main() -> None:
-    """The foundation of clinical and biomed: BERT encoders that need no network."""
+app = command_line("domainbert", "The foundation of clinical and biomed: offline BERT encoders.")
 
 
 @app.command()
 @one_line_errors
-def encoders() -> None:
-    """List the shipped encoders and verify the checksums of their weights."""
+def encoders(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Folders or hub:owner/name; the latter downloads.")
+    ] = None,
+) -> None:
+    """List encoders, by default the shipped ones, and check their files."""
     from domainbert.encoders import SHIPPED, find_encoder, load_config, window_limit
 
-    table = Table("encoder", "layers", "hidden", "longest window", "SHA-256 of its weights")
-    for name in SHIPPED:
+    table = Table("encoder", "layers", "hidden", "longest window", "SHA-256")
+    for name in names or SHIPPED:
         encoder = find_encoder(name)
         config = load_config(encoder)
         shape = (str(config.num_hidden_layers), str(config.hidden_size), str(window_limit(config)))
-        table.add_row(name, *shape, f"{encoder.sha256} (as published)")
+        said = (
+            f"{encoder.sha256} (of its weights, as published)"
+            if name in SHIPPED
+            else encoder.sha256
+        )
+        table.add_row(name, *shape, said)
     stdout.print(table)
 
 
@@ -51,7 +55,7 @@ def pretrain(
         typer.Option(help="Recipe: a TOML file, or a shipped name such as clinicalbert."),
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="Encoder to start from: shipped name, folder or Hub id.")
+        str | None, typer.Option(help="Start: shipped name, folder or hub:owner/name.")
     ] = None,
     exclude: Annotated[
         list[Path] | None,

@@ -33,7 +33,7 @@ def blend(
 
     Args:
         start: encoder that the other was trained from, in one or several runs: shipped name,
-            folder or Hub id.
+            folder or `hub:owner/name`.
         trained: folder that `pretrain` wrote. Its heads and its pooler, which is part of the pair
             head, are kept as they are.
         out: the encoder folder to write; must not exist.
@@ -107,7 +107,7 @@ def _tell_in_card(card: Path, made: dict[str, Any]) -> None:
 
 @one_line_errors
 def main(
-    start: Annotated[str, typer.Argument(help="Shipped name, folder or Hub id.")],
+    start: Annotated[str, typer.Argument(help="Shipped name, folder or hub:owner/name.")],
     trained: Annotated[Path, typer.Argument(help="Folder that `domainbert pretrain` wrote.")],
     out: Annotated[Path, typer.Option(help="Encoder folder to write.")],
     share: Annotated[float, typer.Option(min=0, max=1, help="Of START in each weight.")] = 0.5,

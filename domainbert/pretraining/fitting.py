@@ -21,7 +21,7 @@ import torch
 from domainbert import __version__
 from domainbert.encoders import find_encoder, load_config, window_limit
 from domainbert.errors import UserError
-from domainbert.files import folder_beside, write_json
+from domainbert.files import folder_beside, replace_folder, write_json
 from domainbert.locks import locked
 from domainbert.pretraining.corpus import (
     HELD_OUT,
@@ -234,13 +234,10 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
         return folder
     with _alone(folder.parent):
         if not folder.is_dir():
-            for kind in ("tokens", "examples"):  # of killed runs, because we hold the lock
-                for leftover in folder.parent.glob(f".{kind}-*"):
-                    shutil.rmtree(leftover)
             with folder_beside(folder) as temporary:
                 temporary.chmod(PRIVATE)
                 make(temporary)
-                temporary.replace(folder)
+                replace_folder(temporary, folder)
     return folder
 
 

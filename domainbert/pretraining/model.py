@@ -81,7 +81,7 @@ class Start:
     Attributes:
         network: in evaluation mode.
         name: of the encoder; None from scratch.
-        sha256: of its weights; None from scratch or from the Hub.
+        sha256: of its files; None from scratch.
         fresh_head: whether it came without a trained output layer.
         dropout: its hidden and attention dropout, to be written back at the end.
     """

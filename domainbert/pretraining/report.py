@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders import quiet
 from domainbert.figures import COLOURS, DASHES, GREY, new_axes, save_figure
-from domainbert.files import folder_beside, write_json
+from domainbert.files import folder_beside, replace_folder, write_json
 from domainbert.markdown import table
 from domainbert.storage import share_files
 from domainbert.training.train import versions
@@ -97,7 +97,7 @@ def save_encoder(
         save_figure(plot_curves(manifest), temporary / CURVES_FILE)
         (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
         share_files(temporary)
-        temporary.replace(folder)
+        replace_folder(temporary, folder)
 
 
 def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
