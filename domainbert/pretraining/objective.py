@@ -114,7 +114,7 @@ class MaskedWords(Objective):
             "tokens_per_second": round(per_second, 1),
             "gflops": round(per_second * flops / 1e9, 1),
             "matrix_gflops": round(rate / 1e9, 1),
-            "share_of_matrix_rate": round(per_second * flops / rate, 3),
+            "share_of_matrix_rate": float(f"{per_second * flops / rate:.3g}"),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
             "dtype": str(dtype).removeprefix("torch."),
             "threads": torch.get_num_threads(),

@@ -146,7 +146,7 @@ class Recipe(Settings):
     """A pretraining run; one TOML file.
 
     Attributes:
-        encoder: what to start from: shipped name, folder or `hub:owner/name`. By default the shipped
+        encoder: to start from: shipped name, folder or `hub:owner/name`. By default the shipped
             encoder; None with `scratch`.
         scratch: a new encoder instead.
         corpus: where the text is.
