@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from domainbert.encoders import EncoderError, window_limit
@@ -89,13 +89,17 @@ class Model(ABC):
         Raises:
             EncoderError: it holds others.
         """
-        known = {field.name for field in fields(cls.settings_class)}
-        if strange := sorted(set(stored) - known):
-            msg = (
-                f"config.json: settings has no {strange[0]!r}; legal are {', '.join(sorted(known))}"
-            )
-            raise EncoderError(msg)
-        return cls.settings_class(**stored)
+        if is_dataclass(cls.settings_class):
+            known = {field.name for field in fields(cls.settings_class)}
+            if strange := sorted(set(stored) - known):
+                names = ", ".join(sorted(known))
+                msg = f"config.json: settings has no {strange[0]!r}; expected {names}"
+                raise EncoderError(msg)
+        try:
+            return cls.settings_class(**stored)
+        except UserError as error:
+            msg = f"config.json: settings: {error}"
+            raise EncoderError(msg) from None
 
     @classmethod
     def load(cls, name: str | Path) -> TaskModel:
@@ -250,7 +254,12 @@ class Model(ABC):
             config=config,
             card=self.card(config),
             adapter=adapter,
+            extra_files={} if adapter else self._extra_files(),
         )
+
+    def _extra_files(self) -> dict[str, str]:
+        """Files that other libraries want beside all weights: name -> content."""
+        return {}
 
     def _task_config(self) -> TaskConfig:
         stored = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
