@@ -168,7 +168,7 @@ class Embedder(Model):
         )
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # more options than the base class
+    def from_pretrained(
         cls,
         name: str | Path = DEFAULT_ENCODER,
         *,
@@ -302,8 +302,9 @@ class Embedder(Model):
                     continue
                 places += [(number, w.start, w.end) for w in windowed.windows]
                 windows += [w.input_ids for w in windowed.windows]
-            table = np.array(places, dtype=np.int64).reshape(-1, 3)
-            yield PassageVectors(self.scaled(self.pooled(windows)), *table.T, faults)
+            numbers, starts, ends = np.array(places, dtype=np.int64).reshape(-1, 3).T
+            vectors = self.scaled(self.pooled(windows))
+            yield PassageVectors(vectors, numbers, starts, ends, faults)
             first += len(read.texts)
 
     def similarity(self, a: str, b: str) -> float:

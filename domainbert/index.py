@@ -298,7 +298,7 @@ class VectorIndex:
 
     def _check(self, part: dict[str, Any]) -> None:
         """Every file of a part is there with as many rows as the head says."""
-        shapes = {"vectors": (part["rows"], self.dimension)}
+        shapes: dict[str, tuple[int, ...]] = {"vectors": (part["rows"], self.dimension)}
         shapes |= {"scales": (part["rows"],)} if self.storage == "int8" else {}
         whole = {suffix: self._load(part, suffix) for suffix in shapes}
         right = all(array.shape == shapes[suffix] for suffix, array in whole.items())

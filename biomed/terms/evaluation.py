@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.terms.similarity import unit
 from domainbert.errors import UserError
+from domainbert.pooling import unit
 from domainbert.tables import TableError, read_table
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from biomed.terms.similarity import unit
 from domainbert.errors import UserError
+from domainbert.pooling import unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.pooling import unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
     from biomed.terms.embedder import TermEmbedder, TermVectors
 
 NEIGHBOUR_COLUMNS = ("rank", "neighbour", "similarity")
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to length 1, shape and type kept; a row of zeros stays one."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
 def similarity_matrix(

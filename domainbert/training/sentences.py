@@ -1,20 +1,16 @@
-"""Train text pairs and embeddings with sentence-transformers' trainers and losses."""
+"""Train text pairs with sentence-transformers' trainer; what its trainers share."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from datasets import Dataset, DatasetDict, disable_progress_bars
-from sentence_transformers import (
-    CrossEncoder,
-    CrossEncoderTrainer,
-    CrossEncoderTrainingArguments,
-)
+from sentence_transformers import CrossEncoder, CrossEncoderTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import InputModule
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
@@ -25,12 +21,11 @@ from domainbert.errors import UserError
 from domainbert.inference import pad
 from domainbert.lora import add_lora
 from domainbert.pairs import PairModel
-from domainbert.training.callbacks import Patience, StepBar
-from domainbert.training.recipes import versions
+from domainbert.training.train import versions
+from domainbert.training.trainer import _EarlyStopping, _Progress, training_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from domainbert.pairs import PairSettings, PairWindow
     from domainbert.training.settings import TrainingSettings
@@ -110,22 +105,23 @@ class _Validation(BaseEvaluator):
     ) -> None:
         super().__init__()
         self._network, self._score, self._metric = network, score, metric
-        self._best, self._kept = float("-inf"), dict[str, torch.Tensor]()
+        self._scores, self._kept = dict[str, float](), dict[str, torch.Tensor]()
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         scores = self._score(self._network)
-        if scores[self._metric] > self._best:
-            self._best = scores[self._metric]
+        if not self._scores or scores[self._metric] > self._scores[self._metric]:
+            self._scores = scores
             trained = (pair for pair in self._network.named_parameters() if pair[1].requires_grad)
             self._kept = {name: value.detach().clone() for name, value in trained}
-        return scores
+        return dict(scores)
 
-    def restore(self) -> None:
-        """Put the best weights back."""
+    def restore(self) -> dict[str, float]:
+        """Put the best weights back; their scores."""
         parameters = dict(self._network.named_parameters())
         with torch.no_grad():
             for name, value in self._kept.items():
                 parameters[name].copy_(value)
+        return self._scores
 
 
 def fit_pairs(
@@ -180,9 +176,8 @@ def fit_pairs(
         "second": [pair[1] for pair in train],
         "label": targets,
     }
-    run_trainer(
+    best = run_trainer(
         _PairTrainer,
-        CrossEncoderTrainingArguments,
         encoder_model,
         data=Dataset.from_dict(columns),
         loss=loss_class(encoder_model),
@@ -193,16 +188,16 @@ def fit_pairs(
     )
     trained = model.finished(network, encoder=encoder, lora=training.lora)
     trained.manifest = {
-        "training": asdict(training),
+        "training": training.model_dump(),
         "counts": {"pairs for training": len(train), "pairs to choose weights": len(validation)},
         "versions": versions(),
+        "validation": best,
     }
     return trained
 
 
 def run_trainer(
     trainer_class: Any,
-    arguments_class: Any,
     model: Any,
     *,
     data: Dataset | DatasetDict,
@@ -212,12 +207,11 @@ def run_trainer(
     metric: str,
     training: TrainingSettings,
     **arguments: Any,
-) -> None:
+) -> dict[str, float]:
     """Train a sentence-transformers model in place, and put back its best weights.
 
     Args:
         trainer_class: sentence-transformers' trainer.
-        arguments_class: of that trainer.
         model: what it trains; holds `network`.
         data: its training set or sets.
         loss: of the library.
@@ -225,61 +219,45 @@ def run_trainer(
         score: network -> metrics on validation.
         metric: that chooses the weights; larger is better.
         training: how to train.
-        **arguments: more of `arguments_class`.
+        **arguments: more arguments of the trainer.
+
+    Returns:
+        The best validation scores.
     """
     parts = list(data.values()) if isinstance(data, DatasetDict) else [data]
     steps = sum(-(-len(part) // training.batch_size) for part in parts)
-    every = max(1, int(steps * min(1.0, training.epochs)) // training.evaluations)
     validation = _Validation(network, score, metric=metric)
+    bar = _Progress()
     disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
         trainer = trainer_class(
             model=model,
-            args=arguments_class(
-                output_dir=folder,
-                num_train_epochs=training.epochs,
-                per_device_train_batch_size=training.batch_size,
-                learning_rate=training.learning_rate,
+            args=training_arguments(
+                training,
+                folder=Path(folder),
+                steps=max(1, int(steps * min(1.0, training.epochs))),
+                metric=metric,
+                kind=trainer_class.training_args_class,
                 warmup_steps=int(training.warmup * training.epochs * steps),
-                weight_decay=training.weight_decay,
-                max_grad_norm=1.0,
-                seed=training.seed,
-                bf16=multiplies_bf16(),
-                eval_strategy="steps",
-                eval_steps=every,
+                per_device_train_batch_size=training.batch_size,
                 save_strategy="no",
-                metric_for_best_model=metric,
-                logging_strategy="steps",
-                logging_steps=max(1, every // 10),
-                report_to="none",
-                disable_tqdm=True,
-                use_cpu=not torch.cuda.is_available(),
-                dataloader_pin_memory=torch.cuda.is_available(),
+                load_best_model_at_end=False,
                 **arguments,
             ),
             train_dataset=data,
             loss=loss,
             evaluator=validation,
-            callbacks=[Patience(training.patience)],
+            callbacks=[_EarlyStopping(training.patience), bar],
         )
-        bar = StepBar()
-        trainer.add_callback(bar)
         trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
         try:
             with quiet():
                 trainer.train()
-                trainer.evaluate()
+                if trainer.state.global_step % trainer.args.eval_steps:
+                    trainer.evaluate()
         finally:
             bar.close()
-    validation.restore()
-
-
-def multiplies_bf16() -> bool:
-    """Whether mixed precision pays: on GPUs that have it, and CPUs with bf16 instructions."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+    return validation.restore()
 
 
 def _targets(pairs: Sequence[tuple[str, str, Any]], labels: tuple[str, ...]) -> np.ndarray:

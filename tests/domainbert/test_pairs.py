@@ -1,7 +1,5 @@
 """Pairs: every token read once, the numbers of a plain forward pass, training that learns."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from domainbert.training.sentences import PairModule, fit_pairs
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
-    epochs=8, learning_rate=6e-3, batch_size=16, dropout=0.0, evaluations=1, patience=9, seed=1
+    epochs=8.0, learning_rate=6e-3, batch_size=16, dropout=0.0, evaluations=1, patience=9, seed=1
 )
 LONG = "patient with heart failure at home, " * 6
 
@@ -222,7 +220,7 @@ def test_bad_training_pairs_are_refused_before_training(tiny_encoder, train, lab
 
 
 def test_the_same_seed_gives_the_same_model(tiny_encoder):
-    one = dataclasses.replace(QUICK, epochs=1)
+    one = QUICK.replaced(epochs=1.0)
     options = {"encoder": tiny_encoder, "training": one, "labels": ("same", "other")}
     first, second = (
         fit_pairs(made_up(60), validation=made_up(20, seed=1), **options) for _ in range(2)
