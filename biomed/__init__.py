@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         read_rated_pairs,
     )
     from biomed.terms.similarity import TermIndex
+    from biomed.terms.tables import embed_frame
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
 
 # Each name is imported when it is first used, so that `biomed --help` waits for no torch.
@@ -32,6 +33,7 @@ _HOMES = {
     "TermIndex": "terms.similarity",
     "YesNoAnswerer": "qa.yes_no",
     "compare_encoders": "terms.evaluation",
+    "embed_frame": "terms.tables",
     "evaluate_categories": "terms.evaluation",
     "evaluate_pairs": "terms.evaluation",
     "medical_terms": "terms.vocabulary",
@@ -51,6 +53,7 @@ __all__ = [
     "TermIndex",
     "YesNoAnswerer",
     "compare_encoders",
+    "embed_frame",
     "evaluate_categories",
     "evaluate_pairs",
     "medical_terms",

@@ -81,7 +81,7 @@ def term_layouts(
         raise UserError(msg)
     vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
     found = [layout_terms(terms, vectors, categories=categories, perplexity=perplexity, seed=seed)]
-    if pca:
+    if pca and found[0].method != "pca":
         found.append(layout_terms(terms, vectors, categories=categories, method="pca"))
     return found
 

@@ -27,7 +27,6 @@ from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
-
 WORDS = (
     "heart kidney renal pulmonary pneumonia edema fever insulin pain chest dyspnea mother".split()
 )
