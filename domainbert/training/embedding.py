@@ -31,6 +31,7 @@ Objective = Literal["contrastive", "regression", "classification", "triplet"]
 Columns = dict[str, list[Any]]
 KEY = "key"
 SCALE = 20.0  # one over the temperature of the contrastive objective
+_READ = 32  # windows read together in training
 MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
 
 
@@ -55,25 +56,26 @@ class TextModule(InputModule):
     def preprocess(
         self, inputs: Sequence[str], prompt: str | None = None, **_: Any
     ) -> dict[str, torch.Tensor]:
-        """Texts -> ids of their windows, and the number of windows of each text."""
+        """Texts -> padded ids of their windows, their lengths, and the windows of each text."""
         del prompt
         read = self._windower.split_many(inputs)
         windows = [window.input_ids for text in read for window in text.windows]
-        ids, mask = pad(windows, pad_token_id=self.tokenizer.pad_token_id)
-        counts = torch.tensor([len(text.windows) for text in read])
-        features = {"input_ids": ids, "counts": counts}
-        return features if mask is None else {**features, "attention_mask": mask}
+        ids, _mask = pad(windows, pad_token_id=self.tokenizer.pad_token_id)
+        return {
+            "input_ids": ids,
+            "lengths": torch.tensor([len(window) for window in windows]),
+            "counts": torch.tensor([len(text.windows) for text in read]),
+        }
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add "sentence_embedding", shape (texts, dimension)."""
-        mask, counts = features.get("attention_mask"), features["counts"]
-        output = self.network(input_ids=features["input_ids"], attention_mask=mask)
-        hidden = hidden_states(output, layers=self._settings.layers).float()
-        rows = pool(hidden, mask, pooling=self._settings.pooling)
+        ids, counts = features["input_ids"], features["counts"]
+        lengths = features["lengths"]
+        # Windows of similar length are read together, because most of a batch would be padding.
+        order = lengths.argsort()
+        rows = torch.cat([self._pooled(ids[part], lengths[part]) for part in order.split(_READ)])
+        rows = rows[order.argsort()]
         if len(rows) > len(counts):
-            lengths = (
-                hidden.new_full((len(rows),), hidden.shape[1]) if mask is None else mask.sum(1)
-            )
             rows = _joined(rows, lengths, counts, is_max=self._settings.pooling == "max")
         if self._settings.unit_norm:
             rows = torch.nn.functional.normalize(rows, dim=1)
@@ -82,6 +84,15 @@ class TextModule(InputModule):
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Not needed: a model is saved by its own `save_pretrained`."""
         raise NotImplementedError
+
+    def _pooled(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        ids = ids[:, : int(lengths.max())]
+        mask = None
+        if int(lengths.min()) < ids.shape[1]:
+            mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
+        output = self.network(input_ids=ids, attention_mask=mask)
+        hidden = hidden_states(output, layers=self._settings.layers).float()
+        return pool(hidden, mask, pooling=self._settings.pooling)
 
 
 def _joined(
