@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from biomed.qa.answerer import QuestionAnswerer
     from biomed.qa.answers import Answer
     from biomed.qa.yes_no import YesNoAnswerer
+    from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+    from biomed.sentences.search import SentenceIndex
     from biomed.terms.embedder import TermEmbedder
     from biomed.terms.evaluation import (
         compare_encoders,
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Answer": "qa.answers",
     "Entity": "ner.entities",
+    "CrossEncoder": "sentences.encoder",
     "EntityTagger": "ner.tagger",
     "QuestionAnswerer": "qa.answerer",
+    "SentenceEncoder": "sentences.encoder",
+    "SentenceIndex": "sentences.search",
     "TermEmbedder": "terms.embedder",
     "TermIndex": "terms.similarity",
     "YesNoAnswerer": "qa.yes_no",
@@ -46,9 +51,12 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "CrossEncoder",
     "Entity",
     "EntityTagger",
     "QuestionAnswerer",
+    "SentenceEncoder",
+    "SentenceIndex",
     "TermEmbedder",
     "TermIndex",
     "YesNoAnswerer",

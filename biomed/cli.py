@@ -9,6 +9,7 @@ from rich.table import Table
 
 from biomed.ner import commands as ner
 from biomed.qa import commands as qa
+from biomed.sentences import commands as sentences
 from biomed.terms import commands as terms
 from domainbert import __version__
 from domainbert.console import stdout
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.add_typer(ner.app, name="ner")
 app.add_typer(qa.app, name="qa")
 app.add_typer(terms.app, name="terms")
+app.add_typer(sentences.app, name="sentences")
 
 
 def _version(asked: bool) -> None:

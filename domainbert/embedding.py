@@ -71,6 +71,7 @@ class PassageVectors:
         starts: first character of each passage in its text, shape (passages,).
         ends: one past its last character, shape (passages,).
         faults: number of a text without a passage -> why.
+        count: texts, with and without passages.
     """
 
     vectors: np.ndarray = field(repr=False)
@@ -78,6 +79,7 @@ class PassageVectors:
     starts: np.ndarray = field(repr=False)
     ends: np.ndarray = field(repr=False)
     faults: dict[int, str]
+    count: int
 
 
 @dataclass(frozen=True)
@@ -254,15 +256,9 @@ class Embedder(Model):
         """
         for read in self._tokenised(texts, self.windower):
             good = {text: w for text, w in read.windowed.items() if not _fault(w)}
-            windows = [window.input_ids for w in good.values() for window in w.windows]
-            rows = join_windows(
-                self.pooled(windows),
-                np.array([len(window) for window in windows]),
-                np.array([len(w.windows) for w in good.values()], dtype=np.int64),
-                pooling=self.settings.pooling,
-            )
+            rows = self._text_vectors(good.values())
             # The last row is for texts without a vector.
-            table = np.vstack([self.scaled(rows), np.full((1, self.dimension), np.nan, np.float32)])
+            table = np.vstack([rows, np.full((1, self.dimension), np.nan, np.float32)])
             place = {text: row for row, text in enumerate(good)}
             yield TextVectors(
                 vectors=table[[place.get(text, -1) for text in read.texts]],
@@ -304,13 +300,23 @@ class Embedder(Model):
                 windows += [w.input_ids for w in windowed.windows]
             numbers, starts, ends = np.array(places, dtype=np.int64).reshape(-1, 3).T
             vectors = self.scaled(self.pooled(windows))
-            yield PassageVectors(vectors, numbers, starts, ends, faults)
+            yield PassageVectors(vectors, numbers, starts, ends, faults, len(read.texts))
             first += len(read.texts)
 
     def similarity(self, a: str, b: str) -> float:
         """The cosine of two texts, in [-1, 1]."""
         first, second = unit(self.embed([a, b]))
         return float(first @ second)
+
+    def vectors_of(
+        self, texts: Sequence[str], *, network: PreTrainedModel | None = None
+    ) -> np.ndarray:
+        """The vectors of texts that all have tokens, for scoring while a network trains.
+
+        Returns:
+            Shape (texts, dimension), float32.
+        """
+        return self._text_vectors(self.windower.split_many(texts), network=network)
 
     def pooled(
         self, windows: Sequence[np.ndarray], *, network: PreTrainedModel | None = None
@@ -336,6 +342,19 @@ class Embedder(Model):
     def scaled(self, vectors: np.ndarray) -> np.ndarray:
         """Vectors at the length that the settings ask for."""
         return unit(vectors) if self.settings.unit_norm else vectors
+
+    def _text_vectors(
+        self, texts: Iterable[WindowedText], *, network: PreTrainedModel | None = None
+    ) -> np.ndarray:
+        texts = list(texts)
+        windows = [window.input_ids for text in texts for window in text.windows]
+        rows = join_windows(
+            self.pooled(windows, network=network),
+            np.array([len(window) for window in windows]),
+            np.array([len(text.windows) for text in texts], dtype=np.int64),
+            pooling=self.settings.pooling,
+        )
+        return self.scaled(rows)
 
     def _extra_files(self) -> dict[str, str]:
         return module_files(self.settings, dimension=self.dimension, window=self.windower.window)

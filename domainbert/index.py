@@ -107,6 +107,7 @@ class VectorIndex:
         dimension: length of a vector.
         storage: "float32", "float16" (half the space, cosines within 1e-3) or "int8" (a quarter,
             one scale per row, cosines within about 1e-2).
+        about: what its maker noted in it.
     """
 
     def __init__(self, folder: Path, head: dict[str, Any]) -> None:
@@ -114,10 +115,17 @@ class VectorIndex:
         self.fingerprint: str = head["fingerprint"]
         self.dimension: int = head["dimension"]
         self.storage: Storage = head["storage"]
+        self.about: dict[str, Any] = head["about"]
 
     @classmethod
     def create(
-        cls, folder: str | Path, *, fingerprint: str, dimension: int, storage: Storage = "float32"
+        cls,
+        folder: str | Path,
+        *,
+        fingerprint: str,
+        dimension: int,
+        storage: Storage = "float32",
+        about: dict[str, Any] | None = None,
     ) -> VectorIndex:
         """An empty index in a new folder.
 
@@ -126,6 +134,7 @@ class VectorIndex:
             fingerprint: of the embedder.
             dimension: length of a vector.
             storage: see the class.
+            about: a note that is kept with it, as JSON.
 
         Raises:
             UserError: the folder is there, or an unknown storage.
@@ -142,6 +151,7 @@ class VectorIndex:
             "fingerprint": fingerprint,
             "dimension": dimension,
             "storage": storage,
+            "about": about or {},
             "parts": [],
         }
         with folder_beside(folder) as temporary:
@@ -187,8 +197,8 @@ class VectorIndex:
         vectors: np.ndarray,
         *,
         ids: Sequence[str],
-        starts: Sequence[int] | None = None,
-        ends: Sequence[int] | None = None,
+        starts: Sequence[int] | np.ndarray | None = None,
+        ends: Sequence[int] | np.ndarray | None = None,
         texts: Sequence[str] | None = None,
     ) -> None:
         """Append rows. They are there whole or not at all.
@@ -337,7 +347,7 @@ def _read_head(folder: Path) -> dict[str, Any]:
         raise VectorIndexError(msg)
     try:
         head = json.loads(file.read_text("utf-8"))
-        known = {"fingerprint", "dimension", "storage", "parts"} <= set(head)
+        known = {"fingerprint", "dimension", "storage", "about", "parts"} <= set(head)
         parts_known = known and all({"name", "rows"} <= set(part) for part in head["parts"])
     except (ValueError, TypeError):
         parts_known, head = False, {}

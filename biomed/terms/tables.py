@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from biomed.terms.embedder import TermEmbedder
     from biomed.terms.similarity import Neighbour, TermIndex
+    from domainbert.embedding import Embedder
     from domainbert.tables import Row
 
 TERM = Column("term", "text", ("text", "terms", "concept"), required=True)
@@ -33,16 +34,17 @@ CATEGORY = Column("category", "value")
 
 
 class _TermTask(Task):
-    """What reads one term a row."""
+    """What reads one text a row."""
 
-    columns = (TERM,)
+    columns: tuple[Column, ...] = (TERM,)
+    column = "term"
 
-    def __init__(self, embedder: TermEmbedder) -> None:
+    def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The term of a row."""
-        term = rows[0].cells.get("term")
+        term = rows[0].cells.get(self.column)
         if term is None or (isinstance(term, str) and not term.strip()):
             return Fault(NO_TEXT, "empty")
         if not isinstance(term, str):
@@ -70,7 +72,7 @@ class EmbedTask(_TermTask):
         """The output columns."""
         numbers = [(f"v{i}", pa.float32()) for i in range(self.embedder.dimension)]
         counts = [("n_tokens", pa.int64()), ("n_windows", pa.int64())]
-        return pa.schema([("term", pa.string()), *counts, *numbers])
+        return pa.schema([(self.column, pa.string()), *counts, *numbers])
 
     def run(self, items: Iterable[str]) -> Iterator[Any]:
         """Tokens, windows and vector of each term."""
@@ -82,7 +84,7 @@ class EmbedTask(_TermTask):
     def rows(self, item: str, result: Any) -> list[dict[str, Any]]:
         """One row."""
         tokens, windows, vector = result
-        row = {"term": item, "n_tokens": tokens, "n_windows": windows}
+        row = {self.column: item, "n_tokens": tokens, "n_windows": windows}
         row |= {f"v{i}": value for i, value in enumerate(vector.tolist())}
         if windows > 1:
             row["reason"] = f"read in {windows} windows; the vector pools them all"

@@ -234,9 +234,7 @@ def reciprocal_rank(
     wanted = np.array([key for key, *_ in pairs])[:, None] == keys[None]
 
     def score(embedder: Embedder, network: Any) -> dict[str, float]:
-        read = embedder.windower.split_many(names)
-        windows = [text.windows[0].input_ids for text in read]  # a name fits in one
-        vectors = unit(embedder.pooled(windows, network=network))
+        vectors = unit(embedder.vectors_of(names, network=network))
         cosines = vectors[rows] @ vectors[columns].T
         best = np.where(wanted, cosines, -np.inf).max(axis=1, keepdims=True)
         return {"mrr": float((1 / (1 + (cosines > best).sum(axis=1))).mean())}

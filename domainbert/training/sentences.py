@@ -166,7 +166,7 @@ def fit_pairs(
         logits = np.stack([result.logits for result in found])
         if labels:
             return {"accuracy": float((logits.argmax(axis=1) == expected).mean())}
-        return {"spearman": _spearman(logits[:, 0], expected)}
+        return {"spearman": spearman(logits[:, 0], expected)}
 
     module = PairModule(model, network, max_windows=training.max_windows, seed=training.seed)
     encoder_model = _PairEncoder(module, max(1, len(labels)))
@@ -287,7 +287,7 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float | np.number) else float("nan")
 
 
-def _spearman(found: np.ndarray, expected: np.ndarray) -> float:
+def spearman(found: np.ndarray, expected: np.ndarray) -> float:
     """Rank correlation; 0 where one side does not vary."""
     from scipy.stats import spearmanr
 
