@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import logging
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -132,19 +129,6 @@ class Embedder(Model):
     def dimension(self) -> int:
         """Length of a vector."""
         return int(self.network.config.hidden_size)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 over weights, tokenizer and settings: equal where vectors are comparable."""
-        vocabulary = sorted(self.tokenizer.get_vocab().items())
-        normalizer = json.loads(self.tokenizer.backend_tokenizer.to_str())["normalizer"]
-        document = [self.settings.model_dump(), normalizer, vocabulary]
-        digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
-        for name, tensor in sorted(self.network.state_dict().items()):
-            if not name.startswith("pooler."):  # not used, and not in every file
-                digest.update(name.encode())
-                digest.update(tensor.detach().cpu().numpy().tobytes())
-        return digest.hexdigest()
 
     def __repr__(self) -> str:
         """Name the encoder and how it is pooled."""

@@ -172,10 +172,10 @@ class VectorIndex:
         """
         folder = Path(folder)
         head = _read_head(folder)
-        if embedder is not None and embedder.fingerprint != head["fingerprint"]:
+        if embedder is not None and embedder.fingerprint() != head["fingerprint"]:
             msg = (
                 f"{folder} was built with another encoder or other settings (hash "
-                f"{head['fingerprint'][:12]}…, here {embedder.fingerprint[:12]}…); load that "
+                f"{head['fingerprint'][:12]}…, here {embedder.fingerprint()[:12]}…); load that "
                 "encoder, or build the index again"
             )
             raise VectorIndexError(msg)

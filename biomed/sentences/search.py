@@ -93,7 +93,7 @@ class SentenceIndex:
         window = window or min(PASSAGE, encoder.windower.window)
         vectors = VectorIndex.create(
             folder,
-            fingerprint=encoder.fingerprint,
+            fingerprint=encoder.fingerprint(),
             dimension=encoder.dimension,
             storage=storage,
             about={"window": window},

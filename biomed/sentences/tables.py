@@ -12,7 +12,6 @@ from domainbert.embedding import NO_TEXT
 from domainbert.errors import UserError
 from domainbert.inference import chunked
 from domainbert.scoring import Fault, Task
-from domainbert.settings import as_dict
 from domainbert.tables import (
     Column,
     TableError,
@@ -115,7 +114,7 @@ class SearchTask(Task):
         return {
             "index": [index.fingerprint, len(index), str(index.folder.resolve())],
             "k": self._k,
-            "rerank": self._rerank.weights_hash() if self._rerank else None,
+            "rerank": self._rerank.fingerprint() if self._rerank else None,
             "words": self._words is not None,
         }
 
@@ -165,8 +164,7 @@ class PairTask(Task):
 
     def facts(self) -> dict[str, Any]:
         """The model."""
-        model = self._model
-        return {"weights": model.weights_hash(), "settings": as_dict(model.settings)}
+        return {"model": self._model.fingerprint()}
 
 
 def read_texts(

@@ -53,7 +53,7 @@ class _TermTask(Task):
 
     def facts(self) -> dict[str, Any]:
         """The model."""
-        return {"model": self.embedder.fingerprint}
+        return {"model": self.embedder.fingerprint()}
 
 
 class EmbedTask(_TermTask):

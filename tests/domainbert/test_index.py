@@ -90,7 +90,7 @@ def test_an_empty_index_finds_nothing(tmp_path):
 
 def test_an_index_of_another_encoder_is_refused(new_network, tokenizer, tmp_path):
     first, same, other = (Embedder(new_network(seed=seed).bert, tokenizer) for seed in (0, 0, 1))
-    VectorIndex.create(tmp_path / "i", fingerprint=first.fingerprint, dimension=32)
+    VectorIndex.create(tmp_path / "i", fingerprint=first.fingerprint(), dimension=32)
     assert len(VectorIndex.open(tmp_path / "i", embedder=same)) == 0
     with pytest.raises(UserError, match="built with another encoder or other settings"):
         VectorIndex.open(tmp_path / "i", embedder=other)

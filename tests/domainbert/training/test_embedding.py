@@ -128,7 +128,7 @@ def test_no_text_and_no_key_is_twice_in_a_batch():
             seed=3,
         )
     )
-    assert sorted(sum(batches, [])) == list(range(200))
+    assert sorted(i for batch in batches for i in batch) == list(range(200))
     for batch in batches:
         for column in rows.values():
             assert len({column[i] for i in batch}) == len(batch)
