@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from biomed.qa.answerer import QuestionAnswerer
     from biomed.qa.answers import Answer
     from biomed.qa.yes_no import YesNoAnswerer
+    from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+    from biomed.sentences.search import SentenceIndex
     from biomed.terms.embedder import TermEmbedder
     from biomed.terms.evaluation import (
         compare_encoders,
@@ -20,18 +22,23 @@ if TYPE_CHECKING:
         read_rated_pairs,
     )
     from biomed.terms.similarity import TermIndex
+    from biomed.terms.tables import embed_frame
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
 
 # Each name is imported when it is first used, so that `biomed --help` waits for no torch.
 _HOMES = {
     "Answer": "qa.answers",
     "Entity": "ner.entities",
+    "CrossEncoder": "sentences.encoder",
     "EntityTagger": "ner.tagger",
     "QuestionAnswerer": "qa.answerer",
+    "SentenceEncoder": "sentences.encoder",
+    "SentenceIndex": "sentences.search",
     "TermEmbedder": "terms.embedder",
     "TermIndex": "terms.similarity",
     "YesNoAnswerer": "qa.yes_no",
     "compare_encoders": "terms.evaluation",
+    "embed_frame": "terms.tables",
     "evaluate_categories": "terms.evaluation",
     "evaluate_pairs": "terms.evaluation",
     "medical_terms": "terms.vocabulary",
@@ -44,13 +51,17 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "CrossEncoder",
     "Entity",
     "EntityTagger",
     "QuestionAnswerer",
+    "SentenceEncoder",
+    "SentenceIndex",
     "TermEmbedder",
     "TermIndex",
     "YesNoAnswerer",
     "compare_encoders",
+    "embed_frame",
     "evaluate_categories",
     "evaluate_pairs",
     "medical_terms",
