@@ -89,7 +89,10 @@ class Model(ABC):
         Raises:
             EncoderError: it holds others.
         """
-        known = {field.name for field in fields(cls.settings_class)}
+        known = set(
+            getattr(cls.settings_class, "model_fields", None)
+            or (field.name for field in fields(cls.settings_class))
+        )
         if strange := sorted(set(stored) - known):
             msg = (
                 f"config.json: settings has no {strange[0]!r}; legal are {', '.join(sorted(known))}"
@@ -207,6 +210,16 @@ class Model(ABC):
             "encoder": found.sha256 or found.name,
             "settings": as_dict(self.settings),
         }
+
+    def weights_hash(self) -> str:
+        """SHA-256 of all weights, in the order of their names."""
+        import hashlib
+
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def window_tokens(self) -> int:
         """Tokens of a window: what the settings say, else all that the encoder has positions for.

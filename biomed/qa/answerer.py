@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from biomed.qa.reading import Pair, PairReader, first_token
 from biomed.qa.spans import Candidate, best_candidates, best_spans
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
+from domainbert.settings import Settings
 from domainbert.windows import plan_windows
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ class Answer:
         return self.end > self.start
 
 
-@dataclass(frozen=True)
-class QuestionSettings:
+class QuestionSettings(Settings):
     """Settings of a question-answering model.
 
     Attributes:
@@ -150,7 +150,7 @@ class QuestionAnswerer(BiomedFolder):
 
     def set_threshold(self, threshold: float) -> None:
         """Change the model's own threshold, which is saved with it."""
-        self.settings = replace(self.settings, threshold=threshold)
+        self.settings = self.settings.replaced(threshold=threshold)
 
     def answer(
         self,
@@ -206,23 +206,24 @@ class QuestionAnswerer(BiomedFolder):
         if isinstance(pairs, str):
             msg = "expected (question, context) pairs, got a string; for one question use answer()"
             raise UserError(msg)
-        limit = self.threshold if threshold is None else threshold
-        return self._stream(pairs, top_k=top_k, threshold=limit, network=network)
-
-    def _stream(
-        self,
-        pairs: Iterable[tuple[str, str | Sequence[str]]],
-        *,
-        top_k: int,
-        threshold: float,
-        network: PreTrainedModel | None,
-    ) -> Iterator[list[Answer]]:
         read = (self._read(pair, number) for number, pair in enumerate(pairs))
-        chunks = chunked(read, size=self.reader.size, limit=self.runner.buffer_tokens)
+        return self.answer_read(read, top_k=top_k, threshold=threshold, network=network)
+
+    def answer_read(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        top_k: int = 1,
+        threshold: float | None = None,
+        network: PreTrainedModel | None = None,
+    ) -> Iterator[list[Answer]]:
+        """As `answer_many`, for pairs from `reader.pair`, which the caller has checked."""
+        limit = self.threshold if threshold is None else threshold
+        chunks = chunked(pairs, size=self.reader.size, limit=self.runner.buffer_tokens)
         for chunk in read_ahead(chunks):
             found = self.candidates(chunk, top_k=top_k, network=network)
             for pair, candidates in zip(chunk, found, strict=True):
-                yield _answers(pair, candidates, threshold=threshold)
+                yield _answers(pair, candidates, threshold=limit)
 
     def _read(self, pair: object, number: int) -> Pair:
         if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
@@ -293,7 +294,8 @@ class QuestionAnswerer(BiomedFolder):
             top_k=top_k,
         )
         return [
-            Candidate(number, cut[0] + s.first, cut[0] + s.last, s.score - null, cut) for s in spans
+            Candidate(number, cut[0] + begin, cut[0] + end, score - null, cut)
+            for begin, end, score in spans
         ]
 
     def show(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -24,11 +25,26 @@ from biomed.qa.questions import (
     check_ids,
     locate,
 )
+from domainbert.tables import (
+    Column,
+    id_key,
+    id_text,
+    is_missing,
+    iter_rows,
+    match_columns,
+    table_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from domainbert.tables import Row
+
 Parsed = TypeVar("Parsed", bound=BaseModel)
+ID = Column("id", "id", ("question_id",))
+QUESTION = Column("question", "text", ("query",), required=True)
+CONTEXT = Column("context", "text", ("passage", "document"), required=True)
+COLUMNS = (ID, QUESTION, CONTEXT, Column("answer"), Column("answer_start"))
 
 
 def read_questions(path: str | Path) -> QuestionSet:
@@ -37,6 +53,8 @@ def read_questions(path: str | Path) -> QuestionSet:
     - SQuAD JSON ("data"): versions 1.1 and 2.0, with or without answers.
     - BioASQ JSON ("questions"): training files, and test files without answers. The passages are
       the snippets; the exact answers of a factoid question are searched in them.
+    - PubMedQA JSON (questions by PubMed id): of kind "yesno". The passages are the parts of the
+      abstract without its conclusion.
     - Tables (see `domainbert.tables`): columns `question`, `context`, and optionally `id`,
       `answer` (an empty cell: there is no answer) and `answer_start`. Rows with the same id are
       one question with several answers.
@@ -51,16 +69,21 @@ def read_questions(path: str | Path) -> QuestionSet:
     path = Path(path)
     if path.suffix.lower() != ".json":
         return _from_table(path)
-    document = read_json(path)
+    document = _read_json(path)
     if isinstance(document, dict) and "data" in document:
-        return _from_squad(parse(_Squad, document, path.name), path.name)
+        return _from_squad(_parse(_Squad, document, path.name), path.name)
     if isinstance(document, dict) and "questions" in document:
-        return _from_bioasq(parse(_Bioasq, document, path.name), path.name)
-    msg = f"{path.name}: expected SQuAD (an object with 'data') or BioASQ (with 'questions') JSON"
+        return _from_bioasq(_parse(_Bioasq, document, path.name), path.name)
+    if isinstance(document, dict) and document:
+        return _from_pubmedqa(document, path.name)
+    msg = (
+        f"{path.name}: expected SQuAD (an object with 'data'), BioASQ (with 'questions') or "
+        "PubMedQA (questions by PubMed id) JSON"
+    )
     raise QuestionError(msg)
 
 
-def read_json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """Read a JSON file; raises QuestionError with the line and column of a fault."""
     if not path.is_file():
         msg = f"{path}: no such file"
@@ -75,25 +98,31 @@ def read_json(path: Path) -> Any:
     raise QuestionError(msg)
 
 
-def parse(model: type[Parsed], document: Any, name: str) -> Parsed:
+def _parse(model: type[Parsed], document: Any, name: str) -> Parsed:
     """Check a JSON document against its schema.
 
     Raises:
-        QuestionError: the first fault, such as "q.json: data[0].paragraphs: Field required".
+        QuestionError: the first fault, such as "q.json: data[0].paragraphs: missing".
     """
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
-        place = "".join(steps).lstrip(".")
-        msg = f"{name}: {place}: {first['msg'].removeprefix('Value error, ')}"
+        fault = error.errors(include_url=False)[0]
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault["loc"])
+    place = f"{name}: {''.join(steps).lstrip('.')}"
+    if fault["type"] == "missing":
+        msg = f"{place}: missing"
+    elif fault["type"] == "value_error":
+        msg = f"{place}: {fault['ctx']['error']}"
+    else:
+        expected = "an object" if fault["type"] == "model_type" else fault["msg"].split("valid ")[-1]
+        msg = f"{place}: expected {expected}, got {type(fault['input']).__name__}"
     raise QuestionError(msg)
 
 
 def _filled(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
-        msg = "is empty"
+        msg = "empty"
         raise ValueError(msg)
     return value
 
@@ -108,7 +137,7 @@ def _flat(value: Any) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for each in value for text in _flat(each)))
     if isinstance(value, str) and value.strip():
         return (value.strip(),)
-    msg = f"expected texts, found {type(value).__name__}"
+    msg = f"expected texts, got {type(value).__name__}"
     raise ValueError(msg)
 
 
@@ -116,48 +145,47 @@ Text = Annotated[str, BeforeValidator(_filled)]
 Id = Annotated[str, BeforeValidator(_as_text)]
 
 
-class Document(BaseModel):
+class _Document(BaseModel):
     """Base of the JSON schemas: types are not converted, other fields are ignored."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
 
-class _SquadAnswer(Document):
+class _SquadAnswer(_Document):
     text: Text
     answer_start: int
 
 
-class _SquadQuestion(Document):
+class _SquadQuestion(_Document):
     id: Id
     question: Text
     answers: list[_SquadAnswer] | None = None
     is_impossible: bool | None = None
 
 
-class _SquadParagraph(Document):
+class _SquadParagraph(_Document):
     context: Text
     qas: list[_SquadQuestion]
     document_id: Id | None = None
     title: Id | None = None
 
 
-class _SquadArticle(Document):
+class _SquadArticle(_Document):
     paragraphs: list[_SquadParagraph]
     document_id: Id | None = None
     title: Id | None = None
 
 
-class _Squad(Document):
+class _Squad(_Document):
     data: list[_SquadArticle]
 
 
-class _Snippet(Document):
+class _Snippet(_Document):
     text: Text
     document: Id | None = None
 
 
-class BioasqQuestion(Document):
-    """A question of BioASQ; `exact_answer` is None in a test file."""
+class _BioasqQuestion(_Document):
 
     id: Id
     type: Text
@@ -166,8 +194,14 @@ class BioasqQuestion(Document):
     exact_answer: Annotated[tuple[str, ...], BeforeValidator(_flat)] | None = None
 
 
-class _Bioasq(Document):
-    questions: list[BioasqQuestion]
+class _Bioasq(_Document):
+    questions: list[_BioasqQuestion]
+
+
+class _PubmedQuestion(_Document):
+    QUESTION: Text
+    CONTEXTS: list[Text]
+    final_decision: Text | None = None
 
 
 def _from_squad(document: _Squad, name: str) -> QuestionSet:
@@ -218,6 +252,19 @@ def _from_bioasq(document: _Bioasq, name: str) -> QuestionSet:
     return QuestionSet(name, tuple(questions), tuple(remarks))
 
 
+def _from_pubmedqa(document: dict[str, Any], name: str) -> QuestionSet:
+    questions = []
+    for number, (id_, value) in enumerate(document.items()):
+        # The id stays out of messages: in a file of another kind the key may be a text.
+        parsed = _parse(_PubmedQuestion, value, f"{name}: question {number}")
+        passages = tuple(Passage(text, id_) for text in parsed.CONTEXTS)
+        answers = (parsed.final_decision,) if parsed.final_decision else ()
+        questions.append(
+            Question(id_, parsed.QUESTION, passages, answers, (), bool(answers), "yesno")
+        )
+    return QuestionSet(name, tuple(questions))
+
+
 def _occurrences(passages: tuple[Passage, ...], answers: tuple[str, ...]) -> Iterator[Place]:
     """Where answers occur as whole words, in any casing."""
     for number, passage in enumerate(passages):
@@ -228,24 +275,23 @@ def _occurrences(passages: tuple[Passage, ...], answers: tuple[str, ...]) -> Ite
 
 
 def _from_table(path: Path) -> QuestionSet:
-    from domainbert.tables import TableError, read_table, require_columns, table_columns
-
-    columns = table_columns(path)
-    require_columns(columns, ["question", "context"], source=path.name)
-    known = [c for c in ("id", "question", "context", "answer", "answer_start") if c in columns]
-    rows = read_table(path, columns=known).to_dict("records")
-    if not rows:
-        msg = f"{path.name} has no rows"
-        raise TableError(msg)
+    found = match_columns(table_columns(path), COLUMNS, source=path.name)
     passages: dict[str, Passage] = {}
     merged: dict[str, Question] = {}
     remarks: list[Remark] = []
-    for number, row in enumerate(rows):
-        question = _row(row, number, path.name, passages, remarks)
+    for row in iter_rows(path):
+        if row.fault:
+            msg = f"{row.place}: {row.fault}"
+            raise QuestionError(msg)
+        cells = {ours: row.cells.get(theirs) for ours, theirs in found.items()}
+        question = _table_question(cells, row, passages, remarks)
         before = merged.get(question.id)
         if before and (before.text, before.passages) != (question.text, question.passages):
             check_ids([question.id] * 2, name=path.name)
         merged[question.id] = _joined(before, question) if before else question
+    if not merged:
+        msg = f"{path.name} has no rows"
+        raise QuestionError(msg)
     return QuestionSet(path.name, tuple(merged.values()), tuple(remarks))
 
 
@@ -254,49 +300,28 @@ def _joined(one: Question, other: Question) -> Question:
     return Question(one.id, one.text, one.passages, answers, one.places + other.places)
 
 
-def _row(
-    row: dict[str, Any],
-    number: int,
-    name: str,
-    passages: dict[str, Passage],
-    remarks: list[Remark],
+def _table_question(
+    cells: dict[str, Any], row: Row, passages: dict[str, Passage], remarks: list[Remark]
 ) -> Question:
-    for column in ("question", "context"):
-        if not isinstance(row[column], str) or not row[column].strip():
-            msg = f"{name}, row {number} (from 0): {column} is empty"
+    for name in ("question", "context"):
+        if not isinstance(cells[name], str) or not cells[name].strip():
+            fault = "is empty" if is_missing(cells[name]) else "is not one text"
+            msg = f"{row.place}: {name} {fault}"
             raise QuestionError(msg)
-    text = row["context"]
+    text, id_ = cells["context"], id_text(cells.get("id")) or str(row.number)
     passage = passages.setdefault(text, Passage(text, _hash(text)))
-    given = row.get("id")
-    question_id = str(number) if _is_missing(given) else str(given)
-    if "answer" not in row:
-        return Question(question_id, row["question"], (passage,), is_answered=False)
-    if _is_missing(row["answer"]) or not str(row["answer"]).strip():
-        return Question(question_id, row["question"], (passage,))
-    answer = str(row["answer"])
-    start = _whole_number(row.get("answer_start"))
-    if start is not None and start != start:
-        msg = f"{name}, row {number} (from 0): answer_start is no whole number"
+    question = Question(id_, cells["question"], (passage,), is_answered="answer" in cells)
+    if is_missing(cells.get("answer")):
+        return question
+    start = id_key(cells.get("answer_start"))
+    if start is not None and not re.fullmatch(r"-?\d{1,12}", start):
+        msg = f"{row.place}: answer_start is not a whole number"
         raise QuestionError(msg)
-    place, what = locate(text, answer, None if start is None else int(start))
-    remarks += [Remark(question_id, what)] if what else []
-    places = (place,) if place else ()
-    return Question(question_id, row["question"], (passage,), (answer.strip(),), places)
-
-
-def _whole_number(value: Any) -> float | None:
-    """A number from a table; None where nothing is, NaN where something else is."""
-    if _is_missing(value):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, TypeError):
-        return float("nan")
-    return number if number.is_integer() else float("nan")
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value or value == ""
+    place, what = locate(text, cells["answer"], None if start is None else int(start))
+    remarks += [Remark(id_, what)] if what else []
+    return replace(
+        question, answers=(cells["answer"].strip(),), places=(place,) if place else ()
+    )
 
 
 def _hash(text: str) -> str:

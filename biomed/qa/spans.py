@@ -13,15 +13,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SpanScore:
-    """Tokens `first` to `last` (inclusive) of a text, and their score."""
-
-    first: int
-    last: int
-    score: float
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A span of one passage.
 
@@ -53,7 +44,7 @@ def best_spans(
     ends: np.ndarray,
     longest: int,
     top_k: int = 1,
-) -> list[SpanScore]:
+) -> list[tuple[int, int, float]]:
     """The spans of one window with the largest sum of start and end logit.
 
     A span begins where a word begins and ends where a word ends. The spans do not overlap: each
@@ -68,7 +59,7 @@ def best_spans(
         top_k: maximum number of spans, >= 1.
 
     Returns:
-        The spans, best first.
+        First token, last token (inclusive) and score of each span, best first.
     """
     if not len(start):
         return []
@@ -77,13 +68,13 @@ def best_spans(
     padded = np.concatenate((np.where(ends, end, -np.inf), np.full(longest - 1, -np.inf)))
     # Row i, column j: the span of tokens i to i + j.
     scores = starts[:, None] + sliding_window_view(padded, longest)
-    found: list[SpanScore] = []
+    found: list[tuple[int, int, float]] = []
     for _ in range(top_k):
         first, length = divmod(int(scores.argmax()), longest)
         if not np.isfinite(scores[first, length]):
             break
         last = first + length
-        found.append(SpanScore(first, last, float(scores[first, length])))
+        found.append((first, last, float(scores[first, length])))
         scores[first : last + 1] = -np.inf
         for row in range(max(0, first - longest + 1), first):
             scores[row, first - row :] = -np.inf

@@ -9,12 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.qa.commands
-from biomed.qa.answerer import QuestionAnswerer
+from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
 from biomed.qa.evaluation import evaluate, judge, score
 from biomed.qa.fitting import Stage, fit
 from biomed.qa.formats import read_questions
 from biomed.qa.metrics import score_decisions, score_factoids
-from biomed.qa.network import QuestionSettings
 from biomed.qa.questions import Passage, Place, Question, QuestionSet, split_by_article
 from biomed.qa.tables import answer_file
 from domainbert.tables import write_table

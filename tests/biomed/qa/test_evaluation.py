@@ -1,14 +1,11 @@
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.qa.answerer import QuestionAnswerer
-from biomed.qa.evaluation import judge
+from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
+from biomed.qa.evaluation import best_threshold, find_threshold, judge
 from biomed.qa.questions import Passage, Question, QuestionSet
-from biomed.qa.threshold import best_threshold, find_threshold
 
 SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=12).map(np.array)
 
@@ -58,11 +55,11 @@ def test_a_model_keeps_its_threshold(answerer, tmp_path):
     assert answerer.answer("was it?", text)[0].is_found
     answerer.save_pretrained(tmp_path / "model")
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")
-    assert again.reader.settings == answerer.reader.settings
-    again.reader.set_threshold(3.5)
+    assert again.settings == answerer.settings
+    again.set_threshold(3.5)
     assert not again.answer("was it?", text)[0].is_found
     again.save_pretrained(tmp_path / "model")
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")
-    assert again.reader.settings == dataclasses.replace(answerer.reader.settings, threshold=3.5)
+    assert again.settings == answerer.settings.replaced(threshold=3.5)
     assert again.answer("was it?", text)[0].score == pytest.approx(3, abs=1e-3)
     assert not again.answer("was it?", text)[0].is_found
