@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from biomed.qa.network import QuestionSettings, SpanReader
 from reporting import options, report, say, spread, versions_of
 from transformers import AutoModelForQuestionAnswering
 
 from biomed.qa.answerer import QuestionAnswerer
 from biomed.qa.formats import read_questions
-from biomed.qa.network import QuestionSettings, SpanReader
 from biomed.qa.questions import split_by_article
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
 

@@ -203,7 +203,7 @@ class QuestionAnswerer(BiomedFolder):
         if top_k < 1:
             msg = f"top_k must be at least 1, got {top_k}"
             raise UserError(msg)
-        if isinstance(pairs, str):
+        if isinstance(pairs, str):  # type: ignore[unreachable]  # the type cannot hold it out
             msg = "expected (question, context) pairs, got a string; for one question use answer()"
             raise UserError(msg)
         read = (self._read(pair, number) for number, pair in enumerate(pairs))
@@ -226,7 +226,7 @@ class QuestionAnswerer(BiomedFolder):
                 yield _answers(pair, candidates, threshold=limit)
 
     def _read(self, pair: object, number: int) -> Pair:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             msg = f"pair {number}: expected (question, context), got {type(pair).__name__}"
             raise UserError(msg)
         try:

@@ -10,10 +10,14 @@ from rich.table import Table
 
 from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
+from domainbert.errors import UserError
 from domainbert.files import write_json
 
 if TYPE_CHECKING:
-    from biomed.qa.answerer import QuestionAnswerer
+    from collections.abc import Callable
+
+    from biomed.qa.answerer import Answer
+    from biomed.qa.task import AskTask
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,39 +75,103 @@ def train(
 @one_line_errors
 def ask(
     sources: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
-            metavar="FILE...",
-            help="With --question: texts, or a table with a column text. Otherwise a file of "
-            "questions with their contexts: a table, or SQuAD or BioASQ JSON.",
+            metavar="SOURCE...",
+            help="With --question: text files to show answers from, or, with --out, a table with "
+            "a text in each row. Otherwise a file of questions with their contexts: a table, or "
+            "SQuAD or BioASQ JSON.",
         ),
     ],
     question: Annotated[str | None, typer.Option(help="Ask this of every text.")] = None,
     model: options.ModelName = "qa",
     out: Annotated[
-        Path | None, typer.Option(help="Answers: .csv, .parquet or .jsonl; otherwise shown here.")
+        Path | None,
+        typer.Option(help="Answers: .csv, .parquet, .jsonl, or a folder; otherwise shown here."),
     ] = None,
     top_k: Annotated[int, typer.Option(min=1, help="Maximum answers to each question.")] = 1,
     threshold: Annotated[
         float | None, typer.Option(help="A score must be above it; -inf: always answer.")
     ] = None,
+    text: options.TextColumn = None,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    restart: options.Restart = False,
+    device: options.Device = None,
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
+    from biomed.qa.answerer import QuestionAnswerer
+    from biomed.qa.task import AskTask
+
+    if (question is None and out is None) or (out is not None and len(sources) != 1):
+        raise typer.BadParameter(
+            "give --question to ask it of texts, or --out for the answers to one file of questions"
+        )
+
+    def make_task() -> AskTask:
+        answerer = QuestionAnswerer.from_pretrained(model, device=device)
+        return AskTask(answerer, question=question, top_k=top_k, threshold=threshold)
+
+    if out is None:
+        texts = [_text(Path(source)) for source in sources]
+        answerer = QuestionAnswerer.from_pretrained(model, device=device)
+        answers = answerer.answer(str(question), texts, top_k=top_k, threshold=threshold)
+        _show(answers, texts, names=[Path(source).name for source in sources])
+    elif question is None and sources[0].lower().endswith(".json"):
+        _ask_json(Path(sources[0]), out, make_task)
+    else:
+        from domainbert.scoring.cli import run
+        from domainbert.tables import ReadOptions
+
+        run(
+            make_task,
+            sources[0],
+            out,
+            named={"context" if question is None else "text": text},
+            keep=keep or (),
+            options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
+            restart=restart,
+        )
+
+
 def _text(path: Path) -> str:
+    if path.suffix.lower() != ".txt":
+        msg = f"{path}: expected a .txt file; name --out to ask the question of a table"
+        raise UserError(msg)
     # Bytes, so that "\r\n" stays two characters and positions are those of the file.
     return path.read_bytes().decode("utf-8", "replace")
 
 
-def _show(
-    answerer: QuestionAnswerer, question: str, texts: list[str], *, names: list[str], **how: Any
-) -> None:
+def _show(answers: list[Answer], texts: list[str], *, names: list[str]) -> None:
     from biomed.qa.display import AnswerView
 
-    for answer in answerer.answer(question, texts, **how):
+    for answer in answers:
         if answer.is_found:
             where = f"{names[answer.document]}, characters {answer.start} to {answer.end}"
             say(f"{where}, score {answer.score:.2f}")
         stdout.print(AnswerView(texts[answer.document], (answer,)), soft_wrap=True)
+
+
+def _ask_json(source: Path, out: Path, make_task: Callable[[], AskTask]) -> None:
+    """Answers to a SQuAD or BioASQ file, which is in memory anyway."""
+    import pandas as pd
+
+    from biomed.qa.formats import read_questions
+    from domainbert.files import check_output
+    from domainbert.scoring import score_frame
+    from domainbert.tables import table_format, write_table
+
+    table_format(out)
+    check_output(out, [source])
+    questions = read_questions(source).questions
+    rows = [(q.id, q.text, [passage.text for passage in q.passages]) for q in questions]
+    frame = pd.DataFrame(rows, columns=["id", "question", "context"])
+    answers = score_frame(make_task(), frame)
+    write_table(answers, out)
+    failed = len({*answers["row"][answers["status"] != "ok"]})
+    say(f"{len(questions)} questions, {failed} without a result; written to {out}")
 
 
 @app.command()

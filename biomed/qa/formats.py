@@ -115,7 +115,9 @@ def _parse(model: type[Parsed], document: Any, name: str) -> Parsed:
     elif fault["type"] == "value_error":
         msg = f"{place}: {fault['ctx']['error']}"
     else:
-        expected = "an object" if fault["type"] == "model_type" else fault["msg"].split("valid ")[-1]
+        expected = (
+            "an object" if fault["type"] == "model_type" else fault["msg"].split("valid ")[-1]
+        )
         msg = f"{place}: expected {expected}, got {type(fault['input']).__name__}"
     raise QuestionError(msg)
 
@@ -186,7 +188,6 @@ class _Snippet(_Document):
 
 
 class _BioasqQuestion(_Document):
-
     id: Id
     type: Text
     body: Text
@@ -319,9 +320,7 @@ def _table_question(
         raise QuestionError(msg)
     place, what = locate(text, cells["answer"], None if start is None else int(start))
     remarks += [Remark(id_, what)] if what else []
-    return replace(
-        question, answers=(cells["answer"].strip(),), places=(place,) if place else ()
-    )
+    return replace(question, answers=(cells["answer"].strip(),), places=(place,) if place else ())
 
 
 def _hash(text: str) -> str:

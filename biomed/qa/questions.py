@@ -191,9 +191,7 @@ def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
     articles = {article for q in other.questions for article in q.articles}
     texts = {_text_hash(passage) for q in other.questions for passage in q.passages}
     passages = {id(p): p for q in questions.questions for p in q.passages}  # each hashed once
-    taken = {
-        key for key, p in passages.items() if p.article in articles or _text_hash(p) in texts
-    }
+    taken = {key for key, p in passages.items() if p.article in articles or _text_hash(p) in texts}
     return questions.subset(
         q for q in questions.questions if not any(id(p) in taken for p in q.passages)
     )

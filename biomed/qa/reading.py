@@ -125,7 +125,7 @@ class PairReader:
             self._checked(document, "the context" + f", document {number}" * is_many)
             for number, document in enumerate(documents)
         )
-        return Pair(asked, passages, documents)
+        return Pair(asked, passages, documents)  # type: ignore[arg-type]  # checked above
 
     def _checked(self, text: object, what: str) -> Pieces:
         if not isinstance(text, str):

@@ -73,7 +73,7 @@ class AskTask(Task):
         context = row.cells["context" if self._question is None else "text"]
         context = context.tolist() if hasattr(context, "tolist") else context
         for name, value in (("question", asked), ("context", context)):
-            if is_missing(value):
+            if is_missing(value) or (isinstance(value, list) and not value):
                 return Fault(f"the {name} is empty", "empty")
         try:
             return self._answerer.reader.pair(asked, context)

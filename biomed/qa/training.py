@@ -113,9 +113,7 @@ def fit(
     for stage in stages:
         check_answered(stage.questions, what="training")
     check_answered(validation, what="validation")
-    untrained = QuestionAnswerer.untrained(
-        encoder, training=stages[0].training, settings=settings
-    )
+    untrained = QuestionAnswerer.untrained(encoder, training=stages[0].training, settings=settings)
     objectives = [
         AnswerObjective(
             untrained,

@@ -7,13 +7,13 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from domainbert.pairs import PairModel, PairSettings
 from sklearn.metrics import accuracy_score, f1_score
 
 from biomed.folder import BiomedFolder
 from biomed.qa.formats import read_questions
 from biomed.qa.questions import QuestionError
 from domainbert.errors import UserError
-from domainbert.pairs import PairModel, PairSettings
 from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:

@@ -98,6 +98,6 @@ def new_random(random_network):
 def answerer(tokenizer):
     """Finds "insulin" and "heart … failure"; windows of 24 tokens, answers of at most 6."""
     from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-    
+
     settings = QuestionSettings(window=24)
     return QuestionAnswerer(make_known(tokenizer), tokenizer, settings=settings)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
+from biomed.qa.answerer import QuestionAnswerer
 from biomed.qa.evaluation import best_threshold, find_threshold, judge
 from biomed.qa.questions import Passage, Question, QuestionSet
 

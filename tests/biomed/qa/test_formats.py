@@ -210,7 +210,10 @@ class TestTables:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"context": [CONTEXT, "other", "x", "x"]}, "1 ids are given to several questions, such as '1'"),
+            (
+                {"context": [CONTEXT, "other", "x", "x"]},
+                "1 ids are given to several questions, such as '1'",
+            ),
             ({"question": ["What?", "What?", " ", "x"]}, "q.jsonl line 3: question is empty"),
             ({"context": [CONTEXT, CONTEXT, None, "x"]}, "q.jsonl line 3: context is empty"),
             (

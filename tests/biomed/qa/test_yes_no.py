@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from domainbert.pairs import PairSettings
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -24,7 +25,6 @@ from biomed.qa.yes_no import (
     score_decisions,
 )
 from domainbert.encoders import EncoderError
-from domainbert.pairs import PairSettings
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
