@@ -203,9 +203,6 @@ class QuestionAnswerer(BiomedFolder):
         if top_k < 1:
             msg = f"top_k must be at least 1, got {top_k}"
             raise UserError(msg)
-        if isinstance(pairs, str):  # type: ignore[unreachable]  # the type cannot hold it out
-            msg = "expected (question, context) pairs, got a string; for one question use answer()"
-            raise UserError(msg)
         read = (self._read(pair, number) for number, pair in enumerate(pairs))
         return self.answer_read(read, top_k=top_k, threshold=threshold, network=network)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -17,8 +17,10 @@ from biomed.qa.questions import QuestionSet, check_answered, evenly, split_by_ar
 from domainbert.errors import UserError
 from domainbert.settings import Count, Settings
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import Stage, train
+
+if TYPE_CHECKING:
+    from domainbert.training.settings import TrainingSettings
 
 CHOOSING = 96  # validation questions that choose the weights
 SCORES_NOTE = (
@@ -27,8 +29,8 @@ SCORES_NOTE = (
     "one. Some of these questions chose the weights."
 )
 NO_ANSWER_NOTE = (
-    " The last two columns: the same questions, asked of their own article and of another one, with "
-    "the model's own threshold, {threshold:.2f}, which was chosen on these questions."
+    " The last two columns: the same questions, asked of their own article and of another one, "
+    "with the model's own threshold, {threshold:.2f}, which was chosen on these questions."
 )
 
 
@@ -57,7 +59,7 @@ class QuestionRecipe(Recipe):
     """
 
     model: QuestionModelTable = QuestionModelTable()
-    stages: dict[str, list[Any]] = {}
+    stages: dict[str, list[Any]] = Field(default={})
     validation: Validation = Validation()
 
 

@@ -212,7 +212,7 @@ def test_what_cannot_be_asked(answerer, question, context, message):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ("asthma", r"expected \(question, context\) pairs, got a string"),
+        ("asthma", r"pair 0: expected \(question, context\), got str"),
         (["asthma"], r"pair 0: expected \(question, context\), got str"),
         ([("was it?", "text"), ("was it?",)], r"pair 1: expected \(question, context\), got tuple"),
         ([None], r"pair 0: expected \(question, context\), got NoneType"),

@@ -198,7 +198,7 @@ class TestTables:
 
     def test_a_line_that_is_no_row_is_named(self, tmp_path):
         (tmp_path / "q.csv").write_text("question,context\nWhat?,x\nWhy?,x,y,z\n")
-        with pytest.raises(QuestionError, match="q.csv line 3: "):
+        with pytest.raises(QuestionError, match=r"q.csv line 3: "):
             read_questions(tmp_path / "q.csv")
 
     def test_without_ids_and_answers(self, tmp_path):
