@@ -128,7 +128,7 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
     """All scores that a file of questions allows, for JSON.
 
     Returns:
-        "extractive": `SpanScores` of SQuAD files and tables; "factoid": `FactoidScores` of
+        "extractive": `SpanScores` of SQuAD files and tables; "factoid": `score_factoids` of
         BioASQ's factoid questions with snippets; "not_scored": number of questions of other
         kinds, without passages, or without a known answer.
 
@@ -146,8 +146,7 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
         # More than five answers, because several snippets may hold the same words.
         judged = judge(answerer, factoid, top_k=4 * RANKED, threshold=-math.inf)
         ranked = [[answer.text for answer in j.answers] for j in judged]
-        scores = score_factoids(ranked, [j.question.answers for j in judged])
-        result["factoid"] = asdict(scores)
+        result["factoid"] = score_factoids(ranked, [j.question.answers for j in judged])
     if not result:
         msg = (
             f"{questions.name} has no question that a part of its passages could answer; for "
@@ -158,24 +157,9 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
     return result
 
 
-@dataclass(frozen=True)
-class NoAnswer:
-    """How well a threshold separates questions with an answer from those without.
-
-    Attributes:
-        threshold: a score above it counts as an answer.
-        questions: number of questions, each asked of its own article and of another one.
-        answered: share with an answer from their own article, in [0, 1].
-        abstained: share without an answer from the other article, in [0, 1].
-    """
-
-    threshold: float
-    questions: int
-    answered: float
-    abstained: float
-
-
-def find_threshold(answerer: QuestionAnswerer, judged: Sequence[Judged], *, count: int) -> NoAnswer:
+def find_threshold(
+    answerer: QuestionAnswerer, judged: Sequence[Judged], *, count: int
+) -> dict[str, float]:
     """Ask questions of a wrong article too, and find the threshold that separates best.
 
     Args:
@@ -184,23 +168,25 @@ def find_threshold(answerer: QuestionAnswerer, judged: Sequence[Judged], *, coun
         count: maximum number of questions, taken evenly from the articles.
 
     Returns:
-        The threshold with the most correct decisions; 0 if all questions are on one article.
+        "threshold": the one with the most correct decisions, 0 if all questions are on one
+        article; "questions": how many were asked of two articles; "answered" and "abstained":
+        shares with an answer from their own article, and without one from the other, in [0, 1].
     """
     by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
     asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
     other = {question.id: _another_article(question, asked) for question in asked}
     pairs = [(q.text, [p.text for p in o.passages]) for q in asked if (o := other[q.id])]
     if not pairs:
-        return NoAnswer(0.0, 0, 0.0, 0.0)
+        return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
     elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
     own = np.array([by_id[q.id].answers[0].score for q in asked if other[q.id]])
     threshold = best_threshold(own, elsewhere)
-    return NoAnswer(
-        threshold=threshold,
-        questions=len(pairs),
-        answered=float((own > threshold).mean()),
-        abstained=float((elsewhere <= threshold).mean()),
-    )
+    return {
+        "threshold": threshold,
+        "questions": len(pairs),
+        "answered": float((own > threshold).mean()),
+        "abstained": float((elsewhere <= threshold).mean()),
+    }
 
 
 def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:

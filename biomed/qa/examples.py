@@ -116,11 +116,9 @@ class WindowMaker:
         if not question.places:
             return None
         (chosen, _), *_ = Counter(question.places).most_common(1)
-        tokens = self._tokens_of(question, chosen)
-        if tokens is None:
+        if (tokens := self._tokens_of(question, chosen)) is None:
             return None
-        first, last = tokens
-        place = (chosen.passage, first, min(last, first + longest - 1))
+        place = (chosen.passage, tokens[0], min(tokens[1], tokens[0] + longest - 1))
         gold: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for each in question.places:
             if found := self._tokens_of(question, each):

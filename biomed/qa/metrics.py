@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from domainbert.errors import UserError
@@ -54,26 +53,9 @@ def _usable(answers: Sequence[str]) -> Sequence[str]:
     return [answer for answer in answers if normalize(answer)] or [""]
 
 
-@dataclass(frozen=True)
-class FactoidScores:
-    """BioASQ's measures of factoid questions, means over questions, in [0, 1].
-
-    Attributes:
-        questions: number of questions.
-        strict: strict accuracy: the first answer is correct.
-        lenient: lenient accuracy: one of the first five is correct.
-        mrr: mean reciprocal rank of the first correct answer; 0 if none of five is correct.
-    """
-
-    questions: int
-    strict: float
-    lenient: float
-    mrr: float
-
-
 def score_factoids(
     ranked: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]
-) -> FactoidScores:
+) -> dict[str, float]:
     """BioASQ's scores (Balikas et al. 2013) from the first five answers of each question.
 
     Casing and white space are ignored. A repeated answer takes no rank.
@@ -81,6 +63,11 @@ def score_factoids(
     Args:
         ranked: answers to each question, best first.
         answers: the accepted texts for each question: the answer and its synonyms.
+
+    Returns:
+        "questions": their number; means over them, in [0, 1]: "strict", the first answer is
+        correct; "lenient", one of the first five is; "mrr", the mean reciprocal rank of the first
+        correct one (0 if none of five is).
 
     Raises:
         UserError: the two have different lengths, or there are no questions.
@@ -90,12 +77,12 @@ def score_factoids(
         raise UserError(msg)
     ranks = [_rank(given, gold) for given, gold in zip(ranked, answers, strict=True)]
     count = len(ranks)
-    return FactoidScores(
-        questions=count,
-        strict=sum(rank == 1 for rank in ranks) / count,
-        lenient=sum(rank is not None for rank in ranks) / count,
-        mrr=sum(1 / rank for rank in ranks if rank) / count,
-    )
+    return {
+        "questions": count,
+        "strict": sum(rank == 1 for rank in ranks) / count,
+        "lenient": sum(rank is not None for rank in ranks) / count,
+        "mrr": sum(1 / rank for rank in ranks if rank) / count,
+    }
 
 
 def _rank(given: Sequence[str], gold: Sequence[str]) -> int | None:

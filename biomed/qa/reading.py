@@ -93,12 +93,6 @@ class PairReader:
                 self._tokens -= len(self._known.popitem(last=False)[1])
         return pieces
 
-    def forget(self) -> None:
-        """Drop the remembered texts."""
-        with self._lock:
-            self._known.clear()
-            self._tokens = 0
-
     def pair(self, question: object, context: object) -> Pair:
         """Check and tokenise a question and its context.
 

@@ -139,8 +139,8 @@ def fit(
     model.manifest["validation"] = asdict(score(judged))
     if model.settings.threshold is None:
         found = find_threshold(model, judged, count=choosing)
-        model.set_threshold(found.threshold)
-        model.manifest["no_answer"] = asdict(found)
+        model.set_threshold(found["threshold"])
+        model.manifest["no_answer"] = found
     return model
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from domainbert.pairs import PairModel, PairSettings
@@ -30,14 +29,8 @@ SCORES_NOTE = (
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Decision:
-    """A question, the text that decides it, and the right label."""
-
-    id: str
-    question: str = field(repr=False)
-    context: str = field(repr=False)
-    label: str
+# A question, the text that decides it, and the right label.
+Decision = tuple[str, str, str]
 
 
 class YesNoAnswerer(BiomedFolder, PairModel):
@@ -85,18 +78,14 @@ def read_decisions(path: str | Path) -> list[Decision]:
     if empty := sum(not question.passages for question in questions):
         msg = f"{read.name}: {empty} yes/no questions have no context"
         raise QuestionError(msg)
-    contexts = ["\n".join(passage.text for passage in q.passages) for q in questions]
     return [
-        Decision(q.id, q.text, context, label[0])
-        for q, context, label in zip(questions, contexts, labels, strict=True)
+        (q.text, "\n".join(passage.text for passage in q.passages), label[0])
+        for q, label in zip(questions, labels, strict=True)
     ]
 
 
 def folds(questions: Sequence[Decision], *, count: int) -> list[list[Decision]]:
-    """Split questions into folds with equal shares of each label.
-
-    Within a label they are ordered by the SHA-256 of their id and dealt in turn, so the order of
-    the file does not matter.
+    """Split questions into folds with equal shares of each label, whatever their order.
 
     Raises:
         UserError: fewer than 2 folds, or fewer questions than folds.
@@ -104,17 +93,14 @@ def folds(questions: Sequence[Decision], *, count: int) -> list[list[Decision]]:
     if not 2 <= count <= len(questions):
         msg = f"folds must be between 2 and the {len(questions)} questions, got {count}"
         raise UserError(msg)
-    ordered = sorted(
-        questions,
-        key=lambda q: (str(q.label), hashlib.sha256(q.id.encode("utf-8", "replace")).digest()),
-    )
+    ordered = sorted(questions, key=lambda q: (q[2], hashlib.sha256(repr(q).encode()).digest()))
     return [ordered[number::count] for number in range(count)]
 
 
 def evaluate_decisions(model: YesNoAnswerer, questions: Sequence[Decision]) -> dict[str, Any]:
     """Accuracy, macro F1 and the F1 of each label, for JSON."""
-    found = model.predict_many((q.question, q.context) for q in questions)
-    return score_decisions([result.label for result in found], [q.label for q in questions])
+    found = model.predict_many((question, context) for question, context, _ in questions)
+    return score_decisions([result.label for result in found], [label for *_, label in questions])
 
 
 def score_decisions(predicted: Sequence[str], gold: Sequence[str]) -> dict[str, Any]:
@@ -142,23 +128,22 @@ def cross_validate(
     from domainbert.training.sentences import fit_pairs
 
     dealt = folds(questions, count=count)
-    examples = [[(q.question, q.context, q.label) for q in fold] for fold in dealt]
     predicted: list[str] = []
     for number, held in enumerate(dealt):
         chooses = (number + 1) % count
-        train = [e for i, fold in enumerate(examples) if i not in (number, chooses) for e in fold]
+        train = [e for i, fold in enumerate(dealt) if i not in (number, chooses) for e in fold]
         model = fit_pairs(
             train,
-            validation=examples[chooses],
+            validation=dealt[chooses],
             encoder=recipe.model.encoder,
             training=recipe.training,
             settings=PairSettings(**recipe.model.model_dump(exclude={"encoder"})),
             labels=LABELS,
             model_class=YesNoAnswerer,
         )
-        predicted += [r.label for r in model.predict_many((q.question, q.context) for q in held)]
+        predicted += [found.label for found in model.predict_many((q, c) for q, c, _ in held)]
         log.info("fold %d of %d", number + 1, count)
-    scores = score_decisions(predicted, [q.label for fold in dealt for q in fold])
+    scores = score_decisions(predicted, [label for fold in dealt for *_, label in fold])
     row = f"{len(questions)} questions"
     model.manifest |= {
         "card": recipe.card.model_dump(),

@@ -37,17 +37,17 @@ def test_questions_are_asked_of_another_article(answerer):
     judged = judge(answerer, QuestionSet("q", tuple(asked)))
     found = find_threshold(answerer, judged, count=9)
     # Own scores 7 -1 7 -5; of the next article -1 7 -5 7.
-    assert (found.questions, found.answered + found.abstained) == (4, 1.0)
+    assert (found["questions"], found["answered"] + found["abstained"]) == (4, 1.0)
     nothing = question(9, "article 9", "x")
     judged = judge(answerer, QuestionSet("q", (asked[0], nothing)))
     found = find_threshold(answerer, judged, count=9)
-    assert found.questions == 2
+    assert found["questions"] == 2
 
 
 def test_one_article_tells_nothing(answerer):
     asked = (question(1, "a", "insulin"), question(2, "a", "renal"))
     found = find_threshold(answerer, judge(answerer, QuestionSet("q", asked)), count=9)
-    assert (found.threshold, found.questions) == (0.0, 0)
+    assert (found["threshold"], found["questions"]) == (0.0, 0)
 
 
 def test_a_model_keeps_its_threshold(answerer, tmp_path):
