@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from biomed.qa.questions import Question
 
 RESAMPLES = 1000
+FEWEST_GROUPS = 5  # an interval from fewer says nothing
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class SpanScores:
         exact_answerable: exact match on these; None if there are none.
         f1_answerable: F1 on these.
         abstained: share of the questions without an answer that got none; None if all have one.
-        f1_low: lower end of the 95% interval of F1, from 1,000 resamples of articles.
+        f1_low: lower end of the 95% interval of F1, from 1,000 resamples of articles; None with
+            fewer than 5 articles.
         f1_high: its upper end.
     """
 
@@ -44,8 +46,8 @@ class SpanScores:
     exact_answerable: float | None
     f1_answerable: float | None
     abstained: float | None
-    f1_low: float
-    f1_high: float
+    f1_low: float | None
+    f1_high: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,7 @@ def score(judged: Sequence[Judged]) -> SpanScores:
 
 def interval(
     values: np.ndarray, groups: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float]:
+) -> tuple[float, float] | tuple[None, None]:
     """The 95% bootstrap interval of a mean over rows, resampling whole groups.
 
     Args:
@@ -115,8 +117,13 @@ def interval(
         groups: the group of each row.
         resamples: number of resamples.
         seed: of the resamples.
+
+    Returns:
+        Lower and upper end; None with fewer than `FEWEST_GROUPS` groups.
     """
     names, number = np.unique(np.array(groups), return_inverse=True)
+    if len(names) < FEWEST_GROUPS:
+        return None, None
     sums, counts = np.bincount(number, weights=values), np.bincount(number)
     chosen = np.random.default_rng(seed).integers(len(names), size=(resamples, len(names)))
     means = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)

@@ -172,9 +172,11 @@ def train_from_recipe(
         resume=resume,
     )
     found = model.manifest["validation"]
-    interval = {"value": found["f1"], "low": found["f1_low"], "high": found["f1_high"]}
+    f1 = found["f1"]
+    if found["f1_low"] is not None:
+        f1 = {"value": f1, "low": found["f1_low"], "high": found["f1_high"]}
     row = f"{len(held_out)} questions of {sets[-1].name}"
-    scores = {"F1": {row: interval}, "exact match": {row: found["exact"]}}
+    scores = {"F1": {row: f1}, "exact match": {row: found["exact"]}}
     note = SCORES_NOTE.format(share=share)
     if none := model.manifest.get("no_answer"):
         row = f"{none['questions']} of them"

@@ -189,7 +189,11 @@ def test_questions_without_an_answer_are_scored_too(trained, held_out):
 
 def test_the_interval_resamples_groups():
     values = np.array([0.0] * 50 + [1.0] * 50)
-    low, high = interval(values, ["a"] * 50 + ["b"] * 50)
-    assert (low, high) == (0.0, 1.0)
+    low, high = interval(values, [str(n // 20) for n in range(100)])
+    assert low < 0.2
+    assert high > 0.8
+    # From one or two groups the interval would have no width, or all of it.
+    assert interval(values, ["a"] * 100) == (None, None)
+    assert interval(values, [str(n // 25) for n in range(100)]) == (None, None)
     low, high = interval(values, [str(n) for n in range(100)])
     assert 0.35 < low < 0.45 < 0.55 < high < 0.65
