@@ -186,19 +186,10 @@ class QuestionAnswerer(BiomedFolder):
         threshold: float | None = None,
         network: PreTrainedModel | None = None,
     ) -> Iterator[list[Answer]]:
-        """The answers to many questions, as a stream in the order given.
+        """The answers to many (question, context) pairs, as a stream in the order given.
 
-        Windows of several pairs share batches. A document that occurs several times is tokenised
-        once while it is remembered.
-
-        Args:
-            pairs: (question, context) pairs, as in `answer`.
-            top_k: as in `answer`.
-            threshold: as in `answer`.
-            network: used instead of the model's own, for example during training.
-
-        Raises:
-            UserError: as in `answer`, with the pair's number (from 0).
+        Windows of several pairs share batches. Arguments and errors are those of `answer`; an
+        error names the pair's number (from 0). `network` replaces the model's own in training.
         """
         if top_k < 1:
             msg = f"top_k must be at least 1, got {top_k}"
@@ -235,15 +226,10 @@ class QuestionAnswerer(BiomedFolder):
     def candidates(
         self, pairs: Sequence[Pair], *, top_k: int = 1, network: PreTrainedModel | None = None
     ) -> list[list[Candidate] | None]:
-        """The best spans of each pair over all windows of its passages.
+        """The best spans of each pair over all windows of its passages, best first.
 
-        Args:
-            pairs: one chunk; the logits of all its windows are in memory together.
-            top_k: maximum number of spans for each pair.
-            network: used instead of the model's own.
-
-        Returns:
-            For each pair its spans, best first, without overlaps; None if a logit is not finite.
+        The logits of all windows are in memory together. None instead of a pair's spans: one of
+        its logits is not finite.
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         places = [

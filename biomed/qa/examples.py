@@ -42,19 +42,13 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A question prepared for training.
-
-    Attributes:
-        place: passage and tokens of the most frequent gold answer; None without one.
-        gold: first and last token of every answer, by the text of the passage.
-        answers: its texts in lower case, which a negative window must not contain.
-    """
+    """A question prepared for training."""
 
     question: Question = field(repr=False)
     pieces: Pieces = field(repr=False)
-    place: tuple[int, int, int] | None
-    gold: dict[str, list[tuple[int, int]]]
-    answers: tuple[str, ...] = field(repr=False)
+    place: tuple[int, int, int] | None  # passage, first and last token of the commonest answer
+    gold: dict[str, list[tuple[int, int]]]  # first and last token of each answer, by passage text
+    answers: tuple[str, ...] = field(repr=False)  # in lower case; not in a negative window
 
 
 class WindowMaker:

@@ -76,8 +76,9 @@ class Question:
 
     @property
     def is_scorable(self) -> bool:
-        """Whether an answer can be given and compared with the known one."""
-        return self.is_answered and bool(self.passages)
+        """Whether an answer can be copied from a passage and compared with the known one."""
+        is_span = self.kind in ("extractive", "factoid")
+        return is_span and self.is_answered and bool(self.passages)
 
     @property
     def articles(self) -> frozenset[str]:
@@ -117,11 +118,6 @@ def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, 
 
     If the text is not at the stated start, its only occurrence is taken, or the nearest one if it
     is at most `NEAR` characters away.
-
-    Args:
-        context: the text to search.
-        answer: the answer's text.
-        start: its first character according to the file, or None.
 
     Returns:
         The position (None if it cannot be decided), and a remark (None if it is as stated).
@@ -165,10 +161,6 @@ def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionS
     text), read as a number in [0, 1), is below the share. So an article is always on the same
     side. A question is held out if its first passage is; a question with any passage of a held-out
     article is not trained on. A question without passages is not held out.
-
-    Args:
-        questions: of one file.
-        share: approximate share of the articles, in [0, 1].
 
     Returns:
         The questions to train on, and the held-out ones.

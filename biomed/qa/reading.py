@@ -94,11 +94,7 @@ class PairReader:
         return pieces
 
     def pair(self, question: object, context: object) -> Pair:
-        """Check and tokenise a question and its context.
-
-        Args:
-            question: a text.
-            context: a text, or a list of texts.
+        """Check and tokenise a question and its context, a text or a list of texts.
 
         Raises:
             UserError: not a text, an empty text, or a question too long for the window.
@@ -168,15 +164,10 @@ class PairReader:
         return self.window * sum(len(self.ranges(pair.question, text)) for text in pair.passages)
 
     def window_of(self, question: Pieces, piece: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A window's token ids and the segment of each token (0 question, 1 context).
+        """A window's token ids and the segment of each token (0 question, 1 context), int64.
 
-        Args:
-            question: the question.
-            piece: ids of a part of the context, shape (tokens,).
-
-        Returns:
-            Both of shape (3 + question tokens + context tokens,), int64. The context begins at
-            `first_token(question)`.
+        `piece` are ids of a part of the context, shape (tokens,), which begins at
+        `first_token(question)`. Both results have shape (3 + question + context tokens,).
         """
         ids = np.concatenate(([self._cls], question.ids, [self._sep], piece, [self._sep]))
         segments = np.ones(len(ids), dtype=np.int64)

@@ -1,11 +1,13 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from biomed.qa.answerer import QuestionAnswerer
-from biomed.qa.evaluation import best_threshold, find_threshold, judge
-from biomed.qa.questions import Passage, Question, QuestionSet
+from biomed.qa.evaluation import best_threshold, evaluate, find_threshold, judge
+from biomed.qa.questions import Passage, Question, QuestionSet, evenly
 
 SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=12).map(np.array)
 
@@ -42,6 +44,19 @@ def test_questions_are_asked_of_another_article(answerer):
     judged = judge(answerer, QuestionSet("q", (asked[0], nothing)))
     found = find_threshold(answerer, judged, count=9)
     assert found["questions"] == 2
+
+
+def test_only_questions_that_a_passage_can_answer_are_judged(answerer):
+    """BioASQ's files mix kinds: "yes" is in no passage, and without passages there is nothing."""
+    asked = [question(n, f"article {n}", "insulin") for n in range(5)]
+    asked[1] = dataclasses.replace(asked[1], kind="yesno", answers=("yes",))
+    asked[2] = dataclasses.replace(asked[2], passages=())
+    asked[3] = dataclasses.replace(asked[3], kind="factoid")
+    asked[4] = dataclasses.replace(asked[4], is_answered=False, answers=())
+    questions = QuestionSet("q", tuple(asked))
+    assert [j.question.id for j in judge(answerer, questions)] == ["0", "3"]
+    assert [q.id for q in evenly(questions, 9).questions] == ["0", "3"]
+    assert evaluate(answerer, questions)["not_scored"] == 3
 
 
 def test_one_article_tells_nothing(answerer):
