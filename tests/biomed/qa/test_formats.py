@@ -242,7 +242,7 @@ class TestTables:
     ("document", "message"),
     [
         ('{"data": [\n  {"x": 1,}\n]}', r"q.json is not JSON: .* at line 2, column "),
-        ("[]", r"expected SQuAD .* or BioASQ"),
+        ("[]", r"expected SQuAD .*, BioASQ .* or PubMedQA"),
         ({"data": {}}, "q.json: data: expected list, got dict"),
         ({"data": [{}]}, r"q.json: data\[0\].paragraphs: missing"),
         ({"data": [3]}, r"q.json: data\[0\]: expected an object, got int"),
