@@ -253,8 +253,9 @@ def evaluate_yes_no(
 
     read = read_decisions(questions)
     scores = evaluate_decisions(YesNoAnswerer.from_pretrained(model), read)
+    shown = {"accuracy": scores["accuracy"], "macro F1": scores["macro_f1"]}
     by_label = {f"F1, {label}": value for label, value in scores["f1"].items()}
-    stdout.print(_score_table("yes/no", {**scores, "f1": None, **by_label}))
+    stdout.print(_score_table(f"{scores['questions']} questions", {**shown, **by_label}))
     if json:
         write_json({"file": questions.name, **scores}, json)
 

@@ -109,7 +109,7 @@ def _parse(model: type[Parsed], document: Any, name: str) -> Parsed:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault["loc"])
-    place = f"{name}: {''.join(steps).lstrip('.')}"
+    place = ": ".join(filter(None, (name, "".join(steps).lstrip("."))))
     if fault["type"] == "missing":
         msg = f"{place}: missing"
     elif fault["type"] == "value_error":

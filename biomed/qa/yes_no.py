@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import Field
 from domainbert.pairs import PairModel, PairSettings
 from sklearn.metrics import accuracy_score, f1_score
 
@@ -13,6 +14,7 @@ from biomed.folder import BiomedFolder
 from biomed.qa.formats import read_questions
 from biomed.qa.questions import QuestionError
 from domainbert.errors import UserError
+from domainbert.settings import Count
 from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
@@ -47,8 +49,16 @@ class YesNoAnswerer(BiomedFolder, PairModel):
         return self.predict(question, context)
 
 
-class YesNoModelTable(ModelTable, PairSettings):
-    """The `[model]` table: the encoder and the windows."""
+class YesNoModelTable(ModelTable):
+    """The `[model]` table.
+
+    Attributes:
+        window: maximum tokens of a window; None: the encoder's limit.
+        overlap: tokens of the context that consecutive windows share.
+    """
+
+    window: Count | None = None
+    overlap: Annotated[int, Field(ge=0)] = 0
 
 
 class YesNoRecipe(Recipe):
