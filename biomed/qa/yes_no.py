@@ -6,15 +6,15 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
 from domainbert.pairs import PairModel, PairSettings
+from pydantic import Field
 from sklearn.metrics import accuracy_score, f1_score
 
 from biomed.folder import BiomedFolder
 from biomed.qa.formats import read_questions
 from biomed.qa.questions import QuestionError
 from domainbert.errors import UserError
-from domainbert.settings import Count
+from domainbert.settings import Count  # noqa: TC001  (pydantic reads the annotation)
 from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
