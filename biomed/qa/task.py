@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from biomed.qa.formats import CONTEXT, QUESTION
 from domainbert.errors import UserError
 from domainbert.scoring import Fault, Task
-from domainbert.settings import as_dict
 from domainbert.tables import TEXT, is_missing
 
 if TYPE_CHECKING:
@@ -100,10 +99,6 @@ class AskTask(Task):
         return rows
 
     def facts(self) -> dict[str, Any]:
-        """The weights and settings of the model, the question and the options."""
-        return {
-            "weights": self._answerer.weights_hash(),
-            "settings": as_dict(self._answerer.settings),
-            "question": self._question,
-            **self._options,
-        }
+        """The model, the question and the options."""
+        model = self._answerer.fingerprint()
+        return {"model": model, "question": self._question, **self._options}
