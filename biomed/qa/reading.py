@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.windows import plan_windows
+from domainbert.windows import own_tokenizer, plan_windows, too_long
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -70,7 +70,8 @@ class PairReader:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int) -> None:
-        self._tokenizer, self.window, self.overlap = tokenizer, window, overlap
+        self._tokenizer = own_tokenizer(tokenizer)
+        self.window, self.overlap = window, overlap
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._known: OrderedDict[str, Pieces] = OrderedDict()
         self._tokens = 0
@@ -83,7 +84,7 @@ class PairReader:
 
     def read(self, text: str) -> Pieces:
         """The tokens of a text; the most recently used texts are remembered."""
-        with self._lock:  # also around the tokenizer, which is not thread-safe
+        with self._lock:
             pieces = self._known.pop(text, None)
             if pieces is None:
                 pieces = self._tokenised(text)
@@ -124,6 +125,9 @@ class PairReader:
         if not text.strip():
             msg = f"{what} is empty"
             raise UserError(msg)
+        if reason := too_long(text):
+            msg = f"{what} has {reason}"
+            raise UserError(msg)
         pieces = self.read(text)
         if not len(pieces):
             msg = f"{what} has no character that the tokenizer reads"
@@ -131,22 +135,13 @@ class PairReader:
         return pieces
 
     def _tokenised(self, text: str) -> Pieces:
-        encoded = self._tokenizer(
-            [_HALF_PAIR.sub("\ufffd", text)],
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            split_special_tokens=True,
-            truncation=False,
-            verbose=False,
-        )
-        words = np.array(encoded.word_ids(0), dtype=np.int64)
+        encoded = self._tokenizer.encode(_HALF_PAIR.sub("\ufffd", text), add_special_tokens=False)
+        words = np.array(encoded.word_ids, dtype=np.int64)
         changes = words[1:] != words[:-1]
         edge = np.ones(min(1, len(words)), dtype=bool)
         return Pieces(
-            ids=np.array(encoded["input_ids"][0], dtype=np.int64),
-            offsets=np.array(encoded["offset_mapping"][0], dtype=np.int64).reshape(-1, 2),
+            ids=np.array(encoded.ids, dtype=np.int64),
+            offsets=np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2),
             begins=np.concatenate((edge, changes)),
             ends=np.concatenate((changes, edge)),
         )

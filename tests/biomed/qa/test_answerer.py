@@ -287,6 +287,12 @@ def test_a_text_that_ten_threads_read_is_tokenised_once(tokenizer, new_known):
     assert reader._tokens == sum(map(len, reader._known.values())) == len(found[0])
 
 
+def test_a_text_of_any_size_has_a_limit(answerer, monkeypatch):
+    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", 30)
+    with pytest.raises(UserError, match="pair 0: the context has 33 characters, expected at most"):
+        answerer.answer(QUESTION, "insulin at home on insulin at hom")
+
+
 def test_top_k_must_be_one_at_least(answerer):
     with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
         answerer.answer(QUESTION, "text", top_k=0)
