@@ -124,9 +124,7 @@ def score_decisions(predicted: Sequence[str], gold: Sequence[str]) -> dict[str, 
     }
 
 
-def cross_validate(
-    questions: Sequence[Decision], recipe: YesNoRecipe, *, count: int
-) -> PairModel:
+def cross_validate(questions: Sequence[Decision], recipe: YesNoRecipe, *, count: int) -> PairModel:
     """Train once per fold, and score each question by the model that never saw it.
 
     For fold i, fold i + 1 chooses the weights and the others are trained on, so the choice never
