@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import EntityTagger
     from biomed.plots import plot_comparison, plot_similarity, plot_terms
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.answers import Answer
+    from biomed.qa.answerer import Answer, QuestionAnswerer
     from biomed.qa.yes_no import YesNoAnswerer
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from biomed.sentences.search import SentenceIndex
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 # Each name is imported when it is first used, so that `biomed --help` waits for no torch.
 _HOMES = {
-    "Answer": "qa.answers",
+    "Answer": "qa.answerer",
     "Entity": "ner.entities",
     "CrossEncoder": "sentences.encoder",
     "EntityTagger": "ner.tagger",
