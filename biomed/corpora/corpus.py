@@ -41,6 +41,14 @@ class Gold:
         """The entity types, sorted."""
         return tuple(sorted({tag[2:] for text in self.texts for tag in text.tags} - {""}))
 
+    @property
+    def sha256(self) -> str:
+        """A hash of all words and tags."""
+        digest = hashlib.sha256()
+        for text in self.texts:
+            digest.update("\x1f".join((*text.words, *text.tags, "\n")).encode("utf-8", "replace"))
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class Corpus:
@@ -50,6 +58,23 @@ class Corpus:
     train: Gold | None
     devel: Gold | None
     test: Gold | None
+
+    @property
+    def sides(self) -> dict[str, Gold]:
+        """The sides that are there, by name."""
+        return {side: gold for side in SIDES if (gold := getattr(self, side)) is not None}
+
+    @property
+    def to_train(self) -> Gold:
+        """The train side.
+
+        Raises:
+            CorpusError: there is none.
+        """
+        if self.train is None:
+            msg = f"corpus {self.name} has no train side"
+            raise CorpusError(msg)
+        return self.train
 
 
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:

@@ -1,0 +1,218 @@
+"""The recipe of an entity model, and its training with one or several seeds."""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from biomed.corpora.corpus import Corpus, read_corpus
+from biomed.corpora.tags import CorpusError
+from biomed.ner.decoding import tags_for
+from biomed.ner.evaluation import check_types, evaluate_words
+from biomed.ner.examples import Augmentation
+from biomed.ner.network import EntitySettings, WordTagger
+from biomed.ner.objective import TagObjective
+from domainbert.errors import UserError
+from domainbert.settings import Count, Positive, Settings
+from domainbert.training.recipes import ModelTable, Recipe
+from domainbert.training.seeds import train_seeds
+from domainbert.training.train import Stage, train
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+SCORES_NOTE = (
+    "An entity counts if its type and both its ends are right (strict IOB2, each text on its own). "
+    "Devel chose the weights and the best of several seeds, so its scores are optimistic; test "
+    "was used for nothing but measuring."
+)
+
+
+class EntityTable(ModelTable):
+    """The `[model]` table; see `EntitySettings`."""
+
+    window: Count | None = None
+    overlap: int | None = None
+
+
+class CorporaTable(Settings):
+    """The `[corpora]` table.
+
+    Attributes:
+        labels: for each corpus, new names of entity types; a type renamed to "" is dropped.
+        repeat: for each corpus, how often an epoch reads it; 1 by default.
+    """
+
+    labels: dict[str, dict[str, str]] = {}
+    repeat: dict[str, Positive] = {}
+
+
+class EntityRecipe(Recipe):
+    """The recipe of an entity model.
+
+    Attributes:
+        model: encoder and windows.
+        corpora: labels and repetitions.
+        augmentation: how training texts vary between epochs.
+    """
+
+    model: EntityTable = EntityTable()
+    corpora: CorporaTable = CorporaTable()
+    augmentation: Augmentation = Augmentation()
+
+
+def read_corpora(
+    recipe: EntityRecipe, folders: Sequence[Path], *, labels: dict[str, str] | None = None
+) -> list[Corpus]:
+    """Read corpora, with their entity types renamed by the recipe and by `labels`, which win."""
+    return [
+        read_corpus(
+            folder, labels={**recipe.corpora.labels.get(folder.resolve().name, {}), **(labels or {})}
+        )
+        for folder in folders
+    ]
+
+
+def fit(
+    corpora: Sequence[Corpus],
+    recipe: EntityRecipe | None = None,
+    *,
+    seed: int | None = None,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> WordTagger:
+    """Train on the train sides of all corpora and choose the weights on their devel sides.
+
+    The weights with the best mean F1 over the devel sides are kept.
+
+    Args:
+        corpora: each with a train side, at least one with a devel side; see `make_sources`.
+        recipe: settings; the defaults if None.
+        seed: replaces the recipe's.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
+
+    Returns:
+        The trained model, with its scores on devel and test in its manifest.
+
+    Raises:
+        CorpusError: a corpus without a train side, none with a devel side, or a side without
+            entities.
+        UserError: `repeat` names no corpus; devel has types that train has not; or see
+            `domainbert.training.train.train`.
+    """
+    recipe = recipe or EntityRecipe()
+    training, encoder = recipe.training, recipe.model.encoder
+    if seed is not None:
+        training = training.replaced(seed=seed)
+    model = WordTagger.untrained(
+        encoder,
+        training=training,
+        settings=EntitySettings(**recipe.model.model_dump(exclude={"encoder"})),
+        labels=tags_for(_checked_types(corpora, recipe.corpora.repeat)),
+    )
+    objective = TagObjective(
+        model,
+        corpora,
+        training=training,
+        augmentation=recipe.augmentation,
+        repeat=recipe.corpora.repeat,
+    )
+    model = train(
+        model, Stage(objective, training), encoder=encoder, checkpoints=checkpoints, resume=resume
+    )
+    facts = model.manifest["facts"]["corpora"]
+    model.manifest |= {
+        "card": recipe.card.model_dump(),
+        "counts": {
+            f"{name}, texts for training": of_one["train"]["texts"] - of_one["left_out"]
+            for name, of_one in facts.items()
+        },
+    }
+    for side in ("devel", "test"):
+        model.manifest[side] = {
+            corpus.name: evaluate_words(model, corpus.sides[side]).to_dict()
+            for corpus in corpora
+            if side in corpus.sides
+        }
+    return model
+
+
+def _checked_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list[str]:
+    """The entity types of all corpora, after checking that they can be trained on."""
+    for corpus in corpora:
+        if not corpus.to_train.types or (corpus.devel and not corpus.devel.types):
+            msg = f"corpus {corpus.name} needs entities in train and in devel"
+            raise CorpusError(msg)
+    if not any(corpus.devel for corpus in corpora):
+        msg = "no corpus has a devel side, which chooses the weights"
+        raise CorpusError(msg)
+    names = [corpus.name for corpus in corpora]
+    if strange := [name for name in repeat if name not in names]:
+        msg = f"repeat: no corpus is called {strange[0]!r}; there are {', '.join(names)}"
+        raise UserError(msg)
+    types = sorted({kind for corpus in corpora for kind in corpus.to_train.types})
+    for corpus in corpora:
+        if corpus.devel:
+            check_types(types, corpus.devel)
+    return types
+
+
+def fit_seeds(
+    corpora: Sequence[Corpus],
+    recipe: EntityRecipe,
+    *,
+    seeds: Sequence[int],
+    checkpoints: Path | None = None,
+    resume: bool = False,
+    jobs: int = 1,
+) -> Iterator[WordTagger]:
+    """Train once for each seed; after each, yield the model that is the best on devel so far.
+
+    Its manifest has the scores of all seeds, with mean and standard deviation. The choice of the
+    seed depends on devel alone.
+
+    Args:
+        corpora: see `fit`.
+        recipe: settings.
+        seeds: one run each.
+        checkpoints: folder that keeps the checkpoints of each seed.
+        resume: continue from them; a finished seed is only measured again.
+        jobs: runs side by side; see `domainbert.training.seeds.train_seeds`.
+    """
+    train_one = partial(fit, corpora, recipe, resume=resume)
+    best: WordTagger | None = None
+    runs: list[dict[str, Any]] = []
+    for seed, model in train_seeds(train_one, seeds, checkpoints=checkpoints, jobs=jobs):
+        runs.append({"seed": seed, **{s: _f1(model.manifest[s]) for s in ("devel", "test")}})
+        if best is None or _devel(model) > _devel(best):
+            best = model
+        best.manifest["seeds"] = runs
+        best.manifest |= {"scores": _card_scores(best.manifest, runs), "scores_note": SCORES_NOTE}
+        yield best
+
+
+def _card_scores(
+    manifest: dict[str, Any], runs: Sequence[dict[str, Any]]
+) -> dict[str, dict[str, float]]:
+    """The card's table: the model's own scores, and mean and deviation of F1 over the seeds."""
+    columns: dict[str, dict[str, float]] = {}
+    for side in ("test", "devel"):
+        for corpus, score in manifest[side].items():
+            row, f1 = f"{corpus} {side}", [run[side][corpus] for run in runs]
+            for name in ("precision", "recall", "f1"):
+                columns.setdefault(name, {})[row] = score["all"][name]
+            columns.setdefault(f"f1, mean of {len(f1)} seeds", {})[row] = statistics.fmean(f1)
+            if len(f1) > 1:
+                columns.setdefault("its standard deviation", {})[row] = statistics.stdev(f1)
+    return columns
+
+
+def _f1(scores: dict[str, Any]) -> dict[str, float]:
+    return {name: score["all"]["f1"] for name, score in scores.items()}
+
+
+def _devel(model: WordTagger) -> float:
+    return statistics.fmean(_f1(model.manifest["devel"]).values())
