@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.ner.commands import app
-from biomed.ner.recipe import read_recipe
+from biomed.ner.training import EntityRecipe, EntityTable
+from domainbert.training.recipes import read_recipe
 from domainbert.tables import read_table, write_table
 
 run = CliRunner()
@@ -23,7 +24,7 @@ def saved(disease, drug, tmp_path):
 
 
 def test_every_command_has_help():
-    for name in ("train", "tag", "silver", "evaluate", "compare"):
+    for name in ("train", "tag", "evaluate"):
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0
         assert "MODEL" in result.output or "--out" in result.output or "--model" in result.output
@@ -55,36 +56,6 @@ def test_tag_shows_a_text(saved, tmp_path):
     assert "[b]heart failure [Disease][/b]" in result.output
 
 
-def test_silver_is_a_corpus_that_training_takes(saved, tiny_encoder, tmp_path):
-    (tmp_path / "texts.txt").write_text("heart failure again\nno pneumonia\n\nwas edema\n")
-    twice = ["--model", saved[0], "--model", saved[0]]
-    silver = ["silver", str(tmp_path / "texts.txt"), *twice, "--out", str(tmp_path / "silver")]
-    result = run.invoke(app, silver)
-    assert result.exit_code == 0, result.output
-    tagged = (tmp_path / "silver" / "train.tsv").read_text()
-    assert tagged.startswith("heart\tB-Disease\nfailure\tI-Disease\nagain\tO\n\nno\tO\n")
-    (tmp_path / "gold").mkdir()
-    for side in ("train", "devel"):
-        (tmp_path / "gold" / f"{side}.tsv").write_text(f"{side}\tO\n{IOB}")
-    corpora = [str(tmp_path / "gold"), str(tmp_path / "silver")]
-    options = ["--encoder", str(tiny_encoder), "--epochs", "1", "--out", str(tmp_path / "model")]
-    result = run.invoke(app, ["train", *corpora, *options])
-    assert result.exit_code == 0, result.output
-    options[options.index("--epochs") + 1] = "2"
-    options[-1] = str(tmp_path / "longer")
-    result = run.invoke(app, ["train", *corpora, *options])
-    assert result.exit_code == 0, result.output
-    result = run.invoke(app, ["compare", str(tmp_path / "model"), str(tmp_path / "longer")])
-    assert result.exit_code == 0, result.output
-    head, _, first, second = result.stdout.strip().splitlines()
-    assert head == "| model | epochs | seeds | gold devel |"
-    assert first.startswith("| model | 1 | 1 | 0.")
-    assert second.startswith("| longer | 2 | 1 | 0.")
-    result = run.invoke(app, silver)
-    assert result.exit_code == 1
-    assert "choose another name" in result.output
-
-
 def test_several_models_are_scored_as_one(saved, tmp_path):
     (tmp_path / "gold.tsv").write_text(IOB)
     twice = ["--model", saved[0], "--model", saved[0]]
@@ -95,7 +66,7 @@ def test_several_models_are_scored_as_one(saved, tmp_path):
         app, ["evaluate", str(tmp_path / "gold.tsv"), "--model", saved[0], "--model", saved[1]]
     )
     assert result.exit_code == 1
-    assert "the same entity types" in result.output
+    assert "with the same entity types" in result.output
 
 
 def test_evaluate_words(saved, tmp_path):
@@ -117,7 +88,7 @@ def test_evaluate_words(saved, tmp_path):
         "predicted": 2,
         "gold": 2,
     }
-    assert "1 of 3 texts also stand in train.tsv" in result.output
+    assert "1 of 3 texts are also in train.tsv" in result.output
 
 
 def test_evaluate_documents(saved, tmp_path):
@@ -139,13 +110,11 @@ def test_evaluate_documents(saved, tmp_path):
         (["tag", "in.csv", "--out", "o.xlsx"], "legal endings are .csv"),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
         (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
-        (["evaluate", "bad.tsv", "--label", "x"], "--label takes OLD=NEW, got 'x'"),
-        (["train", "absent", "--out", "o"], "absent: no such folder; a corpus is a folder"),
+        (["evaluate", "bad.tsv", "--label", "x"], "--label: expected OLD=NEW, got 'x'"),
+        (["train", "absent", "--out", "o"], "absent: no such folder; expected a folder"),
         (["train", "absent", "--out", "."], "choose another name"),
         (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
-        (["silver", "absent.txt", "--out", "o"], "absent.txt: no such file"),
-        (["compare", "absent"], "absent is no model folder that `biomed ner train` wrote"),
-        (["train", ".", "--out", "o", "--recipe", "r.toml"], "has no 'shares'; legal are alone"),
+        (["train", ".", "--out", "o", "--recipe", "r.toml"], "[augmentation] shares: no such setting; expected one of alone"),
     ],
 )
 def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
@@ -153,7 +122,7 @@ def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arg
     (tmp_path / "in.csv").write_text("txt\nheart\n")
     (tmp_path / "bad.tsv").write_text("secret\n")
     (tmp_path / "r.toml").write_text("[augmentation]\nshares = 1\n")
-    if arguments[0] not in ("train", "compare"):
+    if arguments[0] != "train":
         arguments = [*arguments, "--model", saved[0]]
     result = run.invoke(app, arguments)
     assert result.exit_code == 1
@@ -230,9 +199,36 @@ def test_the_recipe(tmp_path):
         'labels = { a = { SpecificDisease = "Disease" } }\n'
         '[augmentation]\nreplaced = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
-    recipe = read_recipe(path, epochs=3.0, seed=None, encoder=None)
-    assert (recipe.encoder, recipe.settings.window, recipe.settings.overlap) == ("here", 128, None)
-    assert (recipe.repeat, recipe.labels) == ({"a": 2}, {"a": {"SpecificDisease": "Disease"}})
+    overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
+    recipe = read_recipe(EntityRecipe, path, overrides)
+    assert recipe.model == EntityTable(encoder="here", window=128, overlap=None)
+    assert (recipe.corpora.repeat, recipe.corpora.labels) == (
+        *({"a": 2}, {"a": {"SpecificDisease": "Disease"}}),
+    )
     assert (recipe.training.epochs, recipe.augmentation.replaced) == (3.0, 0.2)
-    assert recipe.card == {"name": "n"}
-    assert read_recipe(None, encoder="there").encoder == "there"
+    assert recipe.card.name == "n"
+    assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
+
+
+@pytest.mark.parametrize("name", ["disease", "drug"])
+def test_shipped_recipes_go_by_name(name):
+    recipe = read_recipe(EntityRecipe, name)
+    assert recipe.card.name == name
+    assert f"--recipe {name} " in recipe.card.rebuild
+    assert (recipe.training.epochs, recipe.training.rank, recipe.model.window) == (8, 32, 256)
+
+
+def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
+    """What a failed `ner train` advises: an option that it has."""
+    corpus = tmp_path / "small"
+    corpus.mkdir()
+    (corpus / "train.tsv").write_text(f"train\tO\n{IOB}")
+    (corpus / "devel.tsv").write_text("heart\tB-Sickness\nfailure\tI-Sickness\n")
+    command = ["train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "1"]
+    command += ["--encoder", str(tiny_encoder)]
+    result = run.invoke(app, command)
+    assert result.exit_code == 1
+    assert "Map or drop them: --label Sickness=Disease" in result.output
+    result = run.invoke(app, [*command, "--label", "Sickness=Disease"])
+    assert result.exit_code == 0, result.output
+    assert "small devel" in result.output
