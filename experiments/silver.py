@@ -48,7 +48,9 @@ def read_texts(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
         msg = f"share: expected a number above 0 and at most 1, got {share}"
         raise UserError(msg)
     rows = iter_rows(source, ReadOptions(lines=True))
-    texts = (text for row in rows if isinstance(text := row.cells.get("text"), str) and text.strip())
+    texts = (
+        text for row in rows if isinstance(text := row.cells.get("text"), str) and text.strip()
+    )
     for number, text in enumerate(texts):
         run = number // RUN
         if math.ceil((run + 1) * share) > math.ceil(run * share):
@@ -85,7 +87,9 @@ def _fits(word: str) -> bool:
 
 @one_line_errors
 def main(
-    texts: Annotated[Path, typer.Argument(help="Text files (a text a line), a table, or a folder.")],
+    texts: Annotated[
+        Path, typer.Argument(help="Text files (a text a line), a table, or a folder.")
+    ],
     model: Annotated[list[str], typer.Option(help="Shipped name or folder; may be repeated.")],
     out: Annotated[Path, typer.Option(help="The corpus folder to write.")],
     share: Annotated[float, typer.Option(help="Share of the texts to read.")] = 1.0,

@@ -1,4 +1,4 @@
-"""Reader for IOB2 (CoNLL) files: a word and its tag on each line, a blank line between sentences."""
+"""Reader for IOB2 (CoNLL) files: a word and its tag a line, a blank line between sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader for PubTator files: `id|t|title`, `id|a|abstract`, then one tab-separated line a mention."""
+"""Reader for PubTator files: `id|t|title`, `id|a|abstract`, then tab-separated mentions."""
 
 from __future__ import annotations
 

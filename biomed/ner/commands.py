@@ -14,9 +14,12 @@ from domainbert.errors import UserError
 from domainbert.files import write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from biomed.corpora import Gold
     from biomed.ner.evaluation import Scores
     from biomed.ner.tagger import EntityTagger
+    from domainbert.tables import ReadOptions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,8 +30,9 @@ Labels = Annotated[
     list[str] | None,
     typer.Option("--label", help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable."),
 ]
-Device = Annotated[
-    str | None, typer.Option(help="cpu, cuda, cuda:1, …; CUDA if available by default.")
+Models = Annotated[
+    list[str],
+    typer.Option("--model", help="Shipped name, model folder, or Hub id; may be repeated."),
 ]
 
 
@@ -90,47 +94,64 @@ def train(
 @app.command()
 @one_line_errors
 def tag(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help=".txt (one text), or .csv, .parquet, .jsonl with a column text."
-        ),
-    ],
-    model: Annotated[
-        list[str], typer.Option(help="Shipped name, model folder, or Hub id; may be repeated.")
-    ],
+    source: options.Source,
+    model: Models,
     out: Annotated[
-        Path | None, typer.Option(help="Entities: .csv, .parquet or .jsonl; else they are shown.")
+        Path | None,
+        typer.Option(help="A table (.csv, .parquet, .jsonl) or a folder; texts are shown without."),
     ] = None,
+    text: options.TextColumn = None,
+    keep: options.Keep = None,
+    min_score: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
+    ] = 0.0,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    device: options.Device = None,
+    restart: options.Restart = False,
 ) -> None:
-    """Find entities in a file: one row an entity, or the text itself with its entities marked."""
+    """Find the entities of each text: a table with a row for each entity, or the marked texts."""
     from biomed.ner.tagger import EntityTagger
+    from biomed.ner.task import TagTask
+    from domainbert.scoring.cli import run
+    from domainbert.tables import ReadOptions
 
+    def load() -> EntityTagger:
+        return EntityTagger.from_pretrained(*model, min_score=min_score, device=device)
+
+    read = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
+    named = {"text": text} if text else {}
     if out is None:
-        _show(EntityTagger.from_pretrained(*model), source)
-        return
-    from biomed.ner.tables import tag_file
-    from domainbert.console import progress
-    from domainbert.tables import table_format
-
-    table_format(out)  # a wrong ending should not cost an hour of tagging
-    tagger = EntityTagger.from_pretrained(*model)
-    rejects = out.with_name(f"{out.name.split('.')[0]}.rejects.csv")
-    with progress("tagging texts") as advance:
-        seen = 0
-        for done in tag_file(tagger, source, out, rejects=rejects):
-            advance(done.texts - seen)
-            seen = done.texts
-    say(f"{done.entities} entities of {done.texts} texts in {out}")
-    if done.rejects:
-        say(f"{done.rejects} rows have no text and are listed in {rejects}")
+        _show(load, source, named=named, read=read)
+    else:
+        run(
+            lambda: TagTask(load()),
+            source,
+            out,
+            named=named,
+            keep=keep or (),
+            options=read,
+            restart=restart,
+        )
 
 
-def _show(tagger: EntityTagger, source: Path) -> None:
-    from biomed.ner.tables import read_texts
+def _show(
+    load: Callable[[], EntityTagger], source: str, *, named: dict[str, str], read: ReadOptions
+) -> None:
+    """Print each text with its entities marked."""
+    from biomed.ner.task import TagTask
+    from domainbert.tables import iter_rows, match_columns, table_columns
 
-    for text in read_texts(source):
-        stdout.print(tagger.show(text), soft_wrap=True)
+    names = table_columns(source, read)
+    chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)
+    tagger = load()
+    for row in iter_rows(source, read):
+        text = row.cells.get(chosen["text"])
+        if isinstance(text, str):
+            stdout.print(tagger.show(text), soft_wrap=True)
+        else:
+            say(f"{row.place}: {row.fault or 'no text'}")
 
 
 @app.command()
@@ -150,7 +171,7 @@ def evaluate(
     ] = None,
     label: Labels = None,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
-    device: Device = None,
+    device: options.Device = None,
 ) -> None:
     """Score a model by strict IOB2 over words, and documents also by exact character spans."""
     from biomed.corpora import read_gold, without

@@ -13,7 +13,9 @@ from pydantic import Field
 from biomed.corpora.corpus import without
 from biomed.corpora.tags import CorpusError, TaggedText, spans_of
 from biomed.ner.decoding import tags_for
+from biomed.ner.evaluation import check_types
 from biomed.ner.reading import cut
+from domainbert.errors import UserError
 from domainbert.settings import Count, Settings
 from domainbert.windows import SPECIAL_TOKENS
 
@@ -37,13 +39,13 @@ class Augmentation(Settings):
         alone: share of texts that are read on their own; the others are joined with the texts
             that follow them in the file, up to a random length.
         longest: maximum tokens of a window, special tokens included; None is the model's window.
-        replaced: share of mentions that are replaced by another mention of their type.
+        swapped: share of mentions that are replaced by another mention of their type.
         masked: share of words that are replaced by [MASK].
     """
 
     alone: Part = 0.3
     longest: Count | None = None
-    replaced: Part = 0.0
+    swapped: Part = 0.0
     masked: Part = 0.0
 
 
@@ -72,6 +74,32 @@ class Source:
             places = places[np.argsort(np.argsort(runs)[places // RUN], kind="stable")]
         start, end = (math.ceil(number * self.repeat * e) for e in (epoch, epoch + 1))
         return (self.texts[places[place % number]] for place in range(start, end))
+
+
+def entity_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list[str]:
+    """The entity types of all corpora, after checking that they can be trained on.
+
+    Raises:
+        CorpusError: a corpus without a train side, none with a devel side, or a side without
+            entities.
+        UserError: `repeat` names no corpus, or devel has types that train has not.
+    """
+    for corpus in corpora:
+        if not corpus.to_train.types or (corpus.devel and not corpus.devel.types):
+            msg = f"corpus {corpus.name} needs entities in train and in devel"
+            raise CorpusError(msg)
+    if not any(corpus.devel for corpus in corpora):
+        msg = "no corpus has a devel side, which chooses the weights"
+        raise CorpusError(msg)
+    names = [corpus.name for corpus in corpora]
+    if strange := [name for name in repeat if name not in names]:
+        msg = f"repeat: no corpus is called {strange[0]!r}; there are {', '.join(names)}"
+        raise UserError(msg)
+    types = sorted({kind for corpus in corpora for kind in corpus.to_train.types})
+    for corpus in corpora:
+        if corpus.devel:
+            check_types(types, corpus.devel)
+    return types
 
 
 def make_sources(
@@ -191,11 +219,11 @@ class ExampleMaker:
 
     def _varied(self, text: TaggedText, generator: np.random.Generator) -> TaggedText:
         """The text with some mentions replaced."""
-        if not self._augmentation.replaced:
+        if not self._augmentation.swapped:
             return text
         words, tags = list(text.words), list(text.tags)
         for start, end, kind in reversed(spans_of(text.tags)):
-            if generator.random() < self._augmentation.replaced:
+            if generator.random() < self._augmentation.swapped:
                 pool = self._mentions[kind]
                 other = pool[generator.integers(len(pool))]
                 words[start:end] = other

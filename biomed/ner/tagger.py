@@ -212,11 +212,30 @@ class EntityTagger:
             if score >= self.min_score and any(map(str.isalpha, text)):
                 found[number].append(Entity(start, end, text, network.scheme.types[kind], score))
 
-    def tag_frame(self, frame: pd.DataFrame, **options: Any) -> pd.DataFrame:
-        """The entities of a table of texts; see `biomed.ner.tables.tag_frame`."""
-        from biomed.ner.tables import tag_frame
+    def tag_frame(
+        self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """The entities of a table of texts.
 
-        return tag_frame(self, frame)
+        Args:
+            frame: a column `text`, and ids (`id`, `*_id` and common names), which are repeated.
+            text: name of the text column, if it is not recognised.
+            keep: other columns to repeat.
+
+        Returns:
+            One row for each entity: ids, `row` (the text's position in the table, from 0),
+            `start, end, text, label, score, score_kind, status, reason`. A text without entities
+            has one row with empty fields, with status "empty" if there is no text, and "error"
+            with the reason if it cannot be read.
+
+        Raises:
+            TableError: no column with texts.
+        """
+        from biomed.ner.task import TagTask
+        from domainbert.scoring import score_frame
+
+        named = {"text": text} if text else None
+        return score_frame(TagTask(self), frame, named=named, keep=keep)
 
     def show(self, text: str) -> TaggedView:
         """The text with its entities highlighted, for a notebook or a terminal."""

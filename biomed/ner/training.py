@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from biomed.corpora.corpus import Corpus, read_corpus
-from biomed.corpora.tags import CorpusError
 from biomed.ner.decoding import tags_for
-from biomed.ner.evaluation import check_types, evaluate_words
-from biomed.ner.examples import Augmentation
+from biomed.ner.evaluation import evaluate_words
+from biomed.ner.examples import Augmentation, entity_types
 from biomed.ner.network import EntitySettings, WordTagger
 from biomed.ner.objective import TagObjective
-from domainbert.errors import UserError
 from domainbert.settings import Count, Positive, Settings
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.seeds import train_seeds
@@ -45,18 +46,12 @@ class CorporaTable(Settings):
         repeat: for each corpus, how often an epoch reads it; 1 by default.
     """
 
-    labels: dict[str, dict[str, str]] = {}
-    repeat: dict[str, Positive] = {}
+    labels: dict[str, dict[str, str]] = Field(default_factory=dict)
+    repeat: dict[str, Positive] = Field(default_factory=dict)
 
 
 class EntityRecipe(Recipe):
-    """The recipe of an entity model.
-
-    Attributes:
-        model: encoder and windows.
-        corpora: labels and repetitions.
-        augmentation: how training texts vary between epochs.
-    """
+    """The recipe of an entity model; its tables are documented at their classes."""
 
     model: EntityTable = EntityTable()
     corpora: CorporaTable = CorporaTable()
@@ -64,15 +59,11 @@ class EntityRecipe(Recipe):
 
 
 def read_corpora(
-    recipe: EntityRecipe, folders: Sequence[Path], *, labels: dict[str, str] | None = None
+    recipe: EntityRecipe, folders: Sequence[Path], *, labels: Mapping[str, str]
 ) -> list[Corpus]:
     """Read corpora, with their entity types renamed by the recipe and by `labels`, which win."""
-    return [
-        read_corpus(
-            folder, labels={**recipe.corpora.labels.get(folder.resolve().name, {}), **(labels or {})}
-        )
-        for folder in folders
-    ]
+    known = recipe.corpora.labels
+    return [read_corpus(f, labels={**known.get(f.resolve().name, {}), **labels}) for f in folders]
 
 
 def fit(
@@ -98,27 +89,18 @@ def fit(
         The trained model, with its scores on devel and test in its manifest.
 
     Raises:
-        CorpusError: a corpus without a train side, none with a devel side, or a side without
-            entities.
-        UserError: `repeat` names no corpus; devel has types that train has not; or see
-            `domainbert.training.train.train`.
+        UserError: see `entity_types`, and `domainbert.training.train.train`.
     """
     recipe = recipe or EntityRecipe()
     training, encoder = recipe.training, recipe.model.encoder
     if seed is not None:
         training = training.replaced(seed=seed)
-    model = WordTagger.untrained(
-        encoder,
-        training=training,
-        settings=EntitySettings(**recipe.model.model_dump(exclude={"encoder"})),
-        labels=tags_for(_checked_types(corpora, recipe.corpora.repeat)),
-    )
+    repeat, augmentation = recipe.corpora.repeat, recipe.augmentation
+    labels = tags_for(entity_types(corpora, repeat))
+    settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder"}))
+    model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
     objective = TagObjective(
-        model,
-        corpora,
-        training=training,
-        augmentation=recipe.augmentation,
-        repeat=recipe.corpora.repeat,
+        model, corpora, training=training, augmentation=augmentation, repeat=repeat
     )
     model = train(
         model, Stage(objective, training), encoder=encoder, checkpoints=checkpoints, resume=resume
@@ -140,26 +122,6 @@ def fit(
     return model
 
 
-def _checked_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list[str]:
-    """The entity types of all corpora, after checking that they can be trained on."""
-    for corpus in corpora:
-        if not corpus.to_train.types or (corpus.devel and not corpus.devel.types):
-            msg = f"corpus {corpus.name} needs entities in train and in devel"
-            raise CorpusError(msg)
-    if not any(corpus.devel for corpus in corpora):
-        msg = "no corpus has a devel side, which chooses the weights"
-        raise CorpusError(msg)
-    names = [corpus.name for corpus in corpora]
-    if strange := [name for name in repeat if name not in names]:
-        msg = f"repeat: no corpus is called {strange[0]!r}; there are {', '.join(names)}"
-        raise UserError(msg)
-    types = sorted({kind for corpus in corpora for kind in corpus.to_train.types})
-    for corpus in corpora:
-        if corpus.devel:
-            check_types(types, corpus.devel)
-    return types
-
-
 def fit_seeds(
     corpora: Sequence[Corpus],
     recipe: EntityRecipe,
@@ -171,8 +133,7 @@ def fit_seeds(
 ) -> Iterator[WordTagger]:
     """Train once for each seed; after each, yield the model that is the best on devel so far.
 
-    Its manifest has the scores of all seeds, with mean and standard deviation. The choice of the
-    seed depends on devel alone.
+    Its manifest has the scores of all seeds, with mean and standard deviation.
 
     Args:
         corpora: see `fit`.
@@ -183,12 +144,15 @@ def fit_seeds(
         jobs: runs side by side; see `domainbert.training.seeds.train_seeds`.
     """
     train_one = partial(fit, corpora, recipe, resume=resume)
-    best: WordTagger | None = None
+    best, highest = None, -1.0
     runs: list[dict[str, Any]] = []
     for seed, model in train_seeds(train_one, seeds, checkpoints=checkpoints, jobs=jobs):
-        runs.append({"seed": seed, **{s: _f1(model.manifest[s]) for s in ("devel", "test")}})
-        if best is None or _devel(model) > _devel(best):
-            best = model
+        sides = {side: model.manifest[side].items() for side in ("devel", "test")}
+        f1 = {side: {name: score["all"]["f1"] for name, score in of} for side, of in sides.items()}
+        runs.append({"seed": seed, **f1})
+        devel = statistics.fmean(f1["devel"].values())
+        if best is None or devel > highest:
+            best, highest = model, devel
         best.manifest["seeds"] = runs
         best.manifest |= {"scores": _card_scores(best.manifest, runs), "scores_note": SCORES_NOTE}
         yield best
@@ -198,21 +162,13 @@ def _card_scores(
     manifest: dict[str, Any], runs: Sequence[dict[str, Any]]
 ) -> dict[str, dict[str, float]]:
     """The card's table: the model's own scores, and mean and deviation of F1 over the seeds."""
-    columns: dict[str, dict[str, float]] = {}
+    columns: dict[str, dict[str, float]] = defaultdict(dict)
     for side in ("test", "devel"):
         for corpus, score in manifest[side].items():
             row, f1 = f"{corpus} {side}", [run[side][corpus] for run in runs]
             for name in ("precision", "recall", "f1"):
-                columns.setdefault(name, {})[row] = score["all"][name]
-            columns.setdefault(f"f1, mean of {len(f1)} seeds", {})[row] = statistics.fmean(f1)
+                columns[name][row] = score["all"][name]
+            columns[f"f1, mean of {len(f1)} seeds"][row] = statistics.fmean(f1)
             if len(f1) > 1:
-                columns.setdefault("its standard deviation", {})[row] = statistics.stdev(f1)
-    return columns
-
-
-def _f1(scores: dict[str, Any]) -> dict[str, float]:
-    return {name: score["all"]["f1"] for name, score in scores.items()}
-
-
-def _devel(model: WordTagger) -> float:
-    return statistics.fmean(_f1(model.manifest["devel"]).values())
+                columns["its standard deviation"][row] = statistics.stdev(f1)
+    return dict(columns)

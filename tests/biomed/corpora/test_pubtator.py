@@ -31,7 +31,10 @@ def test_documents_and_spans(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("12\t0\t12\tHeart failure\tDisease\tD1", "line 3: characters 0 to 12 differ from the mention"),
+        (
+            "12\t0\t12\tHeart failure\tDisease\tD1",
+            "line 3: characters 0 to 12 differ from the mention",
+        ),
         ("12\t5\t5\t\tDisease\tD1", "line 3: characters 5 to 5 differ from the mention"),
         ("13\t0\t13\tHeart failure\tDisease\tD1", "line 3: a mention of document '13' under"),
         ("12\t0\tx\tHeart failure\tDisease", "line 3: expected a mention as id, start, end, text"),

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from biomed.ner.commands import app
 from biomed.ner.training import EntityRecipe, EntityTable
-from domainbert.training.recipes import read_recipe
 from domainbert.tables import read_table, write_table
+from domainbert.training.recipes import read_recipe
 
 run = CliRunner()
 IOB = "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
@@ -36,17 +36,43 @@ def test_help_waits_for_no_torch():
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
-def test_tag_writes_entities_of_two_models_and_lists_rejects(saved, tmp_path, ending):
+def test_tag_writes_entities_of_two_models_and_a_row_for_every_text(saved, tmp_path, ending):
     texts = pd.DataFrame({"doc_id": ["a", "b"], "text": ["insulin for heart failure", None]})
     write_table(texts, tmp_path / f"in{ending}")
     out = tmp_path / "entities.parquet"
     models = [part for name in saved for part in ("--model", name)]
-    result = run.invoke(app, ["tag", str(tmp_path / f"in{ending}"), *models, "--out", str(out)])
+    command = ["tag", str(tmp_path / f"in{ending}"), *models, "--device", "cpu"]
+    result = run.invoke(app, [*command, "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "2 entities of 1 texts" in result.output
-    assert "1 rows have no text and are listed in" in result.output
-    assert list(read_table(out)["text"]) == ["insulin", "heart failure"]
-    assert list(read_table(tmp_path / "entities.rejects.csv")["doc_id"]) == ["b"]
+    assert "2 rows in, 3 rows out: 1 empty, 1 ok" in result.output
+    table = read_table(out)
+    assert list(table["text"].fillna("")) == ["insulin", "heart failure", ""]
+    assert list(table["doc_id"]) == ["a", "a", "b"]
+    assert list(table["status"]) == ["ok", "ok", "empty"]
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["entities.parquet", f"in{ending}"]
+
+
+def test_tag_takes_options(saved, tmp_path):
+    (tmp_path / "in.csv").write_text("MRN;report;age\n7;heart failure;60\n")
+    command = ["tag", str(tmp_path / "in.csv"), "--model", saved[0], "--min-score", "0.999"]
+    command += ["--text", "report", "--delimiter", ";", "--keep", "age"]
+    result = run.invoke(app, [*command, "--out", str(tmp_path / "out.csv")])
+    assert result.exit_code == 0, result.output
+    table = read_table(tmp_path / "out.csv")
+    assert list(table)[:3] == ["MRN", "age", "row"]
+    assert table["label"].isna().all()
+    result = run.invoke(app, [*command, "--min-score", "0"])
+    assert result.exit_code == 0, result.output
+    assert "heart failure [Disease]" in result.output
+
+
+def test_tag_never_writes_over_its_input(saved, tmp_path):
+    (tmp_path / "in.csv").write_text("text\nheart failure\n")
+    path = str(tmp_path / "in.csv")
+    result = run.invoke(app, ["tag", path, "--model", saved[0], "--out", path])
+    assert result.exit_code == 1
+    assert "is an input of this command" in result.output
+    assert (tmp_path / "in.csv").read_text() == "text\nheart failure\n"
 
 
 def test_tag_shows_a_text(saved, tmp_path):
@@ -107,19 +133,24 @@ def test_evaluate_documents(saved, tmp_path):
     ("arguments", "message"),
     [
         (["tag", "absent.txt"], "absent.txt: no such file"),
-        (["tag", "in.csv", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["tag", "in.csv"], "has no column 'text'"),
+        (["tag", "good.csv", "--device", "gpu", "--out", "o.csv"], "cpu"),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
         (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
         (["evaluate", "bad.tsv", "--label", "x"], "--label: expected OLD=NEW, got 'x'"),
         (["train", "absent", "--out", "o"], "absent: no such folder; expected a folder"),
         (["train", "absent", "--out", "."], "choose another name"),
         (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
-        (["train", ".", "--out", "o", "--recipe", "r.toml"], "[augmentation] shares: no such setting; expected one of alone"),
+        (
+            ["train", ".", "--out", "o", "--recipe", "r.toml"],
+            "shares: no such setting; expected one of alone",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.csv").write_text("txt\nheart\n")
+    (tmp_path / "good.csv").write_text("text\nheart\n")
     (tmp_path / "bad.tsv").write_text("secret\n")
     (tmp_path / "r.toml").write_text("[augmentation]\nshares = 1\n")
     if arguments[0] != "train":
@@ -197,7 +228,7 @@ def test_the_recipe(tmp_path):
     path.write_text(
         '[model]\nencoder = "here"\nwindow = 128\n[corpora]\nrepeat = { a = 2 }\n'
         'labels = { a = { SpecificDisease = "Disease" } }\n'
-        '[augmentation]\nreplaced = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
+        '[augmentation]\nswapped = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
     overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
     recipe = read_recipe(EntityRecipe, path, overrides)
@@ -205,7 +236,7 @@ def test_the_recipe(tmp_path):
     assert (recipe.corpora.repeat, recipe.corpora.labels) == (
         *({"a": 2}, {"a": {"SpecificDisease": "Disease"}}),
     )
-    assert (recipe.training.epochs, recipe.augmentation.replaced) == (3.0, 0.2)
+    assert (recipe.training.epochs, recipe.augmentation.swapped) == (3.0, 0.2)
     assert recipe.card.name == "n"
     assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
 

@@ -108,7 +108,7 @@ def test_mentions_are_replaced_by_others_of_their_type(tokenizer):
         TaggedText(("was", "insulin"), ("O", "B-y")),
     )
     codes = {**CODES, "B-y": 3, "I-y": 4}
-    maker = make(tokenizer, [Source(texts, codes)], replaced=1.0, alone=1.0)
+    maker = make(tokenizer, [Source(texts, codes)], swapped=1.0, alone=1.0)
     seen = set()
     for epoch in range(20):
         for example in maker.make(epoch):
@@ -129,7 +129,7 @@ def test_words_are_hidden_whole(tokenizer):
     assert labelled([example]) == [1, 2, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["alone", "replaced", "masked"])
+@pytest.mark.parametrize("name", ["alone", "swapped", "masked"])
 def test_shares_are_checked(name):
     with pytest.raises(ValueError, match=f"{name}: expected less than or equal to 1, got 2"):
         Augmentation(**{name: 2})

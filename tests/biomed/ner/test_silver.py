@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from biomed.corpora import CorpusError, Gold, TaggedText
 from biomed.corpora.iob2 import read_iob2
+from biomed.ner.commands import app
 from biomed.ner.evaluation import TaggerEnsemble, evaluate_words
 from biomed.ner.examples import RUN
 from biomed.ner.network import WordTagger
-from biomed.ner.commands import app
 from experiments.comparison import compare
 from experiments.silver import main, read_texts, silver_texts, write_iob2
 

@@ -202,7 +202,9 @@ def test_entities_below_the_least_score_are_left_out(tokenizer, new_random):
     texts = ["heart kidney was not insulin " * 6, "was stable"]
     everything = [e for entities in EntityTagger(model).tag_many(texts) for e in entities]
     middle = float(np.median([e.score for e in everything]))
-    kept = [e for entities in EntityTagger(model, min_score=middle).tag_many(texts) for e in entities]
+    kept = [
+        e for entities in EntityTagger(model, min_score=middle).tag_many(texts) for e in entities
+    ]
     assert 0 < len(kept) < len(everything)
     assert kept == [e for e in everything if e.score >= middle]
     for bad in (-0.1, 1.5, float("nan")):

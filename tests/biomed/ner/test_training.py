@@ -133,7 +133,7 @@ def test_full_weights_train(tiny_encoder):
 def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
     """A corpus has O for the types that it does not annotate; that must not be learnt."""
     corpora = [corpus("a", only="Disease"), corpus("b", seed=7, only="Drug")]
-    augmentation = Augmentation(replaced=0.1, masked=0.05)
+    augmentation = Augmentation(swapped=0.1, masked=0.05)
     model = fit(corpora, recipe(tiny_encoder, repeat={"b": 2}, augmentation=augmentation))
     both = corpus(seed=20).devel
     tags = model.tags([text.words for text in both.texts])
