@@ -69,6 +69,23 @@ def chunked(items: Iterable[T], *, size: Callable[[T], int], limit: int) -> Iter
         yield chunk
 
 
+def find_device(device: str | torch.device | None = None) -> torch.device:
+    """The device to run on; by default CUDA if available.
+
+    Raises:
+        UserError: an unknown device, or one that this machine does not have.
+    """
+    import torch
+
+    try:
+        found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        msg = f"device: expected cpu, or cuda or cuda:N on a machine with a GPU, got {device!r}"
+        raise UserError(msg) from None
+    return found
+
+
 class WindowRunner:
     """Run a model over windows.
 
@@ -90,9 +107,7 @@ class WindowRunner:
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        import torch
-
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = find_device(device)
         if batch_tokens is None:
             batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
         self.batch_tokens = batch_tokens

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertForSequenceClassification
 
-from domainbert.inference import WindowRunner, chunked, pad, plan_batches, read_ahead
+from domainbert.errors import UserError
+from domainbert.inference import WindowRunner, chunked, find_device, pad, plan_batches, read_ahead
 
 LENGTHS = [3, 64, 17, 5, 64, 33, 4, 64, 20, 9, 41, 3]
 
@@ -104,6 +105,13 @@ def test_other_weights_run_the_same_way(network, new_network, tokenizer, windows
 def test_batch_budget_must_be_positive(network, tokenizer, batch_tokens):
     with pytest.raises(ValueError, match=f"batch_tokens must be at least 1, got {batch_tokens}"):
         runner(network, tokenizer, batch_tokens=batch_tokens)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", 99])
+def test_a_device_that_is_not_there(device):
+    assert find_device("cpu") == torch.device("cpu")
+    with pytest.raises(UserError, match=f"expected cpu, or cuda or cuda:N .*, got {device!r}"):
+        find_device(device)
 
 
 def test_equal_rows_need_no_mask():

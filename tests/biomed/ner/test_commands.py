@@ -54,7 +54,7 @@ def test_tag_writes_entities_of_two_models_and_a_row_for_every_text(saved, tmp_p
 
 def test_tag_takes_options(saved, tmp_path):
     (tmp_path / "in.csv").write_text("MRN;report;age\n7;heart failure;60\n")
-    command = ["tag", str(tmp_path / "in.csv"), "--model", saved[0], "--min-score", "0.999"]
+    command = ["tag", str(tmp_path / "in.csv"), "--model", saved[0], "--min-score", "1"]
     command += ["--text", "report", "--delimiter", ";", "--keep", "age"]
     result = run.invoke(app, [*command, "--out", str(tmp_path / "out.csv")])
     assert result.exit_code == 0, result.output
@@ -134,7 +134,7 @@ def test_evaluate_documents(saved, tmp_path):
     [
         (["tag", "absent.txt"], "absent.txt: no such file"),
         (["tag", "in.csv"], "has no column 'text'"),
-        (["tag", "good.csv", "--device", "gpu", "--out", "o.csv"], "cpu"),
+        (["tag", "good.csv", "--device", "gpu", "--out", "o.csv"], "got 'gpu'"),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
         (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
         (["evaluate", "bad.tsv", "--label", "x"], "--label: expected OLD=NEW, got 'x'"),

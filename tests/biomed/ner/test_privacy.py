@@ -36,8 +36,8 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
                 error = error.__cause__ or error.__context__
 
     files = {
-        "a.tsv": f"{CANARY}\tO\n{CANARY}\n",
-        "b.tsv": f"x\t{CANARY}\n",
+        "a.iob": f"{CANARY}\tO\n{CANARY}\n",
+        "b.iob": f"x\t{CANARY}\n",
         "c.txt": f"1|t|{CANARY}\n1\t0\t3\t{CANARY}\tDisease\tD1\n",
         "d.txt": f"1|t|x\n{CANARY}\n",
         "e.csv": f"note\n{CANARY}\n",
