@@ -98,6 +98,8 @@ def test_a_text_longer_than_a_window_is_cut_and_kept(tokenizer):
     text = TaggedText(("heart",) * 100, ("B-x",) * 100)
     examples = make(tokenizer, [Source((text,), CODES)], longest=24).make(0)
     assert [len(example.ids) for example in examples] == [24, 24, 24, 24, 14]
+    ends = [(example.ids[0], example.ids[-1]) for example in examples]
+    assert set(ends) == {(tokenizer.cls_token_id, tokenizer.sep_token_id)}
     assert labelled(examples) == [1] * 100
 
 

@@ -159,6 +159,22 @@ def left_out(model):
     return model.manifest["facts"]["corpora"]["made-up"]["left_out"]
 
 
+def test_a_run_resumes_with_the_same_corpora_and_settings_only(tiny_encoder, tmp_path):
+    one = recipe(tiny_encoder, training=QUICK.replaced(epochs=1, evaluations=1))
+    first = fit([corpus()], one, checkpoints=tmp_path)
+    again = fit([corpus()], one, checkpoints=tmp_path, resume=True)
+    assert torch.equal(first.network.classifier.weight, again.network.classifier.weight)
+    others = [
+        ([corpus(seed=1)], one, "corpora.made-up.train.sha256"),
+        ([corpus()], one.replaced(augmentation=Augmentation(masked=0.1)), "augmentation.masked"),
+        ([corpus()], one.replaced(corpora=CorporaTable(repeat={"made-up": 2})), "made-up.repeat"),
+        ([corpus()], one.replaced(model=EntityTable(encoder=str(tiny_encoder), window=24)), "wind"),
+    ]
+    for corpora, changed, name in others:
+        with pytest.raises(UserError, match=f"were made with another .*{name}"):
+            fit(corpora, changed, checkpoints=tmp_path, resume=True)
+
+
 def test_what_cannot_be_trained_on(tiny_encoder):
     whole = corpus()
     empty = Gold("train", (TaggedText(("was",), ("O",)),))
