@@ -11,7 +11,7 @@ from rich.table import Table
 from domainbert import options
 from domainbert.console import counted, one_line_errors, say, stdout
 from domainbert.errors import UserError
-from domainbert.files import write_json
+from domainbert.files import check_output, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,6 +184,8 @@ def evaluate(
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import EntityTagger
 
+    if json:
+        check_output(json, [gold, *([train] if train else [])])
     right = read_gold(gold, labels=_renaming(label))
     ensemble = TaggerEnsemble([WordTagger.from_pretrained(name, device=device) for name in model])
     check_types(ensemble.scheme.types, right)

@@ -11,6 +11,7 @@ import numpy as np
 from biomed.folder import BiomedFolder
 from biomed.ner.decoding import TagScheme, best_path
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
+from domainbert.errors import UserError
 from domainbert.inference import chunked
 
 if TYPE_CHECKING:
@@ -140,6 +141,9 @@ class WordTagger(BiomedFolder):
             sentences: see `tags`.
             scores_of: a function like `log_probabilities`.
         """
+        if any(isinstance(words, str) for words in sentences):
+            msg = "expected each sentence as a list of words, got a string; split it first"
+            raise UserError(msg)
         pieces = [self.reader.read(words) for words in sentences]
         result = []
         size = self.runner.buffer_tokens

@@ -152,11 +152,15 @@ class EntityTagger:
         """The entities of each text, in the order given, in constant memory.
 
         Raises:
-            UserError: one is not a string (the message has its number), or one string is given
-                instead of a list.
+            UserError: one is not a string (the message has its number), or a string, mapping or
+                DataFrame is given instead of a list.
         """
         if isinstance(texts, str | bytes):
-            msg = "tag_many: expected a list of texts, got one text; use tag(text)"
+            msg = "tag_many: expected a list of texts, got one text; use tag(text) or [text]"
+            raise UserError(msg)
+        if isinstance(texts, dict) or hasattr(texts, "columns"):  # their items are names
+            kind = type(texts).__name__
+            msg = f"tag_many: expected a list of texts, got {kind}; use tag_frame for a DataFrame"
             raise UserError(msg)
         return self._tag_many(texts)
 

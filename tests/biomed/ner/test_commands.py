@@ -117,6 +117,18 @@ def test_evaluate_words(saved, tmp_path):
     assert "1 of 3 texts are also in train.tsv" in result.output
 
 
+@pytest.mark.parametrize("name", ["gold.tsv", "train.tsv"])
+def test_scores_are_never_written_over_an_input(saved, tmp_path, name):
+    for file in ("gold.tsv", "train.tsv"):
+        (tmp_path / file).write_text(IOB)
+    inputs = [str(tmp_path / "gold.tsv"), "--train", str(tmp_path / "train.tsv")]
+    command = ["evaluate", *inputs, "--model", saved[0], "--json", str(tmp_path / name)]
+    result = run.invoke(app, command)
+    assert result.exit_code == 1
+    assert f"{name} is an input of this command" in result.output
+    assert (tmp_path / name).read_text() == IOB
+
+
 def test_evaluate_documents(saved, tmp_path):
     (tmp_path / "gold.txt").write_text(PUBTATOR)
     arguments = ["evaluate", str(tmp_path / "gold.txt"), "--model", saved[0]]

@@ -171,8 +171,23 @@ def test_what_is_no_text(tagger, text):
 
 @pytest.mark.parametrize("text", ["asthma", b"asthma"])
 def test_one_text_for_many(tagger, text):
-    with pytest.raises(UserError, match=r"expected a list of texts, got one text; use tag\(text\)"):
+    with pytest.raises(UserError, match=r"a list of texts, got one text; use tag\(text\) or \["):
         tagger.tag_many(text)
+
+
+def test_a_table_for_many(tagger):
+    for table in (pd.DataFrame({"text": ["heart"]}), {"text": "heart"}):
+        with pytest.raises(UserError, match=r"got (DataFrame|dict); use tag_frame"):
+            tagger.tag_many(table)
+    column = pd.Series(["heart"])
+    for texts in (column, column.to_numpy(), ("heart",), iter(["heart"])):
+        (entities,) = tagger.tag_many(texts)
+        assert [e.text for e in entities] == ["heart"]
+
+
+def test_a_sentence_is_a_list_of_words(disease):
+    with pytest.raises(UserError, match="each sentence as a list of words, got a string"):
+        disease.tags(["heart failure"])
 
 
 def test_list_items_are_entities_of_their_own(tagger):
