@@ -9,17 +9,14 @@ import typer
 from rich.table import Table
 
 from domainbert import options
-from domainbert.console import one_line_errors, say, stdout
+from domainbert.console import command_line, one_line_errors, say, stdout
 
 if TYPE_CHECKING:
     from clinical.cohort import Cohort
     from clinical.evaluation.measures import Evaluation
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="ClinicalBERT: long clinical notes -> the risk of readmission within 30 days.",
+app = command_line(
+    "clinical", "ClinicalBERT: long clinical notes -> the risk of readmission within 30 days."
 )
 
 CohortFile = Annotated[Path, typer.Argument(help="A cohort, from `clinical cohort`.")]

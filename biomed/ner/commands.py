@@ -32,7 +32,7 @@ Labels = Annotated[
 ]
 Models = Annotated[
     list[str],
-    typer.Option("--model", help="Shipped name, model folder, or Hub id; may be repeated."),
+    typer.Option("--model", help="Shipped name, model folder, or hub:owner/name; may be repeated."),
 ]
 
 
@@ -163,7 +163,7 @@ def evaluate(
     model: Annotated[
         list[str],
         typer.Option(
-            help="Shipped name, folder or Hub id; several are scored as an ensemble, over words."
+            help="Shipped name, folder or hub:owner/name; several are an ensemble, scored over words."
         ),
     ],
     train: Annotated[

@@ -89,7 +89,7 @@ class EntityTagger:
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load shipped models by name ("disease", "drug"), model folders, or Hub ids.
+        """Load shipped models by name ("disease", "drug"), model folders, or hub:owner/name.
 
         Hugging Face checkpoints of BERT for token classification load if their labels are IOB2.
 

@@ -58,8 +58,5 @@ class TagTask(Task):
 
     def facts(self) -> dict[str, Any]:
         """Weights, tokenizers and settings of the models."""
-        models = [
-            [network.weights_hash(), network.tokenizer_hash.hex(), network.window, network.overlap]
-            for network in self._tagger.networks
-        ]
+        models = [network.fingerprint() for network in self._tagger.networks]
         return {"models": models, "min_score": self._tagger.min_score}

@@ -146,7 +146,7 @@ def test_evaluate_documents(saved, tmp_path):
     [
         (["tag", "absent.txt"], "absent.txt: no such file"),
         (["tag", "in.csv"], "has no column 'text'"),
-        (["tag", "good.csv", "--device", "gpu", "--out", "o.csv"], "got 'gpu'"),
+        (["tag", "good.csv", "--device", "gpu", "--out", "o.csv"], "no device 'gpu': expected cpu"),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
         (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
         (["evaluate", "bad.tsv", "--label", "x"], "--label: expected OLD=NEW, got 'x'"),
