@@ -163,7 +163,7 @@ def evaluate(
     model: Annotated[
         list[str],
         typer.Option(
-            help="Shipped name, folder or hub:owner/name; several are an ensemble, scored over words."
+            help="Shipped name, folder or hub:owner/name; several are scored as an ensemble."
         ),
     ],
     train: Annotated[
