@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from domainbert import __version__
+
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import EntityTagger
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from biomed.terms.tables import embed_frame
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
 
-# Each name is imported when it is first used, so that `biomed --help` waits for no torch.
+# Each name is imported on first use, so that `biomed --help` does not import torch.
 _HOMES = {
     "Answer": "qa.answerer",
     "Entity": "ner.entities",
@@ -59,6 +61,7 @@ __all__ = [
     "TermEmbedder",
     "TermIndex",
     "YesNoAnswerer",
+    "__version__",
     "compare_encoders",
     "embed_frame",
     "evaluate_categories",
@@ -77,7 +80,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         msg = f"module 'biomed' has no attribute {name!r}"
         raise AttributeError(msg)
-    # A module may have the name of the function in it: what is exported is the function.
     value = getattr(importlib.import_module(f"biomed.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

@@ -1,35 +1,36 @@
-"""What a change of the recipe bought: trained models beside each other, from their manifests."""
+"""A table of trained entity models: the settings in which they differ, and their F1."""
 
 from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import pandas as pd
+import typer
 
 from biomed.ner.network import TASK
+from domainbert.console import one_line_errors
 from domainbert.errors import UserError
+from domainbert.markdown import table
 from domainbert.storage import CONFIG_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def compare(folders: Sequence[str | Path]) -> pd.DataFrame:
-    """One row a model: the settings in which the models differ, and entity F1 on every side.
+    """Compare the manifests of trained models, one row a model.
 
     Args:
-        folders: from `biomed ner train`.
+        folders: written by `biomed ner train`.
 
     Returns:
-        Columns `model`, each setting that is not the same for all ("" where a model has none),
-        `seeds`, and `corpus side` for each corpus and side that some model was scored on: the
-        mean over the seeds, with its standard deviation where there are several.
+        Columns `model`, each setting that differs ("" where a model has none), `seeds`, and
+        `corpus side` for each side that was scored: mean F1 over the seeds, and its standard
+        deviation if there are several.
 
     Raises:
-        ValueError: a folder that `biomed ner train` did not write.
+        UserError: a folder that `biomed ner train` did not write.
     """
     configs = [_config(Path(folder)) for folder in folders]
     settings = [_settings(config) for config in configs]
@@ -44,7 +45,7 @@ def compare(folders: Sequence[str | Path]) -> pd.DataFrame:
 
 
 def _names(folders: Sequence[str | Path]) -> list[str]:
-    """The folders' names, or their whole paths where two have one name."""
+    """The folders' names, or their paths if two have the same name."""
     names = [Path(folder).resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
@@ -56,13 +57,14 @@ def _config(folder: Path) -> dict[str, Any]:
             return config
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    msg = f"{folder} is no model folder that `biomed ner train` wrote"
+    msg = f"{folder}: expected a model folder written by `biomed ner train`"
     raise UserError(msg)
 
 
 def _settings(config: dict[str, Any]) -> dict[str, str]:
-    """Everything that the user chose but the seed, by name, as text."""
-    manifest, sha256 = config["manifest"], config["encoder_sha256"] or ""
+    """All settings but the seed, as text."""
+    sha256 = config["encoder_sha256"] or ""
+    manifest = {**config["manifest"].get("facts", {}), **config["manifest"]}
     chosen: dict[str, Any] = {"encoder": f"{Path(config['encoder']).name} {sha256[:8]}".strip()}
     chosen |= config["settings"]
     chosen |= {f"{name}, times": corpus["repeat"] for name, corpus in manifest["corpora"].items()}
@@ -82,3 +84,16 @@ def _scores(seeds: Sequence[dict[str, Any]]) -> dict[str, str]:
             spread = f" ± {statistics.stdev(f1):.3f}" if len(f1) > 1 else ""
             scores[f"{corpus} {side}"] = f"{statistics.fmean(f1):.3f}{spread}"
     return scores
+
+
+@one_line_errors
+def main(
+    models: Annotated[list[Path], typer.Argument(help="Folders written by `biomed ner train`.")],
+) -> None:
+    """Print the comparison as Markdown."""
+    found = compare(models)
+    typer.echo(table(list(found), found.to_numpy()))
+
+
+if __name__ == "__main__":
+    typer.run(main)
