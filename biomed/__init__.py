@@ -78,8 +78,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a public name from its module."""
     if name not in _HOMES:
-        msg = f"module 'biomed' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'biomed' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"biomed.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

@@ -138,8 +138,7 @@ def ask(
 
 def _text(path: Path) -> str:
     if path.suffix.lower() != ".txt":
-        msg = f"{path}: expected a .txt file; name --out to ask the question of a table"
-        raise UserError(msg)
+        raise UserError(f"{path}: expected a .txt file; name --out to ask the question of a table")
     # Bytes, so that "\r\n" stays two characters and positions are those of the file.
     return path.read_bytes().decode("utf-8", "replace")
 

@@ -24,19 +24,12 @@ FEWEST_GROUPS = 5  # an interval from fewer says nothing
 
 @dataclass(frozen=True)
 class SpanScores:
-    """SQuAD's measures, means over questions.
+    """SQuAD's measures, means over questions, in [0, 1].
 
-    Attributes:
-        questions: number of questions.
-        exact: exact match, in [0, 1].
-        f1: F1 of words, in [0, 1].
-        answerable: number of questions with an answer.
-        exact_answerable: exact match on these; None if there are none.
-        f1_answerable: F1 on these.
-        abstained: share of the questions without an answer that got none; None if all have one.
-        f1_low: lower end of the 95% interval of F1, from 1,000 resamples of articles; None with
-            fewer than 5 articles.
-        f1_high: its upper end.
+    `answerable` is the number of questions with an answer, to which `exact_answerable` and
+    `f1_answerable` are limited; `abstained` is the share of the others that got none. They are
+    None without such questions. `f1_low` and `f1_high` are the 95% interval of F1 from 1,000
+    resamples of articles; None with fewer than 5 articles.
     """
 
     questions: int
@@ -60,19 +53,11 @@ class Judged:
     f1: float
 
 
-def judge(
-    answerer: QuestionAnswerer, questions: QuestionSet, *, top_k: int = 1, **options: Any
-) -> list[Judged]:
+def judge(answerer: QuestionAnswerer, questions: QuestionSet, **options: Any) -> list[Judged]:
     """Answer the scorable questions and score each first answer.
 
     If every question has an answer, the model must give one (threshold -inf), as in SQuAD 1.1;
-    otherwise its own threshold decides, as in SQuAD 2.0.
-
-    Args:
-        answerer: the model.
-        questions: of one file.
-        top_k: answers kept for each question.
-        **options: of `QuestionAnswerer.answer_many`.
+    otherwise its own threshold decides, as in SQuAD 2.0. `options` are those of `answer_many`.
 
     Raises:
         QuestionError: no answer is known.
@@ -82,7 +67,7 @@ def judge(
     if not any(question.is_impossible for question in scored):
         options.setdefault("threshold", -math.inf)
     pairs = ((q.text, [passage.text for passage in q.passages]) for q in scored)
-    answers = answerer.answer_many(pairs, top_k=top_k, **options)
+    answers = answerer.answer_many(pairs, **options)
     return [
         Judged(q, tuple(a), exact_match(a[0].text, q.answers), token_f1(a[0].text, q.answers))
         for q, a in zip(scored, counted(answers, what="answering", total=len(scored)), strict=True)
@@ -107,25 +92,16 @@ def score(judged: Sequence[Judged]) -> SpanScores:
     )
 
 
-def interval(
-    values: np.ndarray, groups: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float] | tuple[None, None]:
-    """The 95% bootstrap interval of a mean over rows, resampling whole groups.
+def interval(values: np.ndarray, groups: Sequence[str]) -> tuple[float, float] | tuple[None, None]:
+    """The 95% bootstrap interval of a mean, resampling whole groups of values.
 
-    Args:
-        values: shape (rows,).
-        groups: the group of each row.
-        resamples: number of resamples.
-        seed: of the resamples.
-
-    Returns:
-        Lower and upper end; None with fewer than `FEWEST_GROUPS` groups.
+    Lower and upper end; None with fewer than `FEWEST_GROUPS` groups.
     """
     names, number = np.unique(np.array(groups), return_inverse=True)
     if len(names) < FEWEST_GROUPS:
         return None, None
     sums, counts = np.bincount(number, weights=values), np.bincount(number)
-    chosen = np.random.default_rng(seed).integers(len(names), size=(resamples, len(names)))
+    chosen = np.random.default_rng(0).integers(len(names), size=(RESAMPLES, len(names)))
     means = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
@@ -155,11 +131,10 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
         ranked = [[answer.text for answer in j.answers] for j in judged]
         result["factoid"] = score_factoids(ranked, [j.question.answers for j in judged])
     if not result:
-        msg = (
+        raise QuestionError(
             f"{questions.name} has no question that a part of its passages could answer; for "
             "yes/no questions use biomed qa yesno"
         )
-        raise QuestionError(msg)
     result["not_scored"] = len(questions) - len(extractive) - len(factoid)
     return result
 
@@ -171,7 +146,7 @@ def find_threshold(
 
     Args:
         answerer: the model.
-        judged: questions with the answers from their own articles, whatever their scores.
+        judged: questions with the answers from their own articles, at any score.
         count: maximum number of questions, taken evenly from the articles.
 
     Returns:
@@ -181,12 +156,17 @@ def find_threshold(
     """
     by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
     asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
-    other = {question.id: _another_article(question, asked) for question in asked}
-    pairs = [(q.text, [p.text for p in o.passages]) for q in asked if (o := other[q.id])]
+    pairs, own_scores = [], []
+    for number, question in enumerate(asked):
+        following = (*asked[number + 1 :], *asked[:number])
+        other = next((o for o in following if not o.articles & question.articles), None)
+        if other:
+            pairs.append((question.text, [passage.text for passage in other.passages]))
+            own_scores.append(by_id[question.id].answers[0].score)
     if not pairs:
         return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
     elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
-    own = np.array([by_id[q.id].answers[0].score for q in asked if other[q.id]])
+    own = np.array(own_scores)
     threshold = best_threshold(own, elsewhere)
     return {
         "threshold": threshold,
@@ -199,13 +179,12 @@ def find_threshold(
 def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
     """The threshold with the best mean of answered and abstained.
 
+    It is 0 or the middle of two neighbouring scores; of equally good ones the nearest to 0, and 0
+    if none is better than always or never answering.
+
     Args:
         answerable: best scores of questions with an answer, shape (n,).
         unanswerable: best scores of questions without one, shape (m,).
-
-    Returns:
-        0, or the middle of two neighbouring scores; of equally good ones the nearest to 0. It is 0
-        if no threshold is better than always or never answering.
     """
     scores = np.unique(np.concatenate((answerable, unanswerable)))
     scores = scores[np.isfinite(scores)]
@@ -214,10 +193,3 @@ def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
     correct = [(answerable > t).mean() + (unanswerable <= t).mean() for t in thresholds]
     # Always or never answering gives a sum of 1.
     return float(thresholds[int(np.argmax(correct))]) if max(correct) > 1 else 0.0
-
-
-def _another_article(question: Question, asked: Sequence[Question]) -> Question | None:
-    """The next question, cyclically, on other articles."""
-    place = asked.index(question)
-    around = (*asked[place + 1 :], *asked[:place])
-    return next((other for other in around if not other.articles & question.articles), None)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.qa.questions import QuestionError
-from biomed.qa.reading import first_token
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from biomed.qa.questions import Passage, Place, Question, QuestionSet
+    from biomed.qa.questions import Question, QuestionSet
     from biomed.qa.reading import PairReader, Pieces
 
 TRIES = 8  # windows drawn before giving up on a negative
@@ -23,14 +22,9 @@ TRIES = 8  # windows drawn before giving up on a negative
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A training window.
+    """A window's token ids and segments, shape (tokens,), and where context and answer are.
 
-    Attributes:
-        ids: token ids, shape (tokens,), int64.
-        segments: 0 for question tokens, 1 for the context's, shape (tokens,), int64.
-        first: position of the context's first token.
-        start: position of the answer's first token; 0 ([CLS]) without an answer.
-        end: position of its last token.
+    Without an answer `start` and `end`, its first and last token, are 0 ([CLS]).
     """
 
     ids: np.ndarray = field(repr=False)
@@ -48,7 +42,6 @@ class _Asked:
     pieces: Pieces = field(repr=False)
     place: tuple[int, int, int] | None  # passage, first and last token of the commonest answer
     gold: dict[str, list[tuple[int, int]]]  # first and last token of each answer, by passage text
-    answers: tuple[str, ...] = field(repr=False)  # in lower case; not in a negative window
 
 
 class WindowMaker:
@@ -59,7 +52,7 @@ class WindowMaker:
     answer's position nor its text. A question without an answer gives a window of its own passage.
 
     Args:
-        questions: from one file; those without a usable answer are skipped and counted.
+        questions: from one file; `left_out` counts those without a usable answer.
         reader: of the model.
         negatives: average number of negatives for each question with an answer, >= 0.
         longest: maximum tokens of an answer; longer ones are cut at the end.
@@ -80,48 +73,42 @@ class WindowMaker:
         seed: int,
     ) -> None:
         if not negatives >= 0:
-            msg = f"negatives must be at least 0, got {negatives}"
-            raise UserError(msg)
+            raise UserError(f"negatives must be at least 0, got {negatives}")
         self._reader, self._negatives, self._seed = reader, negatives, seed
-        self._siblings: dict[str, dict[str, Passage]] = defaultdict(dict)
+        self._read: dict[str, Pieces] = {}
+        self._siblings: dict[str, dict[str, None]] = defaultdict(dict)  # texts of each article
         for question in questions.questions:
             for passage in question.passages:
-                self._siblings[passage.article][passage.text] = passage
-        self._read = {
-            text: reader.read(text) for passages in self._siblings.values() for text in passages
-        }
+                self._siblings[passage.article][passage.text] = None
+                self._read[passage.text] = reader.read(passage.text)
         asked = [self._prepared(question, longest) for question in questions.questions]
         self._asked = [one for one in asked if one]
         self.left_out = len(asked) - len(self._asked)
         if not any(one.place for one in self._asked):
-            msg = (
+            raise QuestionError(
                 f"{questions.name} has {len(questions)} questions, but none with an answer that "
                 "occurs in its context; training needs them"
             )
-            raise QuestionError(msg)
 
     def _prepared(self, question: Question, longest: int) -> _Asked | None:
         pieces = self._reader.read(question.text)
         if not question.is_answered or not 0 < len(pieces) <= self._reader.longest_question:
             return None
-        answers = tuple({a.strip().casefold() for a in question.answers})
         if question.is_impossible and question.passages:
-            return _Asked(question, pieces, None, {}, answers)
-        if not question.places:
-            return None
-        (chosen, _), *_ = Counter(question.places).most_common(1)
-        if (tokens := self._tokens_of(question, chosen)) is None:
-            return None
-        place = (chosen.passage, tokens[0], min(tokens[1], tokens[0] + longest - 1))
+            return _Asked(question, pieces, None, {})
         gold: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for each in question.places:
-            if found := self._tokens_of(question, each):
-                gold[question.passages[each.passage].text].append(found)
-        return _Asked(question, pieces, place, gold, answers)
-
-    def _tokens_of(self, question: Question, place: Place) -> tuple[int, int] | None:
-        passage = self._read[question.passages[place.passage].text]
-        return passage.covering(place.start, place.end)
+        tokens = {}
+        for place in question.places:
+            text = question.passages[place.passage].text
+            if found := self._read[text].covering(place.start, place.end):
+                tokens[place] = found
+                gold[text].append(found)
+        commonest = Counter(question.places).most_common(1)
+        if not commonest or (chosen := commonest[0][0]) not in tokens:
+            return None
+        first, last = tokens[chosen]
+        last = min(last, first + longest - 1)
+        return _Asked(question, pieces, (chosen.passage, first, last), gold)
 
     def __len__(self) -> int:
         """Number of usable questions."""
@@ -133,56 +120,50 @@ class WindowMaker:
         return [window for asked in self._asked for window in self._windows(asked, generator)]
 
     def _windows(self, asked: _Asked, generator: np.random.Generator) -> Iterator[Example]:
+        passages = asked.question.passages
         if asked.place is None:
-            number = int(generator.integers(len(asked.question.passages)))
-            context = self._read[asked.question.passages[number].text]
-            start = self._drawn_start(asked, context, generator)
-            yield self._example(asked, context, start, None)
+            text = passages[generator.integers(len(passages))].text
+            yield self._example(asked, text, self._random_start(asked, text, generator))
             return
         number, first, last = asked.place
-        context = self._read[asked.question.passages[number].text]
+        text = passages[number].text
         capacity = self._reader.capacity(asked.pieces)
         earliest = max(0, last + 1 - capacity)
-        latest = min(first, max(0, len(context) - capacity))
+        latest = min(first, max(0, len(self._read[text]) - capacity))
         start = int(generator.integers(min(earliest, latest), latest + 1))
-        yield self._example(asked, context, start, (first, last))
+        yield self._example(asked, text, start, (first, last))
         wanted = int(self._negatives) + int(generator.random() < self._negatives % 1)
         for _ in range(wanted):
             if negative := self._negative(asked, generator):
                 yield negative
 
     def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
-        passages = [
-            passage
-            for article in sorted(asked.question.articles)
-            for passage in self._siblings[article].values()
-        ]
+        articles = sorted(asked.question.articles)
+        texts = [text for article in articles for text in self._siblings[article]]
+        answers = {answer.strip().casefold() for answer in asked.question.answers}
         # A long passage has more windows than a short one.
-        weights = np.array([len(self._read[passage.text]) for passage in passages], dtype=float)
+        weights = np.array([len(self._read[text]) for text in texts], dtype=float)
         for _ in range(TRIES):
-            passage = passages[generator.choice(len(passages), p=weights / weights.sum())]
-            context = self._read[passage.text]
-            start = self._drawn_start(asked, context, generator)
+            text = texts[generator.choice(len(texts), p=weights / weights.sum())]
+            context = self._read[text]
+            start = self._random_start(asked, text, generator)
             stop = min(len(context), start + self._reader.capacity(asked.pieces))
-            text = passage.text[context.offsets[start, 0] : context.offsets[stop - 1, 1]].casefold()
-            gold = asked.gold.get(passage.text, ())
+            shown = text[context.offsets[start, 0] : context.offsets[stop - 1, 1]].casefold()
+            gold = asked.gold.get(text, ())
             touches = any(first < stop and start <= last for first, last in gold)
-            if not touches and not any(answer in text for answer in asked.answers):
-                return self._example(asked, context, start, None)
+            if not touches and not any(answer in shown for answer in answers):
+                return self._example(asked, text, start)
         return None
 
-    def _drawn_start(self, asked: _Asked, context: Pieces, generator: np.random.Generator) -> int:
-        return int(
-            generator.integers(max(0, len(context) - self._reader.capacity(asked.pieces)) + 1)
-        )
+    def _random_start(self, asked: _Asked, text: str, generator: np.random.Generator) -> int:
+        spare = len(self._read[text]) - self._reader.capacity(asked.pieces)
+        return int(generator.integers(max(0, spare) + 1))
 
     def _example(
-        self, asked: _Asked, context: Pieces, start: int, answer: tuple[int, int] | None
+        self, asked: _Asked, text: str, start: int, answer: tuple[int, int] | None = None
     ) -> Example:
         stop = start + self._reader.capacity(asked.pieces)
-        ids, segments = self._reader.window_of(asked.pieces, context.ids[start:stop])
-        first = first_token(asked.pieces)
-        if answer is None:
-            return Example(ids, segments, first, 0, 0)
-        begin, end = (first + token - start for token in answer)
-        return Example(ids, segments, first, begin, end)
+        window = self._reader.window_of(asked.pieces, self._read[text], (start, stop))
+        first = len(asked.pieces) + 2
+        begin, end = (first + token - start for token in answer) if answer else (0, 0)
+        return Example(window.ids, window.segments, first, begin, end)

@@ -25,11 +25,9 @@ def normalize(text: str) -> str:
 def exact_match(predicted: str, answers: Sequence[str]) -> float:
     """1 if the prediction equals one of the answers after `normalize`, otherwise 0.
 
-    Args:
-        predicted: "" if there is no answer.
-        answers: the accepted texts; empty if there is no answer.
+    Without an answer `predicted` is "" and `answers` is empty.
     """
-    return float(normalize(predicted) in {normalize(answer) for answer in _usable(answers)})
+    return float(normalize(predicted) in _normalized(answers))
 
 
 def token_f1(predicted: str, answers: Sequence[str]) -> float:
@@ -38,7 +36,8 @@ def token_f1(predicted: str, answers: Sequence[str]) -> float:
     As in the script of SQuAD 2.0 (Rajpurkar et al., arXiv 1806.03822): if one side has no words,
     1 if both have none, otherwise 0.
     """
-    return max(_f1(normalize(predicted).split(), normalize(a).split()) for a in _usable(answers))
+    words = normalize(predicted).split()
+    return max(_f1(words, answer.split()) for answer in _normalized(answers))
 
 
 def _f1(predicted: list[str], gold: list[str]) -> float:
@@ -48,9 +47,9 @@ def _f1(predicted: list[str], gold: list[str]) -> float:
     return 2 * shared / (len(predicted) + len(gold))
 
 
-def _usable(answers: Sequence[str]) -> Sequence[str]:
-    """Answers with a word left after `normalize`; "" if there is none."""
-    return [answer for answer in answers if normalize(answer)] or [""]
+def _normalized(answers: Sequence[str]) -> list[str]:
+    """The answers with a word left after `normalize`; "" if there is none."""
+    return [plain for answer in answers if (plain := normalize(answer))] or [""]
 
 
 def score_factoids(
@@ -66,15 +65,11 @@ def score_factoids(
 
     Returns:
         "questions": their number; means over them, in [0, 1]: "strict", the first answer is
-        correct; "lenient", one of the first five is; "mrr", the mean reciprocal rank of the first
+        correct; "lenient", one of the first five is; "mrr", the reciprocal rank of the first
         correct one (0 if none of five is).
-
-    Raises:
-        UserError: the two have different lengths, or there are no questions.
     """
     if len(ranked) != len(answers) or not answers:
-        msg = f"{len(ranked)} lists of answers for {len(answers)} questions"
-        raise UserError(msg)
+        raise UserError(f"{len(ranked)} lists of answers for {len(answers)} questions")
     ranks = [_rank(given, gold) for given, gold in zip(ranked, answers, strict=True)]
     count = len(ranks)
     return {

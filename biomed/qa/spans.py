@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A span of one passage.
+    """Tokens `first` to `last` of one passage, and the range of tokens of their window.
 
-    Attributes:
-        passage: number of the passage.
-        first: its first token, counted in the passage.
-        last: its last token.
-        score: start plus end logit minus those of [CLS], in the window where this is largest.
-        window: range of the passage's tokens in that window.
+    The score is start plus end logit minus those of [CLS], in the window where this is largest.
     """
 
     passage: int
@@ -45,16 +40,16 @@ def best_spans(
     longest: int,
     top_k: int = 1,
 ) -> list[tuple[int, int, float]]:
-    """The spans of one window with the largest sum of start and end logit.
+    """The spans of whole words in one window with the largest sum of start and end logit.
 
-    A span begins where a word begins and ends where a word ends. The spans do not overlap: each
-    is the best of those that do not overlap the better ones.
+    All arrays have shape (tokens,). The spans do not overlap: each is the best of those that do
+    not overlap the better ones.
 
     Args:
-        start: start logits of the context's tokens, shape (tokens,).
-        end: end logits, shape (tokens,).
-        begins: whether a word begins with the token, shape (tokens,), bool.
-        ends: whether a word ends with the token, shape (tokens,), bool.
+        start: start logits of the context's tokens.
+        end: end logits.
+        begins: whether a word begins with the token.
+        ends: whether a word ends with the token.
         longest: maximum tokens of a span, >= 1.
         top_k: maximum number of spans, >= 1.
 

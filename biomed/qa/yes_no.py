@@ -6,7 +6,6 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
-from domainbert.pairs import PairModel, PairSettings
 from pydantic import Field
 from sklearn.metrics import accuracy_score, f1_score
 
@@ -14,6 +13,7 @@ from biomed.folder import BiomedFolder
 from biomed.qa.formats import read_questions
 from biomed.qa.questions import QuestionError
 from domainbert.errors import UserError
+from domainbert.pairs import PairModel, PairSettings
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads the annotation)
 from domainbert.training.recipes import ModelTable, Recipe
 
@@ -79,15 +79,14 @@ def read_decisions(path: str | Path) -> list[Decision]:
     read = read_questions(path)
     questions = [question for question in read.questions if question.kind == "yesno"]
     if not questions:
-        msg = f"{read.name} has no yes/no question"
-        raise QuestionError(msg)
+        raise QuestionError(f"{read.name} has no yes/no question")
     labels = [tuple(answer.lower() for answer in question.answers) for question in questions]
     if wrong := sum(len(label) != 1 or label[0] not in LABELS for label in labels):
-        msg = f"{read.name}: {wrong} yes/no questions are not answered by {', '.join(LABELS)}"
-        raise QuestionError(msg)
+        raise QuestionError(
+            f"{read.name}: {wrong} yes/no questions are not answered by {', '.join(LABELS)}"
+        )
     if empty := sum(not question.passages for question in questions):
-        msg = f"{read.name}: {empty} yes/no questions have no context"
-        raise QuestionError(msg)
+        raise QuestionError(f"{read.name}: {empty} yes/no questions have no context")
     return [
         (q.text, "\n".join(passage.text for passage in q.passages), label[0])
         for q, label in zip(questions, labels, strict=True)
@@ -101,8 +100,7 @@ def folds(questions: Sequence[Decision], *, count: int) -> list[list[Decision]]:
         UserError: fewer than 2 folds, or fewer questions than folds.
     """
     if not 2 <= count <= len(questions):
-        msg = f"folds must be between 2 and the {len(questions)} questions, got {count}"
-        raise UserError(msg)
+        raise UserError(f"folds must be between 2 and the {len(questions)} questions, got {count}")
     ordered = sorted(questions, key=lambda q: (q[2], hashlib.sha256(repr(q).encode()).digest()))
     return [ordered[number::count] for number in range(count)]
 
