@@ -33,12 +33,11 @@ class Answer:
         text: the answer, exactly as in the context.
         start: its first character; 0 without an answer.
         end: one past its last character; 0 without an answer.
-        score: by how much it beats "no answer here" (see `score_kind`); not a probability. Without
-            an answer: the score of the best rejected candidate, -inf if there is no candidate, NaN
-            if the network's output is not a number.
-        score_kind: "logit_margin": start logit plus end logit, minus the same sum for [CLS], which
-            stands for "no answer", in the same window. The logits of a window are defined up to a
-            constant; the difference is free of it, so windows and documents can be compared.
+        score: start plus end logit, minus the same sum for [CLS], which stands for "no answer", in
+            the same window; not a probability. The difference can be compared across windows and
+            documents. Without an answer: the score of the best rejected candidate, -inf if there
+            is none, NaN if the network's output is not a number.
+        score_kind: "logit_margin".
         document: number of the document that holds it, from 0.
         passage_start: first character of the window in which it was found.
         passage_end: one past the window's last character.
@@ -90,9 +89,6 @@ class QuestionAnswerer(BiomedFolder):
         tokenizer: its fast tokenizer.
         settings: windows, longest answer, threshold.
         **options: `device` and `batch_tokens` of `domainbert.model.Model`.
-
-    Raises:
-        UserError: windows longer than the encoder's, or answers longer than the overlap.
     """
 
     task, labels = "qa", ("answer start", "answer end")
@@ -165,8 +161,7 @@ class QuestionAnswerer(BiomedFolder):
             At least one answer; if none passes the threshold, one with an empty text.
 
         Raises:
-            UserError: an empty question or context, a question too long for the window, or
-                top_k < 1.
+            UserError: an empty question or context, or a question too long for the window.
         """
         return next(self.answer_many([(question, context)], top_k=top_k, threshold=threshold))
 
@@ -205,8 +200,8 @@ class QuestionAnswerer(BiomedFolder):
             )
             waiting = iter(rows)
             for pair, each in zip(chunk, windows, strict=True):
-                logits = [next(waiting)[: len(window.ids)] for window in each]
-                yield self._best(pair, each, logits, top_k=top_k, limit=limit)
+                logits = [(window, next(waiting)[: len(window.ids)]) for window in each]
+                yield self._best(pair, logits, top_k=top_k, limit=limit)
 
     def _read(self, pair: Any, number: int) -> Pair:
         if isinstance(pair, Pair):
@@ -221,44 +216,36 @@ class QuestionAnswerer(BiomedFolder):
         raise UserError(msg)  # without the cause, whose traceback would hold the text
 
     def _best(
-        self,
-        pair: Pair,
-        windows: Sequence[Window],
-        logits: Sequence[np.ndarray],
-        *,
-        top_k: int,
-        limit: float,
+        self, pair: Pair, logits: list[tuple[Window, np.ndarray]], *, top_k: int, limit: float
     ) -> list[Answer]:
-        """A pair's answers over its windows, from their logits, shape (tokens, 2) each."""
-        if not all(np.isfinite(row).all() for row in logits):
+        """A pair's answers over its windows, each with logits of shape (tokens, 2)."""
+        if not all(np.isfinite(row).all() for _, row in logits):
             return [Answer("", 0, 0, float("nan"))]
-        candidates: list[Candidate] = []
-        for window, row in zip(windows, logits, strict=True):
-            passage, (first, last) = pair.passages[window.passage], window.tokens
-            spans = best_spans(
-                *row[first - last - 1 : -1].T,
-                begins=passage.begins[first:last],
-                ends=passage.ends[first:last],
-                longest=self.max_answer,
-                top_k=top_k,
-            )
-            null = float(row[0].sum())
-            candidates += [
-                Candidate(window.passage, first + begin, first + end, score - null, window.tokens)
-                for begin, end, score in spans
-            ]
-        best = best_candidates(candidates, top_k=top_k)
+        found = [c for window, row in logits for c in self._spans(pair, window, row, top_k=top_k)]
+        best = best_candidates(found, top_k=top_k)
         passing = [_answer(pair, candidate) for candidate in best if candidate.score > limit]
         return passing or [Answer("", 0, 0, best[0].score if best else float("-inf"))]
 
-    def show(
-        self, question: str, context: str, *, top_k: int = 1, threshold: float | None = None
-    ) -> AnswerView:
+    def _spans(self, pair: Pair, window: Window, row: np.ndarray, *, top_k: int) -> list[Candidate]:
+        passage, (first, last) = pair.passages[window.passage], window.tokens
+        spans = best_spans(
+            *row[first - last - 1 : -1].T,
+            begins=passage.begins[first:last],
+            ends=passage.ends[first:last],
+            longest=self.max_answer,
+            top_k=top_k,
+        )
+        null = float(row[0].sum())
+        return [
+            Candidate(window.passage, first + begin, first + end, score - null, window.tokens)
+            for begin, end, score in spans
+        ]
+
+    def show(self, question: str, context: str, **options: Any) -> AnswerView:
         """The context with its answers marked, for a notebook or a terminal; see `answer`."""
         from biomed.qa.display import AnswerView
 
-        answers = self.answer(question, context, top_k=top_k, threshold=threshold)
-        return AnswerView(context, tuple(answers))
+        return AnswerView(context, tuple(self.answer(question, context, **options)))
 
 
 def _answer(pair: Pair, candidate: Candidate) -> Answer:

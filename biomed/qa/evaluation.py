@@ -1,16 +1,19 @@
-"""Score a model on questions with known answers, and choose its threshold."""
+"""Score answers as SQuAD and BioASQ do, and choose a model's threshold."""
 
 from __future__ import annotations
 
 import math
+import re
+import string
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.qa.metrics import RANKED, exact_match, score_factoids, token_f1
-from biomed.qa.questions import QuestionError, QuestionSet, check_answered, evenly
+from biomed.qa.questions import QuestionError, QuestionSet, evenly, plain
 from domainbert.console import counted
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +23,70 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000
 FEWEST_GROUPS = 5  # an interval from fewer says nothing
+RANKED = 5  # answers that BioASQ considers
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize(text: str) -> str:
+    """Lower case, without punctuation, articles and extra spaces, as in SQuAD's official script."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(predicted: str, answers: Sequence[str]) -> float:
+    """1 if the prediction ("" for no answer) is one of the answers after `normalize`, else 0."""
+    return float(normalize(predicted) in _normalized(answers))
+
+
+def token_f1(predicted: str, answers: Sequence[str]) -> float:
+    """The best F1 over the answers of the words shared with the prediction, in [0, 1].
+
+    As in the script of SQuAD 2.0 (Rajpurkar et al., arXiv 1806.03822): if one side has no words,
+    1 if both have none, otherwise 0.
+    """
+    words = normalize(predicted).split()
+    return max(_f1(words, answer.split()) for answer in _normalized(answers))
+
+
+def _f1(predicted: list[str], gold: list[str]) -> float:
+    if not predicted or not gold:
+        return float(predicted == gold)
+    shared = (Counter(predicted) & Counter(gold)).total()
+    return 2 * shared / (len(predicted) + len(gold))
+
+
+def _normalized(answers: Sequence[str]) -> list[str]:
+    """The answers with a word left after `normalize`; "" if there is none."""
+    return [words for answer in answers if (words := normalize(answer))] or [""]
+
+
+def score_factoids(
+    ranked: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """BioASQ's scores (Balikas et al. 2013) from the first five answers of each question.
+
+    Casing and white space are ignored. A repeated answer takes no rank.
+
+    Args:
+        ranked: answers to each question, best first.
+        answers: the accepted texts for each question: the answer and its synonyms.
+
+    Returns:
+        "questions": their number; means over them, in [0, 1]: "strict", the first answer is
+        correct; "lenient", one of the first five is; "mrr", the reciprocal rank of the first
+        correct one (0 if none of five is).
+    """
+    if len(ranked) != len(answers) or not answers:
+        raise UserError(f"{len(ranked)} lists of answers for {len(answers)} questions")
+    found = np.array([_reciprocal_rank(*pair) for pair in zip(ranked, answers, strict=True)])
+    shares = {"strict": found == 1, "lenient": found > 0, "mrr": found}
+    return {"questions": len(found), **{name: float(each.mean()) for name, each in shares.items()}}
+
+
+def _reciprocal_rank(given: Sequence[str], gold: Sequence[str]) -> float:
+    accepted = set(map(plain, gold))
+    distinct = list(dict.fromkeys(map(plain, given)))[:RANKED]
+    return next((1 / rank for rank, text in enumerate(distinct, 1) if text in accepted), 0.0)
 
 
 @dataclass(frozen=True)
@@ -48,7 +115,7 @@ class Judged:
     """A question, the model's answers, and the scores of the first one."""
 
     question: Question
-    answers: tuple[Answer, ...] = field(repr=False)
+    answers: list[Answer] = field(repr=False)
     exact: float
     f1: float
 
@@ -62,15 +129,15 @@ def judge(answerer: QuestionAnswerer, questions: QuestionSet, **options: Any) ->
     Raises:
         QuestionError: no answer is known.
     """
-    check_answered(questions, what="scoring")
-    scored = [question for question in questions.questions if question.is_scorable]
+    questions.check_answered("scoring")
+    scored = [question for question in questions if question.is_scorable]
     if not any(question.is_impossible for question in scored):
         options.setdefault("threshold", -math.inf)
     pairs = ((q.text, [passage.text for passage in q.passages]) for q in scored)
-    answers = answerer.answer_many(pairs, **options)
+    found = counted(answerer.answer_many(pairs, **options), what="answering", total=len(scored))
     return [
-        Judged(q, tuple(a), exact_match(a[0].text, q.answers), token_f1(a[0].text, q.answers))
-        for q, a in zip(scored, counted(answers, what="answering", total=len(scored)), strict=True)
+        Judged(q, a, exact_match(a[0].text, q.answers), token_f1(a[0].text, q.answers))
+        for q, a in zip(scored, found, strict=True)
     ]
 
 
@@ -93,10 +160,7 @@ def score(judged: Sequence[Judged]) -> SpanScores:
 
 
 def interval(values: np.ndarray, groups: Sequence[str]) -> tuple[float, float] | tuple[None, None]:
-    """The 95% bootstrap interval of a mean, resampling whole groups of values.
-
-    Lower and upper end; None with fewer than `FEWEST_GROUPS` groups.
-    """
+    """The 95% bootstrap interval of a mean, resampling whole groups; None with fewer than 5."""
     names, number = np.unique(np.array(groups), return_inverse=True)
     if len(names) < FEWEST_GROUPS:
         return None, None
@@ -118,10 +182,15 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
     Raises:
         QuestionError: no question can be scored.
     """
-    check_answered(questions, what="scoring")
-    scorable = [question for question in questions.questions if question.is_scorable]
+    questions.check_answered("scoring")
+    scorable = [question for question in questions if question.is_scorable]
     extractive = questions.subset(q for q in scorable if q.kind == "extractive")
     factoid = questions.subset(q for q in scorable if q.kind == "factoid")
+    if not scorable:
+        raise QuestionError(
+            f"{questions.name} has no question that a part of its passages could answer; for "
+            "yes/no questions use biomed qa yesno"
+        )
     result: dict[str, Any] = {}
     if len(extractive):
         result["extractive"] = asdict(score(judge(answerer, extractive)))
@@ -130,13 +199,7 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
         judged = judge(answerer, factoid, top_k=4 * RANKED, threshold=-math.inf)
         ranked = [[answer.text for answer in j.answers] for j in judged]
         result["factoid"] = score_factoids(ranked, [j.question.answers for j in judged])
-    if not result:
-        raise QuestionError(
-            f"{questions.name} has no question that a part of its passages could answer; for "
-            "yes/no questions use biomed qa yesno"
-        )
-    result["not_scored"] = len(questions) - len(extractive) - len(factoid)
-    return result
+    return {**result, "not_scored": len(questions) - len(scorable)}
 
 
 def find_threshold(
@@ -165,8 +228,8 @@ def find_threshold(
             own_scores.append(by_id[question.id].answers[0].score)
     if not pairs:
         return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
-    elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
     own = np.array(own_scores)
+    elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
     threshold = best_threshold(own, elsewhere)
     return {
         "threshold": threshold,

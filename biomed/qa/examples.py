@@ -36,12 +36,11 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A question prepared for training."""
+    """A question for training; `place`: passage, first and last token of its commonest answer."""
 
     question: Question = field(repr=False)
     pieces: Pieces = field(repr=False)
-    place: tuple[int, int, int] | None  # passage, first and last token of the commonest answer
-    gold: dict[str, list[tuple[int, int]]]  # first and last token of each answer, by passage text
+    place: tuple[int, int, int] | None
 
 
 class WindowMaker:
@@ -57,10 +56,6 @@ class WindowMaker:
         negatives: average number of negatives for each question with an answer, >= 0.
         longest: maximum tokens of an answer; longer ones are cut at the end.
         seed: of all random choices.
-
-    Raises:
-        QuestionError: no question has an answer that occurs in its context.
-        UserError: negatives < 0.
     """
 
     def __init__(
@@ -74,41 +69,36 @@ class WindowMaker:
     ) -> None:
         if not negatives >= 0:
             raise UserError(f"negatives must be at least 0, got {negatives}")
-        self._reader, self._negatives, self._seed = reader, negatives, seed
+        self._reader, self._longest = reader, longest
+        self._negatives, self._seed = negatives, seed
         self._read: dict[str, Pieces] = {}
-        self._siblings: dict[str, dict[str, None]] = defaultdict(dict)  # texts of each article
-        for question in questions.questions:
+        self._texts: dict[str, dict[str, None]] = defaultdict(dict)  # of each article
+        for question in questions:
             for passage in question.passages:
-                self._siblings[passage.article][passage.text] = None
+                self._texts[passage.article][passage.text] = None
                 self._read[passage.text] = reader.read(passage.text)
-        asked = [self._prepared(question, longest) for question in questions.questions]
-        self._asked = [one for one in asked if one]
-        self.left_out = len(asked) - len(self._asked)
-        if not any(one.place for one in self._asked):
+        self._asked = [asked for question in questions if (asked := self._prepared(question))]
+        self.left_out = len(questions) - len(self._asked)
+        if not any(asked.place for asked in self._asked):
             raise QuestionError(
                 f"{questions.name} has {len(questions)} questions, but none with an answer that "
                 "occurs in its context; training needs them"
             )
 
-    def _prepared(self, question: Question, longest: int) -> _Asked | None:
+    def _prepared(self, question: Question) -> _Asked | None:
         pieces = self._reader.read(question.text)
         if not question.is_answered or not 0 < len(pieces) <= self._reader.longest_question:
             return None
         if question.is_impossible and question.passages:
-            return _Asked(question, pieces, None, {})
-        gold: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        tokens = {}
-        for place in question.places:
-            text = question.passages[place.passage].text
-            if found := self._read[text].covering(place.start, place.end):
-                tokens[place] = found
-                gold[text].append(found)
-        commonest = Counter(question.places).most_common(1)
-        if not commonest or (chosen := commonest[0][0]) not in tokens:
+            return _Asked(question, pieces, None)
+        if not question.places:
             return None
-        first, last = tokens[chosen]
-        last = min(last, first + longest - 1)
-        return _Asked(question, pieces, (chosen.passage, first, last), gold)
+        ((place, _),) = Counter(question.places).most_common(1)
+        text = question.passages[place.passage].text
+        if not (tokens := self._read[text].covering(place.start, place.end)):
+            return None
+        first, last = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
+        return _Asked(question, pieces, (place.passage, first, last))
 
     def __len__(self) -> int:
         """Number of usable questions."""
@@ -126,8 +116,7 @@ class WindowMaker:
             yield self._example(asked, text, self._random_start(asked, text, generator))
             return
         number, first, last = asked.place
-        text = passages[number].text
-        capacity = self._reader.capacity(asked.pieces)
+        text, capacity = passages[number].text, self._reader.capacity(asked.pieces)
         earliest = max(0, last + 1 - capacity)
         latest = min(first, max(0, len(self._read[text]) - capacity))
         start = int(generator.integers(min(earliest, latest), latest + 1))
@@ -139,21 +128,28 @@ class WindowMaker:
 
     def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
         articles = sorted(asked.question.articles)
-        texts = [text for article in articles for text in self._siblings[article]]
-        answers = {answer.strip().casefold() for answer in asked.question.answers}
+        texts = [text for article in articles for text in self._texts[article]]
         # A long passage has more windows than a short one.
         weights = np.array([len(self._read[text]) for text in texts], dtype=float)
         for _ in range(TRIES):
             text = texts[generator.choice(len(texts), p=weights / weights.sum())]
-            context = self._read[text]
             start = self._random_start(asked, text, generator)
-            stop = min(len(context), start + self._reader.capacity(asked.pieces))
-            shown = text[context.offsets[start, 0] : context.offsets[stop - 1, 1]].casefold()
-            gold = asked.gold.get(text, ())
-            touches = any(first < stop and start <= last for first, last in gold)
-            if not touches and not any(answer in shown for answer in answers):
+            if not self._has_answer(asked, text, start):
                 return self._example(asked, text, start)
         return None
+
+    def _has_answer(self, asked: _Asked, text: str, start: int) -> bool:
+        """Whether a window touches an answer's position or contains an answer's text."""
+        question, offsets = asked.question, self._read[text].offsets
+        shown = offsets[start : start + self._reader.capacity(asked.pieces)]
+        begin, end = shown[0, 0], shown[-1, 1]
+        touched = any(
+            place.start < end and begin < place.end
+            for place in question.places
+            if question.passages[place.passage].text == text
+        )
+        window = text[begin:end].casefold()
+        return touched or any(answer.strip().casefold() in window for answer in question.answers)
 
     def _random_start(self, asked: _Asked, text: str, generator: np.random.Generator) -> int:
         spare = len(self._read[text]) - self._reader.capacity(asked.pieces)
@@ -164,6 +160,6 @@ class WindowMaker:
     ) -> Example:
         stop = start + self._reader.capacity(asked.pieces)
         window = self._reader.window_of(asked.pieces, self._read[text], (start, stop))
-        first = len(asked.pieces) + 2
+        first = len(asked.pieces) + 2  # after [CLS], the question and [SEP]
         begin, end = (first + token - start for token in answer) if answer else (0, 0)
         return Example(window.ids, window.segments, first, begin, end)

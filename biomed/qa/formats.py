@@ -61,9 +61,7 @@ def read_questions(path: str | Path) -> QuestionSet:
     A gold answer that is not where the file says is searched for and listed in `remarks`.
 
     Raises:
-        QuestionError: no such file, malformed JSON, a missing field or one of the wrong type, an
-            empty question or context, or two questions with one id.
-        TableError: a table that cannot be read or lacks a column.
+        QuestionError: a file that is malformed, or has two questions with one id.
     """
     path = Path(path)
     if path.suffix.lower() != ".json":
@@ -82,7 +80,7 @@ def read_questions(path: str | Path) -> QuestionSet:
         else:
             found = _from_pubmedqa(document, path.name)
     questions = QuestionSet(path.name, tuple(found))
-    check_ids((question.id for question in questions.questions), name=path.name)
+    check_ids((question.id for question in questions), name=path.name)
     return questions
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class QuestionError(UserError):
@@ -19,6 +19,7 @@ class QuestionError(UserError):
 
 
 NEAR = 16  # characters that an answer may be away from its stated position
+# How an answer was handled that is not where the file says.
 MOVED = "its text is not at its answer_start: another occurrence was taken"
 SEVERAL = "its text occurs several times and no answer_start is given: the first was taken"
 FAR = "its text is not at its answer_start but occurs several times elsewhere: left out"
@@ -44,17 +45,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with the passages to search.
+    """A question with the passages to search; there may be none.
 
     Attributes:
-        id: as in the file.
-        text: the question.
-        passages: to search; may be none.
         answers: texts that count as correct; empty if there is no answer or it is not known.
         places: positions of answers in the passages; training needs one.
         is_answered: whether the file gives the answer (or says that there is none).
         kind: "extractive", or BioASQ's factoid, yesno, list or summary.
-        remarks: how answers were handled that are not where the file says; they quote no text.
+        remarks: for each answer that is not where the file says, how it was handled.
     """
 
     id: str
@@ -84,7 +82,7 @@ class Question:
 
 
 class Remark(NamedTuple):
-    """How an answer was handled: the question's id, and one of the texts above."""
+    """A question's id, and how one of its answers was handled."""
 
     question: str
     what: str
@@ -101,14 +99,33 @@ class QuestionSet:
         """Number of questions."""
         return len(self.questions)
 
+    def __iter__(self) -> Iterator[Question]:
+        """The questions, in the file's order."""
+        return iter(self.questions)
+
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """How answers were handled that are not where the file says."""
-        return tuple(Remark(q.id, what) for q in self.questions for what in q.remarks)
+        """The remarks of all questions."""
+        return tuple(Remark(q.id, what) for q in self for what in q.remarks)
 
     def subset(self, questions: Iterable[Question]) -> QuestionSet:
         """Some of the questions."""
         return QuestionSet(self.name, tuple(questions))
+
+    def check_answered(self, what: str) -> None:
+        """Raise QuestionError unless the answer to some question is known."""
+        if not any(question.is_answered for question in self):
+            raise QuestionError(
+                f"{self.name} has {len(self)} questions without answers; {what} needs them"
+            )
+
+    def fingerprint(self) -> str:
+        """A hash of all questions, passages and answers, for the manifest."""
+        digest = hashlib.sha256()
+        for q in self:
+            parts = (q.id, q.text, *(p.text for p in q.passages), *q.answers, str(q.places), "\n")
+            digest.update("\x1f".join(parts).encode("utf-8", "replace"))
+        return digest.hexdigest()
 
 
 def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, str | None]:
@@ -141,14 +158,6 @@ def check_ids(ids: Iterable[str], *, name: str) -> None:
         )
 
 
-def check_answered(questions: QuestionSet, *, what: str) -> None:
-    """Raise QuestionError unless the answer to some question is known."""
-    if not any(question.is_answered for question in questions.questions):
-        raise QuestionError(
-            f"{questions.name} has {len(questions)} questions without answers; {what} needs them"
-        )
-
-
 def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionSet, QuestionSet]:
     """The questions to train on and those of held-out articles.
 
@@ -158,54 +167,49 @@ def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionS
     article is not trained on. A question without passages is not held out.
     """
     below = share * 2**64
-    held = [
-        question
-        for question in questions.questions
-        if question.passages and int(text_hash(question.passages[0].article)[:16], 16) < below
-    ]
+    held = questions.subset(
+        q
+        for q in questions
+        if q.passages and int(text_hash(q.passages[0].article)[:16], 16) < below
+    )
     articles = {article for question in held for article in question.articles}
-    train = (question for question in questions.questions if not question.articles & articles)
-    return questions.subset(train), questions.subset(held)
+    return questions.subset(q for q in questions if not q.articles & articles), held
 
 
 def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
     """The questions that share no article and no passage text with another set."""
-    articles = {article for question in other.questions for article in question.articles}
-    taken, plain = set(_plain_hashes(other).values()), _plain_hashes(questions)
+    articles = {article for question in other for article in question.articles}
+    hashes, taken = _plain_hashes(questions), set(_plain_hashes(other).values())
     return questions.subset(
         question
-        for question in questions.questions
+        for question in questions
         if not question.articles & articles
-        and not any(plain[passage.text] in taken for passage in question.passages)
+        and not any(hashes[passage.text] in taken for passage in question.passages)
     )
 
 
 def _plain_hashes(questions: QuestionSet) -> dict[str, str]:
-    """Each passage's text, and a hash of it that ignores casing and white space."""
-    texts = {passage.text for question in questions.questions for passage in question.passages}
-    return {text: text_hash(" ".join(text.split()).casefold()) for text in texts}
+    """The hash of each passage's text that ignores casing and white space."""
+    texts = {passage.text for question in questions for passage in question.passages}
+    return {text: text_hash(plain(text)) for text in texts}
+
+
+def plain(text: str) -> str:
+    """A text to compare by: casing and white space do not count."""
+    return " ".join(text.split()).casefold()
 
 
 def evenly(questions: QuestionSet, count: int) -> QuestionSet:
     """At most `count` scorable questions, taken as evenly as possible from the articles."""
     seen: Counter[str] = Counter()
     ranked = []
-    for number, question in enumerate(questions.questions):
+    for number, question in enumerate(questions):
         if question.is_scorable:
             article = question.passages[0].article
             seen[article] += 1
             ranked.append((seen[article], number))
     chosen = sorted(number for _, number in sorted(ranked)[:count])
     return questions.subset(questions.questions[number] for number in chosen)
-
-
-def fingerprint(questions: QuestionSet) -> str:
-    """A hash of all questions, passages and answers, for the manifest."""
-    digest = hashlib.sha256()
-    for q in questions.questions:
-        parts = (q.id, q.text, *(p.text for p in q.passages), *q.answers, str(q.places), "\n")
-        digest.update("\x1f".join(parts).encode("utf-8", "replace"))
-    return digest.hexdigest()
 
 
 def text_hash(text: str) -> str:

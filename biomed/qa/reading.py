@@ -23,13 +23,10 @@ _REMEMBERED = 2_000_000  # tokens of remembered texts, about 60 MB
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The tokens of one text, without special tokens.
+    """The tokens of one text, without special tokens: ids, shape (tokens,), and edges.
 
-    Attributes:
-        ids: shape (tokens,), int64.
-        offsets: first character and one past the last of each token, shape (tokens, 2), int64.
-        begins: whether a word begins with the token, shape (tokens,), bool.
-        ends: whether a word ends with the token, shape (tokens,), bool.
+    `offsets` are the first character and one past the last of each token, shape (tokens, 2);
+    `begins` and `ends` say whether a word begins or ends with the token, shape (tokens,), bool.
     """
 
     ids: np.ndarray = field(repr=False)
@@ -74,12 +71,7 @@ class PairReader:
     """Turns questions and contexts into windows and tokenises each text once.
 
     `[SEP]` and similar strings in a text are read as text, not as special tokens. Threads may
-    share a reader.
-
-    Args:
-        tokenizer: a fast tokenizer, from `domainbert.encoders.load_tokenizer`.
-        window: maximum tokens of a window, including question and special tokens.
-        overlap: tokens of the context that consecutive windows share.
+    share a reader. `window` and `overlap` are those of `QuestionSettings`.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int) -> None:

@@ -42,16 +42,9 @@ def best_spans(
 ) -> list[tuple[int, int, float]]:
     """The spans of whole words in one window with the largest sum of start and end logit.
 
-    All arrays have shape (tokens,). The spans do not overlap: each is the best of those that do
-    not overlap the better ones.
-
-    Args:
-        start: start logits of the context's tokens.
-        end: end logits.
-        begins: whether a word begins with the token.
-        ends: whether a word ends with the token.
-        longest: maximum tokens of a span, >= 1.
-        top_k: maximum number of spans, >= 1.
+    All arrays have shape (tokens,): start and end logits of the context, and whether a word begins
+    or ends with the token. A span has at most `longest` tokens. The spans do not overlap: each is
+    the best of those that do not overlap the better ones.
 
     Returns:
         First token, last token (inclusive) and score of each span, best first.

@@ -26,14 +26,9 @@ class AskTask(Task):
     """Answers for `score_frame` and `score_file`: one row per answer, best first.
 
     Without an answer there is one row with an empty `answer`, no positions, and the score of the
-    best rejected candidate. See `Answer` for the columns.
-
-    Args:
-        answerer: the model.
-        question: asked of every row's `text`; None: the table has columns `question` and
-            `context` (a text or a list of texts).
-        top_k: of `QuestionAnswerer.answer`, as `threshold` is.
-        threshold: see there.
+    best rejected candidate. See `Answer` for the columns. With a `question`, it is asked of every
+    row's `text`; otherwise the table has columns `question` and `context` (a text or a list of
+    texts). `top_k` and `threshold` are those of `QuestionAnswerer.answer`.
     """
 
     name = "answers"

@@ -16,14 +16,7 @@ from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
 from biomed.qa.evaluation import find_threshold, judge, score
 from biomed.qa.examples import WindowMaker
 from biomed.qa.formats import read_questions
-from biomed.qa.questions import (
-    QuestionSet,
-    check_answered,
-    evenly,
-    fingerprint,
-    split_by_article,
-    without_articles,
-)
+from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
 from domainbert.errors import UserError
 from domainbert.inference import pad
 from domainbert.settings import Count, Settings
@@ -53,11 +46,9 @@ class QuestionModelTable(ModelTable, QuestionSettings):
 
 
 class Validation(Settings):
-    """The `[validation]` table.
+    """The `[validation]` table: share of the last file's articles that is held out.
 
-    Attributes:
-        share: share of the last file's articles that is held out.
-        choosing: number of held-out questions that choose the weights.
+    `choosing` is the number of held-out questions that choose the weights.
     """
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -67,9 +58,7 @@ class Validation(Settings):
 class QuestionRecipe(Recipe):
     """A recipe for question answering.
 
-    Attributes:
-        stages: names of `[training]`, and `negatives`, each with one value per file of questions.
-        validation: what is held out.
+    `stages` has names of `[training]`, and `negatives`, each with one value per file of questions.
     """
 
     model: QuestionModelTable = QuestionModelTable()
@@ -91,22 +80,18 @@ class AnswerObjective(Objective):
 
     The loss is the mean of the cross-entropies of start and end over [CLS] and the context's
     tokens, the same positions that prediction chooses from. The score is the F1 of the answers to
-    the validation questions. Questions that share an article or a passage with `held_out` are not
-    trained on.
+    `choosing` validation questions. Questions that share an article or a passage with one of the
+    validation questions are not trained on.
     """
 
     metric = "f1"
 
     def __init__(
-        self,
-        model: QuestionAnswerer,
-        stage: QuestionStage,
-        *,
-        validation: QuestionSet,
-        held_out: QuestionSet,
+        self, model: QuestionAnswerer, stage: QuestionStage, validation: QuestionSet, choosing: int
     ) -> None:
-        self._model, self._stage, self._validation = model, stage, validation
-        self._questions = without_articles(stage.questions, held_out)
+        self.stage, self._model = stage, model
+        self._validation = evenly(validation, choosing)
+        self._questions = without_articles(stage.questions, validation)
         name, seed = stage.questions.name, stage.training.seed
         if shared := len(stage.questions) - len(self._questions):
             log.warning(
@@ -165,10 +150,10 @@ class AnswerObjective(Objective):
         """Hashes of the training and validation questions, and the share of negatives."""
         return {
             "questions": self._questions.name,
-            "sha256": fingerprint(self._questions),
+            "sha256": self._questions.fingerprint(),
             "used": len(self.windows),
-            "negatives": self._stage.negatives,
-            "validation_sha256": fingerprint(self._validation),
+            "negatives": self.stage.negatives,
+            "validation_sha256": self._validation.fingerprint(),
         }
 
 
@@ -195,33 +180,25 @@ def fit(
         encoder: shipped name, folder or Hub id.
         settings: windows, longest answer, threshold.
         choosing: number of validation questions that choose the weights.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
-
-    Raises:
-        QuestionError: a stage or the validation side without answers.
-        UserError: no stage, or negatives < 0.
+        checkpoints: see `domainbert.training.train.train`.
+        resume: see there.
     """
     if not stages:
         raise UserError(
             "fit needs at least one stage: fit([QuestionStage(questions, TrainingSettings())], …)"
         )
     for stage in stages:
-        check_answered(stage.questions, what="training")
-    check_answered(validation, what="validation")
+        stage.questions.check_answered("training")
+    validation.check_answered("validation")
     untrained = QuestionAnswerer.untrained(encoder, training=stages[0].training, settings=settings)
-    few = evenly(validation, choosing)
-    objectives = [
-        AnswerObjective(untrained, stage, validation=few, held_out=validation) for stage in stages
-    ]
-    runs = [Stage(o, stage.training) for o, stage in zip(objectives, stages, strict=True)]
+    objectives = [AnswerObjective(untrained, stage, validation, choosing) for stage in stages]
+    runs = [Stage(objective, objective.stage.training) for objective in objectives]
     model = train(untrained, *runs, encoder=encoder, checkpoints=checkpoints, resume=resume)
-    articles = {article for question in validation.questions for article in question.articles}
-    used = zip(stages, objectives, strict=True)
+    names = [f"{stage.questions.name}, questions for training" for stage in stages]
     model.manifest["counts"] = {
-        **{f"{stage.questions.name}, questions for training": len(o.windows) for stage, o in used},
+        **{name: len(each.windows) for name, each in zip(names, objectives, strict=True)},
         "questions held out": len(validation),
-        "articles held out": len(articles),
+        "articles held out": len({article for q in validation for article in q.articles}),
     }
     judged = judge(model, validation)
     model.manifest["validation"] = asdict(score(judged))
@@ -242,7 +219,7 @@ def train_from_recipe(
     """Read the files, hold out some of the last one's articles, train and score; see `fit`."""
     sets = [read_questions(path) for path in files]
     for questions in sets:
-        check_answered(questions, what="training")
+        questions.check_answered("training")
     share = recipe.validation.share
     last, held_out = split_by_article(sets[-1], share=share)
     model = fit(
