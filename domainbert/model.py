@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from domainbert.encoders import EncoderError, window_limit
 from domainbert.errors import UserError
+from domainbert.settings import as_dict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,6 +196,18 @@ class Model(ABC):
         model.remember(TaskModel(plain, self.tokenizer, config, adapter))
         return model
 
+    def facts(self, encoder: str | Path) -> dict[str, Any]:
+        """What identifies an untrained model: a run resumes only where this is the same."""
+        from domainbert.encoders import find_encoder
+
+        found = find_encoder(encoder)
+        return {
+            "task": self.task,
+            "labels": list(self.labels),
+            "encoder": found.sha256 or found.name,
+            "settings": as_dict(self.settings),
+        }
+
     def window_tokens(self) -> int:
         """Tokens of a window: what the settings say, else all that the encoder has positions for.
 
@@ -241,7 +254,7 @@ class Model(ABC):
 
     def _task_config(self) -> TaskConfig:
         stored = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
-        return replace(stored, settings=asdict(self.settings), manifest=self.manifest)
+        return replace(stored, settings=as_dict(self.settings), manifest=self.manifest)
 
     def _new_config(
         self, encoder: str, *, sha256: str | None = None, lora: LoRA | None = None
@@ -255,5 +268,5 @@ class Model(ABC):
             encoder_sha256=sha256,
             lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
             lora=lora,
-            settings=asdict(self.settings),
+            settings=as_dict(self.settings),
         )

@@ -19,9 +19,9 @@ from biomed.ner.evaluation import check_types, evaluate_words
 from biomed.ner.examples import Augmentation, ExampleMaker, Source
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.errors import UserError
-from domainbert.training.batches import EpochBatches
-from domainbert.training.checkpoints import resume_point
-from domainbert.training.recipes import versions
+from domainbert.training.old.batches import EpochBatches
+from domainbert.training.old.checkpoints import resume_point
+from domainbert.training.old.recipes import versions
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _manifest(
     augmentation: Augmentation,
 ) -> dict[str, Any]:
     return {
-        "training": asdict(training),
+        "training": training.model_dump(),
         "augmentation": asdict(augmentation),
         "counts": {
             f"{corpus.name}, texts for training": len(source.texts)

@@ -13,7 +13,7 @@ import logging
 import os
 import statistics
 from contextlib import nullcontext, redirect_stderr
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from biomed.ner.examples import Augmentation
 from biomed.ner.fitting import fit, measured
 from biomed.ner.network import EntitySettings
 from domainbert.encoders import DEFAULT_ENCODER
-from domainbert.training.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.training.old.recipes import CARD_NAMES, read_recipe_tables, training_names
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _train_seed(
         model = fit(
             corpora,
             encoder=recipe.encoder,
-            training=replace(recipe.training, seed=seed),
+            training=recipe.training.replaced(seed=seed),
             settings=recipe.settings,
             augmentation=recipe.augmentation,
             repeat=recipe.repeat,

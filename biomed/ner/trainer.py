@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from biomed.ner.examples import IGNORED
 from domainbert.inference import pad
-from domainbert.training.trainer import EpochTrainer
+from domainbert.training.old.trainer import EpochTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.ner.examples import Example
-    from domainbert.training.batches import EpochBatches
+    from domainbert.training.old.batches import EpochBatches
     from domainbert.training.settings import TrainingSettings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from biomed.qa.network import QuestionSettings, SpanReader
 from biomed.qa.questions import QuestionSet, check_answered, evenly, fingerprint, without_articles
 from biomed.qa.threshold import find_threshold
 from domainbert.errors import UserError
-from domainbert.training.batches import EpochBatches
-from domainbert.training.checkpoints import resume_point
-from domainbert.training.recipes import versions
+from domainbert.training.old.batches import EpochBatches
+from domainbert.training.old.checkpoints import resume_point
+from domainbert.training.old.recipes import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -201,7 +201,7 @@ def _manifest(
                 "sha256": fingerprint(stage.questions),
                 "used": len(maker),
                 "negatives": stage.negatives,
-                "training": asdict(stage.training),
+                "training": stage.training.model_dump(),
             }
             for stage, maker in zip(stages, makers, strict=True)
         ],

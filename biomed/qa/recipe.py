@@ -11,7 +11,7 @@ A recipe for yes/no/maybe has [model] (encoder, window, overlap), [training] and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from biomed.qa.fitting import CHOOSING, Stage, fit
@@ -21,7 +21,7 @@ from biomed.qa.questions import check_answered, split_by_article
 from biomed.qa.yes_no import YesNoSettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.errors import UserError
-from domainbert.training.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.training.old.recipes import CARD_NAMES, read_recipe_tables, training_names
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def make_stages(recipe: Recipe, sets: Sequence[QuestionSet]) -> list[Stage]:
     for number, questions in enumerate(sets):
         own = {name: values[number] for name, values in recipe.stages.items()}
         options = {"negatives": own.pop("negatives")} if "negatives" in own else {}
-        stages.append(Stage(questions, replace(recipe.training, **own), **options))
+        stages.append(Stage(questions, recipe.training.replaced(**own), **options))
     return stages
 
 

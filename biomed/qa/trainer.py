@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from domainbert.inference import pad
-from domainbert.training.trainer import EpochTrainer
+from domainbert.training.old.trainer import EpochTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.qa.examples import Example
-    from domainbert.training.batches import EpochBatches
+    from domainbert.training.old.batches import EpochBatches
     from domainbert.training.settings import TrainingSettings
 
 

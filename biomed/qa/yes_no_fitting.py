@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,9 @@ from biomed.qa.metrics import score_decisions
 from biomed.qa.questions import QuestionError
 from biomed.qa.yes_no import YesNoAnswerer, YesNoSettings
 from domainbert.lora import add_lora
-from domainbert.training.batches import WindowGroups
-from domainbert.training.recipes import versions
-from domainbert.training.trainer import GroupTrainer
+from domainbert.training.old.batches import WindowGroups
+from domainbert.training.old.recipes import versions
+from domainbert.training.old.trainer import GroupTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +110,7 @@ def fit_decisions(
         trainer.train()
     trained = model.finished(trainer.trained(), encoder=encoder, lora=training.lora)
     trained.manifest = {
-        "training": asdict(training),
+        "training": training.model_dump(),
         "counts": {"questions for training": len(train), "to choose weights": len(validation)},
         "versions": versions(),
     }

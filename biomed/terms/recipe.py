@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from biomed.terms.pooling import TermSettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.errors import UserError
-from domainbert.training.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.training.old.recipes import CARD_NAMES, read_recipe_tables, training_names
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,9 @@ from biomed.terms.pooling import TermSettings, hidden_states, pool
 from biomed.terms.similarity import unit
 from domainbert.errors import UserError
 from domainbert.lora import add_lora
-from domainbert.training.batches import WindowGroups
-from domainbert.training.recipes import versions
-from domainbert.training.trainer import GroupTrainer
+from domainbert.training.old.batches import WindowGroups
+from domainbert.training.old.recipes import versions
+from domainbert.training.old.trainer import GroupTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,7 +126,7 @@ def fit(
         trainer.train()
     trained = embedder.finished(trainer.trained(), encoder=encoder, lora=training.lora)
     trained.name = str(encoder)
-    trained.manifest = {"training": asdict(training), "versions": versions()}
+    trained.manifest = {"training": training.model_dump(), "versions": versions()}
     return trained
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,7 +125,7 @@ def eligible(cohort: pd.DataFrame) -> pd.DataFrame:
 
 def _groups(windows: list[list[np.ndarray]], target: np.ndarray, objective: str) -> Any:
     """What one target stands for: a stay's windows together, or each window alone."""
-    from domainbert.training.batches import WindowGroups
+    from domainbert.training.old.batches import WindowGroups
 
     if objective == "stay":
         return WindowGroups(windows, target)
@@ -183,8 +183,8 @@ def _train(
     resume: bool,
 ) -> ReadmissionModel:
     from domainbert.lora import add_lora
-    from domainbert.training.checkpoints import resume_point
-    from domainbert.training.trainer import GroupTrainer
+    from domainbert.training.old.checkpoints import resume_point
+    from domainbert.training.old.trainer import GroupTrainer
 
     trainer = GroupTrainer(
         add_lora(model.network, training.lora),
@@ -233,11 +233,11 @@ def _choose_on_validation(
 def _manifest(
     rows: pd.DataFrame, objective: str, training: TrainingSettings, teacher: float
 ) -> dict[str, Any]:
-    from domainbert.training.recipes import versions
+    from domainbert.training.old.recipes import versions
 
     return {
         "objective": objective,
-        "training": asdict(training),
+        "training": training.model_dump(),
         "data_sha256": _data_hash(rows),
         "stays": {side: int(n) for side, n in rows["split"].value_counts().items()},
         "prevalence": {

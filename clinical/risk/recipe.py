@@ -14,7 +14,7 @@ from clinical.risk.aggregation import DEFAULT_C
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.tables import read_table
-from domainbert.training.recipes import CARD_NAMES, read_recipe_tables, training_names
+from domainbert.training.old.recipes import CARD_NAMES, read_recipe_tables, training_names
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:

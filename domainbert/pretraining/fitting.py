@@ -33,7 +33,7 @@ from domainbert.pretraining.saving import check_free, new_manifest, save_encoder
 from domainbert.pretraining.speed import speed_report
 from domainbert.pretraining.store import fingerprint, read_json
 from domainbert.pretraining.trainer import PretrainingTrainer
-from domainbert.training.checkpoints import STATE, checkpoint_step, last_checkpoint
+from domainbert.training.old.checkpoints import STATE, checkpoint_step, last_checkpoint
 from domainbert.training.processes import is_first_process
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from domainbert.pretraining.settings import (
     ScratchSettings,
     TrainingPlan,
 )
-from domainbert.training.recipes import CARD_NAMES, read_recipe_tables
+from domainbert.training.old.recipes import CARD_NAMES, read_recipe_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from domainbert.figures import save_figure
 from domainbert.files import folder_beside, write_json
 from domainbert.pretraining.report import CURVES_FILE, encoder_card, plot_curves
 from domainbert.storage import share_files
-from domainbert.training.recipes import versions
+from domainbert.training.old.recipes import versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,11 +4,49 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 from domainbert.errors import UserError
-from domainbert.training.settings import POSITIVE, SEED, SHARE, TEXT, YES_NO, Legal, check_settings
+
+# What a setting must be: in words, its type, and its least and largest value.
+Legal = tuple[str, Any, float, float]
+COUNT: Legal = ("a whole number above 0", Integral, 1, math.inf)
+POSITIVE: Legal = ("a number above 0", Real, sys.float_info.min, sys.float_info.max)
+ATTENTION = ("sdpa", "eager")
+SHARE: Legal = ("a share in [0, 1)", Real, 0, math.nextafter(1, 0))
+YES_NO: Legal = ("true or false", bool, 0, 1)
+TEXT: Legal = ("text", str, 0, 0)
+SEED: Legal = ("a whole number from 0 to 2^32 - 1", Integral, 0, 2**32 - 1)
+
+
+def check_settings(settings: Any, legal: Mapping[str, Legal]) -> None:
+    """Check each field of a settings table: a recipe is typed by hand.
+
+    Args:
+        settings: a dataclass.
+        legal: what a field must be; one that is not there is a `COUNT`. "attention" is one of
+            `ATTENTION` wherever it stands.
+
+    Raises:
+        ValueError: the first that is not, with what is legal.
+    """
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        if setting.name == "attention" and value not in ATTENTION:
+            msg = f"attention must be one of {', '.join(ATTENTION)}, got {value!r}"
+            raise UserError(msg)
+        words, kind, least, largest = legal.get(setting.name, COUNT)
+        # Python takes True for 1; who types it means no number.
+        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not fits or (kind is not str and not least <= float(value) <= largest):
+            msg = f"{setting.name} must be {words}, got {value!r}"
+            raise UserError(msg)
+
 
 PART: Legal = ("a share in (0, 1)", Real, sys.float_info.min, math.nextafter(1, 0))
 NUMBER: Legal = ("a whole number, 0 or more", Integral, 0, math.inf)

@@ -12,10 +12,10 @@ from torch.utils.data import Dataset
 
 from domainbert.inference import pad
 from domainbert.pretraining.examples import NO_PAIR
-from domainbert.training.batches import TokenBudgetBatches
+from domainbert.training.old.batches import TokenBudgetBatches
+from domainbert.training.old.trainer import ScoredTrainer, training_arguments
 from domainbert.training.processes import process_count
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.trainer import ScoredTrainer, training_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

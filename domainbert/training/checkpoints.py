@@ -1,77 +1,112 @@
-"""The checkpoints of a training in their folder."""
+"""The checkpoints of a run: where to resume, and whether it is the same run."""
 
 from __future__ import annotations
 
 import json
 import logging
 import shutil
-from dataclasses import asdict
+import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.files import write_json
+from domainbert.locks import locked
+from domainbert.training.processes import is_first_process, process_count
 
 if TYPE_CHECKING:
-    from domainbert.training.settings import TrainingSettings
+    from collections.abc import Iterator
 
 STATE = "trainer_state.json"
-SETTINGS = "settings.json"
+FACTS = "facts.json"
 log = logging.getLogger(__name__)
 
 
-def resume_point(folder: Path, settings: TrainingSettings, *, resume: bool) -> Path | None:
-    """The checkpoint that a training goes on from; None where it begins.
+@contextmanager
+def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterator[Path | None]:
+    """The checkpoint to continue from, or None to start; holds the folder meanwhile.
 
     Args:
-        folder: of its checkpoints; what the training is told is noted there.
-        settings: of the training.
-        resume: whether to go on.
+        folder: of the checkpoints; the facts are written there.
+        facts: everything that decides the result: model, data, split, objective, settings.
+        resume: whether to continue.
 
     Raises:
-        ValueError: the checkpoints there are of a training with other settings, or of one that was
-            not to be gone on with.
+        UserError: there are checkpoints and `resume` is false, or they were made from other
+            facts; or another process uses the folder.
     """
-    told, note = asdict(settings), folder / SETTINGS
-    found = last_checkpoint(folder)
-    if found and not resume:
-        msg = f"{folder} has checkpoints: go on from them with --resume, or name another folder"
-        raise UserError(msg)
-    if found and note.is_file():
-        known = json.loads(note.read_text("utf-8"))
-        if other := [name for name in told if told[name] != known.get(name)]:
-            msg = (
-                f"the checkpoints in {folder} are of a training with another {', '.join(other)}; "
-                "give the same settings again, or another folder"
-            )
+    if not is_first_process():
+        yield last_checkpoint(folder) if resume else None
+        return
+    with locked(folder):
+        found, note = last_checkpoint(folder), folder / FACTS
+        if found and not resume:
+            msg = f"{folder} has checkpoints: continue with --resume, or name another folder"
             raise UserError(msg)
-    if resume and not found:
-        log.warning("no checkpoint in %s: this training begins at its start", folder)
-    if not found or not note.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(told, note)
-    return found
+        facts = json.loads(json.dumps(facts))
+        if found:
+            known = json.loads(note.read_text("utf-8")) if note.is_file() else {}
+            if other := _differences(known, facts):
+                msg = (
+                    f"the checkpoints in {folder} were made with another {', '.join(other)}; "
+                    "repeat the first command, or name another folder"
+                )
+                raise UserError(msg)
+        elif resume:
+            log.warning("no checkpoint in %s: training starts from the beginning", folder)
+        write_json(facts, note)
+        yield found
+
+
+def _differences(known: Any, now: Any, name: str = "") -> list[str]:
+    """The names of facts that differ, such as training.epochs."""
+    if not (isinstance(known, dict) and isinstance(now, dict)):
+        return [] if known == now else [name]
+    names = dict.fromkeys((*known, *now))
+    return [
+        found
+        for key in names
+        for found in _differences(
+            known.get(key), now.get(key), f"{name}.{key}" if name else str(key)
+        )
+    ]
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The last checkpoint that was written to its end; younger ones are removed.
+    """The last complete checkpoint.
 
-    A run may be killed while it writes one. The state is what is written last. It names the best
-    checkpoint by its path; if the folder has moved since, that is mended.
+    A run may be killed while it writes one, and a disk may cut one short: such a checkpoint is
+    passed over, and removed if it is the youngest. The best checkpoint is found again where the
+    folder has moved.
     """
     found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
     for path in sorted(found, key=checkpoint_step, reverse=True):
-        try:
-            state = json.loads((path / STATE).read_text("utf-8"))
-        except (OSError, ValueError):
+        if _is_whole(path):
+            _mend_best(path)
+            return path
+        if process_count() == 1:
+            log.warning("%s is incomplete and is passed over", path)
             shutil.rmtree(path, ignore_errors=True)
-            continue
-        _mend_best(state, path)
-        return path
     return None
 
 
-def _mend_best(state: dict[str, Any], path: Path) -> None:
+def _is_whole(path: Path) -> bool:
+    """Whether all files of a checkpoint are there to their end; the state is written last."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        json.loads((path / STATE).read_text("utf-8"))
+        for weights in path.glob("*.safetensors"):
+            with safe_open(weights, framework="np"):
+                pass
+    except (OSError, ValueError, SafetensorError):
+        return False
+    return all(zipfile.is_zipfile(file) for file in path.glob("*.pt"))
+
+
+def _mend_best(path: Path) -> None:
+    state = json.loads((path / STATE).read_text("utf-8"))
     best = state.get("best_model_checkpoint")
     if best and not Path(best).is_dir() and (moved := path.parent / Path(best).name).is_dir():
         write_json({**state, "best_model_checkpoint": str(moved)}, path / STATE)

@@ -1,69 +1,128 @@
-"""A recipe: everything about a trained model that is not its data, as one TOML file."""
+"""Recipes: everything about a trained model that is not its data, as one TOML file."""
 
 from __future__ import annotations
 
-import platform
 import tomllib
-from dataclasses import fields
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from domainbert import __version__
+from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.errors import UserError
+from domainbert.settings import Settings
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
-# What people should know of a model; its card shows them.
-CARD_NAMES = ("name", "title", "data", "limits", "licence", "rebuild")
+AnyRecipe = TypeVar("AnyRecipe", bound=Settings)
 
 
-def training_names() -> set[str]:
-    """What a `[training]` table may say."""
-    return {field.name for field in fields(TrainingSettings)}
+class Card(Settings):
+    """What people should know of a model; the `[card]` table.
+
+    Attributes:
+        name: of the model.
+        title: one line on what it is.
+        data: what it was trained on.
+        limits: what it is not for.
+        licence: of the model.
+        rebuild: the command that trains it again.
+    """
+
+    name: str = ""
+    title: str = ""
+    data: str = ""
+    limits: str = ""
+    licence: str = ""
+    rebuild: str = ""
 
 
-def read_recipe_tables(
-    path: Path | None, *, legal: Mapping[str, Collection[str]]
-) -> dict[str, dict[str, Any]]:
-    """The tables of a recipe, their names checked.
+class ModelTable(Settings):
+    """What to train; the `[model]` table, to which a task adds its settings.
+
+    Attributes:
+        encoder: shipped name, folder or Hub id.
+    """
+
+    encoder: str = DEFAULT_ENCODER
+
+
+class Recipe(Settings):
+    """The tables that every recipe has; a task adds its own as fields.
+
+    Attributes:
+        model: what to train.
+        training: how to train.
+        card: what people should know.
+    """
+
+    model: ModelTable = ModelTable()
+    training: TrainingSettings = TrainingSettings()
+    card: Card = Card()
+
+
+def read_recipe(
+    kind: type[AnyRecipe],
+    source: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> AnyRecipe:
+    """Read a recipe.
 
     Args:
-        path: a TOML file; None for a recipe that says nothing.
-        legal: the tables there may be, each with the names it may have.
-
-    Returns:
-        Every legal table, empty where the file lacks it.
+        kind: the task's recipe class.
+        source: a TOML file, or the name of a shipped recipe such as "disease"; None for the
+            defaults.
+        overrides: values that win over the file's, by dotted name ("training.epochs"); None
+            values are ignored.
 
     Raises:
-        ValueError: not TOML, or a table or a name that means nothing, with the legal ones.
+        UserError: no such recipe, not TOML, or a setting that is unknown or wrong.
     """
-    tables: dict[str, Any] = {}
-    if path is not None:
-        try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            msg = f"{path} is not TOML: {error}"
-            raise UserError(msg) from None
-    if unknown := sorted(set(tables) - set(legal)):
-        msg = f"{path} has a table [{unknown[0]}]; legal are {', '.join(legal)}"
-        raise UserError(msg)
-    for table, names in legal.items():
-        if not isinstance(tables.setdefault(table, {}), dict):
-            msg = f"{path}: {table} must be a table, written [{table}]"
-            raise UserError(msg)
-        if unknown := sorted(set(tables[table]) - set(names)):
-            msg = f"{path}: [{table}] has no {unknown[0]!r}; legal are {', '.join(sorted(names))}"
-            raise UserError(msg)
-    return tables
+    values = {} if source is None else _read_toml(recipe_file(source))
+    for name, value in (overrides or {}).items():
+        if value is None:
+            continue
+        *tables, last = name.split(".")
+        table = values
+        for key in tables:
+            table = table.setdefault(key, {})
+        table[last] = value
+    try:
+        return kind(**values)
+    except UserError as error:
+        msg = f"{source}: {error}" if source is not None else str(error)
+        raise UserError(msg) from None
 
 
-def versions() -> dict[str, str]:
-    """What a training ran with, for its manifest."""
-    return {
-        "python": platform.python_version(),
-        "domainbert": __version__,
-        **{package: version(package) for package in ("torch", "transformers", "peft")},
-    }
+def recipe_file(source: str | Path) -> Path:
+    """The file of a recipe, by path or by the name of a shipped one.
+
+    Raises:
+        UserError: neither.
+    """
+    path = Path(source)
+    if path.is_file():
+        return path
+    shipped = shipped_recipes()
+    if str(source) in shipped:
+        return shipped[str(source)]
+    names = ", ".join(shipped) or "none here"
+    msg = f"{source}: no such recipe file, and no shipped recipe of that name ({names})"
+    raise UserError(msg)
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """The recipes that come with the package, by name."""
+    installed = Path(str(resources.files("domainbert"))) / "recipes"
+    checkout = Path(__file__).parents[2] / "recipes"
+    folder = installed if installed.is_dir() else checkout
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is not TOML: {error}"
+        raise UserError(msg) from None

@@ -1,78 +1,77 @@
-"""The bridge to `transformers.Trainer`: one base for every task, and its arguments."""
+"""The bridge to `transformers.Trainer`: runs an objective, reports progress, stops early."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
+from contextlib import ExitStack
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
-from transformers import Trainer, TrainingArguments
+from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
+from domainbert.console import progress
 from domainbert.encoders import quiet
-from domainbert.inference import pad
-from domainbert.training.batches import EpochOrder, TokenBudgetBatches, WindowGroups
-from domainbert.training.callbacks import Patience, StepBar
 from domainbert.training.processes import process_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from transformers import PreTrainedModel
-
-    from domainbert.training.batches import EpochBatches
+    from domainbert.training.objective import BatchPlan, Objective
     from domainbert.training.settings import TrainingSettings
 
+SAVE_SECONDS = 300.0
+LOG_SECONDS = 60.0
+log = logging.getLogger(__name__)
 
-class ScoredTrainer(Trainer):
-    """Hugging Face's Trainer, scoring validation by the path that prediction takes.
 
-    A bar on stderr counts the steps where stderr is a terminal; nothing is printed.
+class ObjectiveTrainer(Trainer):
+    """Hugging Face's Trainer over the batches, the loss and the score of an objective.
+
+    A progress bar on stderr counts the steps where stderr is a terminal; elsewhere a line is
+    logged every minute. A checkpoint is written at every evaluation and every five minutes.
 
     Args:
-        model: plain or wrapped by peft.
+        network: plain or wrapped by peft.
+        objective: see `Objective`.
         arguments: from `training_arguments`.
-        data: the training set.
-        batches: the numbers of the examples of each batch; knows the epoch by `_epoch`.
-        collate: its examples -> a batch.
-        evaluate: model -> metrics, `arguments.metric_for_best_model` among them.
-        patience: evaluations without a better score before training stops; None: it goes on.
+        patience: evaluations without a better score before training stops; None never stops.
         attention: see `TrainingSettings`.
     """
 
-    control: Any  # of Trainer, which does not say so
+    control: Any  # set by Trainer, which does not declare it
 
     def __init__(
         self,
-        model: Any,
+        network: Any,
+        objective: Objective,
         *,
         arguments: TrainingArguments,
-        data: Any,
-        batches: Any,
-        collate: Callable[[Any], dict[str, Any]],
-        evaluate: Callable[[Any], dict[str, float]],
         patience: int | None = None,
         attention: str = "sdpa",
     ) -> None:
-        self._score, self._attention, self._bar = evaluate, attention, StepBar()
-        self._sampler = batches
-        stopping = [] if patience is None else [Patience(patience)]
+        self.objective, self._attention, self._bar = objective, attention, _Progress()
+        self._data = _EpochData(objective.batches())
         super().__init__(
-            model=model,
+            model=network,
             args=arguments,
-            train_dataset=data,
-            eval_dataset=data,  # unused: see `evaluate`
-            data_collator=collate,
-            callbacks=stopping,
+            train_dataset=self._data,
+            eval_dataset=self._data,  # unused: see `evaluate`
+            data_collator=self._collate,
+            callbacks=[_SaveByTime(), *([] if patience is None else [_EarlyStopping(patience)])],
         )
-        if self.is_world_process_zero():  # of several processes, one tells
+        if self.is_world_process_zero():
             self.add_callback(self._bar)
         self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; the bar goes away however that ends, for it hides the cursor."""
+        """Train, with the attention that is fastest for training; see `TrainingSettings`."""
         plain = getattr(self.model, "get_base_model", lambda: self.model)()
         usual = plain.config._attn_implementation
         try:
@@ -81,22 +80,18 @@ class ScoredTrainer(Trainer):
                 return super().train(*args, **kwargs)
         finally:
             plain.set_attn_implementation(usual)
-            self._bar.close()
-
-    def _epoch(self) -> int:
-        # The trainer's own count: a resumed run has it, whatever stands around the sampler.
-        return int(self.state.epoch or 0)
+            self._bar.close()  # after an error too, because the bar hides the cursor
 
     def get_train_dataloader(self) -> DataLoader:
-        """The batches as they were planned."""
+        """The planned batches, one after the other."""
         loader: DataLoader[Any] = DataLoader(
-            self.train_dataset, batch_sampler=self._sampler, collate_fn=self.data_collator
+            self._data, batch_sampler=_InOrder(self._data, self), collate_fn=self.data_collator
         )
         return self.accelerator.prepare(loader)
 
-    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """The loss of one batch, and what the model gave."""
-        raise NotImplementedError
+    def _collate(self, batches: list[tuple[int, Sequence[Any]]]) -> dict[str, torch.Tensor]:
+        ((epoch, batch),) = batches
+        return self.objective.collate(batch, epoch=epoch)
 
     def compute_loss(
         self,
@@ -105,14 +100,14 @@ class ScoredTrainer(Trainer):
         return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
-        """What the Trainer asks for: `batch_loss`."""
+        """The objective's loss."""
         del num_items_in_batch
-        loss, outputs = self.batch_loss(model, inputs)
-        return (loss, outputs) if return_outputs else loss
+        loss = self.objective.loss(model, inputs)
+        return (loss, None) if return_outputs else loss
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Score the validation side as prediction would, and report it to the callbacks."""
-        metrics = {f"eval_{k}": v for k, v in self._score(self.model).items()}
+        """The objective's score, reported to the callbacks."""
+        metrics = {f"eval_{k}": v for k, v in self.objective.score(self.model).items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
@@ -120,136 +115,64 @@ class ScoredTrainer(Trainer):
         return metrics
 
     def trained(self) -> Any:
-        """The model after training, free of what ran it in mixed precision."""
-        model = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
-        # Else the trainer of a next stage takes it for prepared and runs it in full precision.
-        model._is_accelerate_prepared = False
-        return model
+        """The network after training, without the wrappers of mixed precision."""
+        network = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+        # Otherwise the trainer of a next stage takes it for prepared and uses full precision.
+        network._is_accelerate_prepared = False
+        return network
 
 
-class GroupTrainer(ScoredTrainer):
-    """Trains on groups of windows.
+class _EpochData(Dataset):
+    """The batches of the current epoch, filled up to a multiple of the processes."""
 
-    Args:
-        model: window ids -> one logit a window; plain or wrapped by peft.
-        data: the training groups.
-        settings: how to train.
-        loss: (logits of all windows, group number of each window, targets) -> scalar loss.
-        evaluate: model -> metrics, "auroc" among them; called on the validation side.
-        pad_token_id: of the tokenizer.
-        folder: for checkpoints.
-    """
+    def __init__(self, plan: BatchPlan) -> None:
+        self._plan, self._epoch = plan, -1
+        self._length = len(plan) + -len(plan) % process_count()
+        self._batches: list[Sequence[Any]] = []
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        *,
-        data: WindowGroups,
-        settings: TrainingSettings,
-        loss: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
-        evaluate: Callable[[PreTrainedModel], dict[str, float]],
-        pad_token_id: int,
-        folder: Path,
-    ) -> None:
-        self._settings, self._loss, self._pad_id = settings, loss, pad_token_id
-        limit = settings.max_windows
-        sizes = np.array([(min(len(g), limit), max(map(len, g))) for g in data.groups])
-        processes = process_count()
-        batches = TokenBudgetBatches(
-            sizes,
-            batch_size=settings.batch_size,
-            batch_tokens=settings.batch_tokens,
-            seed=settings.seed,
-            epoch=self._epoch,
-            multiple_of=processes,
-        )
-        steps = len(batches) // processes
-        super().__init__(
-            model,
-            arguments=training_arguments(settings, folder=folder, steps=steps),
-            data=data,
-            batches=batches,
-            collate=self._collate,
-            evaluate=evaluate,
-            patience=settings.patience,
-            attention=settings.attention,
-        )
+    def begin(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
 
-    def _collate(self, examples: list[tuple[int, Sequence[np.ndarray], float]]) -> dict[str, Any]:
-        windows, group = [], []
-        for number, (index, members, _) in enumerate(examples):
-            chosen = self._at_most(members, index=index)
-            windows += chosen
-            group += [number] * len(chosen)
-        ids, mask = pad(windows, pad_token_id=self._pad_id)
-        batch = {
-            "input_ids": ids,
-            "group": torch.tensor(group),
-            "targets": torch.tensor([target for _, _, target in examples]),
-        }
-        return batch if mask is None else {**batch, "attention_mask": mask}
+    def __len__(self) -> int:
+        return self._length
 
-    def _at_most(self, windows: Sequence[np.ndarray], *, index: int) -> list[np.ndarray]:
-        limit = self._settings.max_windows
-        if len(windows) <= limit:
-            return list(windows)
-        # By epoch and group, so that a resumed run draws what it would have drawn.
-        seed = (self._settings.seed, self._epoch(), index)
-        chosen = np.random.default_rng(seed).choice(len(windows), limit, replace=False)
-        return [windows[i] for i in chosen]
-
-    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """The loss of one batch of groups."""
-        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs.get("attention_mask"))
-        logits = outputs.logits.squeeze(-1).float()
-        loss = self._loss(logits, inputs["group"], inputs["targets"])
-        return loss, outputs
+    def __getitem__(self, number: int) -> tuple[int, Sequence[Any]]:
+        return self._epoch, self._batches[number]
 
 
-class EpochTrainer(ScoredTrainer):
-    """Trains on windows that each epoch makes anew.
+class _InOrder:
+    """Batch sampler: the batches in order, those of each epoch planned at its start."""
 
-    Args:
-        model: plain or wrapped by peft.
-        batches: the training windows.
-        collate: a list of one batch -> tensors.
-        settings: how to train.
-        evaluate: model -> metrics, "f1" among them.
-        folder: for checkpoints.
-    """
+    def __init__(self, data: _EpochData, trainer: Trainer) -> None:
+        self._data, self._trainer = data, trainer
+        self.batch_size, self.drop_last = 1, False  # what accelerate asks of a batch sampler
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        batches: EpochBatches,
-        collate: Callable[[Any], dict[str, Any]],
-        settings: TrainingSettings,
-        evaluate: Callable[[Any], dict[str, float]],
-        folder: Path,
-    ) -> None:
-        super().__init__(
-            model,
-            arguments=training_arguments(settings, folder=folder, steps=len(batches), metric="f1"),
-            data=batches,
-            batches=EpochOrder(batches, epoch=self._epoch),
-            collate=collate,
-            evaluate=evaluate,
-            patience=settings.patience,
-            attention=settings.attention,
-        )
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Any:
+        # The trainer's own count, which is right after a resume too.
+        self._data.begin(int(self._trainer.state.epoch or 0))
+        return ([number] for number in range(len(self._data)))
+
+
+def steps_per_epoch(plan: BatchPlan) -> int:
+    """Steps of an epoch in each process."""
+    return -(-len(plan) // process_count())
 
 
 def training_arguments(
-    settings: TrainingSettings, *, folder: Path, steps: int, metric: str = "auroc"
+    settings: TrainingSettings, *, folder: Path, steps: int, metric: str
 ) -> TrainingArguments:
-    """What Hugging Face's Trainer is to do.
+    """The arguments of Hugging Face's Trainer.
 
     Args:
         settings: of the run.
-        folder: for checkpoints; the last two are kept.
-        steps: of one epoch, in each process.
-        metric: that chooses the weights to keep; larger is better.
+        folder: for checkpoints; the best and the last are kept.
+        steps: per epoch, in each process.
+        metric: chooses the weights to keep; larger is better.
     """
     every = max(1, steps // settings.evaluations)
     return TrainingArguments(
@@ -260,7 +183,7 @@ def training_arguments(
         weight_decay=settings.weight_decay,
         max_grad_norm=1.0,
         seed=settings.seed,
-        bf16=_multiplies_bf16(),
+        bf16=has_fast_bf16(),
         eval_strategy="steps",
         eval_steps=every,
         save_strategy="steps",
@@ -280,9 +203,81 @@ def training_arguments(
     )
 
 
-def _multiplies_bf16() -> bool:
-    """Whether mixed precision pays: half again as fast on a CPU with these instructions."""
+def has_fast_bf16() -> bool:
+    """Whether mixed precision pays: 1.5 times as fast on a CPU with these instructions."""
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported()
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+class _EarlyStopping(TrainerCallback):
+    """Stops after so many evaluations without a better score.
+
+    The evaluations are counted in the run's saved history, so that a resumed run stops at the
+    same step as an uninterrupted one, and a run that had stopped does not continue.
+    """
+
+    def __init__(self, evaluations: int) -> None:
+        self._evaluations = evaluations
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._stop(args, state, control)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._stop(args, state, control)
+
+    def _stop(self, args: Any, state: Any, control: Any) -> None:
+        name = f"eval_{args.metric_for_best_model}"
+        scores = [entry[name] for entry in state.log_history if name in entry]
+        if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._evaluations:
+            control.should_training_stop = True
+
+
+class _SaveByTime(TrainerCallback):
+    """Writes a checkpoint where the last one is older than `SAVE_SECONDS`."""
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self._saved = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        # Processes decide alike only at steps, not by their clocks.
+        if process_count() == 1 and time.monotonic() - self._saved >= SAVE_SECONDS:
+            control.should_save = True
+
+    def on_save(self, *_: Any, **__: Any) -> None:
+        self._saved = time.monotonic()
+
+
+class _Progress(TrainerCallback):
+    """A bar over the steps on a terminal; elsewhere log lines. Scores always go to the log."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._advance = self._open.enter_context(progress("training", total=state.max_steps))
+        self._advance(state.global_step)
+        self._start = self._logged = time.monotonic()
+        self._first = state.global_step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._advance(1)
+        now = time.monotonic()
+        if not sys.stderr.isatty() and now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            rate = (state.global_step - self._first) / (now - self._start)
+            left = (state.max_steps - state.global_step) / rate / 60
+            log.info("step %d of %d, %.0f min left", state.global_step, state.max_steps, left)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        metrics = kwargs.get("metrics") or {}
+        shown = ", ".join(f"{k.removeprefix('eval_')} {v:.4g}" for k, v in metrics.items())
+        log.info("step %d of %d: %s", state.global_step, state.max_steps, shown)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._open.close()

@@ -9,7 +9,7 @@ from biomed.ner.examples import (
     Source,
 )
 from biomed.ner.reading import WordReader
-from domainbert.training.batches import EpochBatches, EpochOrder
+from domainbert.training.old.batches import EpochBatches, EpochOrder
 
 CODES = {"O": 0, "B-x": 1, "I-x": 2}
 TEXTS = tuple(

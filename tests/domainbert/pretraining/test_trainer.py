@@ -13,7 +13,7 @@ from domainbert.pretraining.preparing import prepare_examples
 from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
 from domainbert.pretraining.trainer import PretrainingTrainer, collate, plan_passes
 from domainbert.tables import write_table
-from domainbert.training.checkpoints import checkpoint_step, last_checkpoint
+from domainbert.training.old.checkpoints import checkpoint_step, last_checkpoint
 
 
 @pytest.fixture(scope="module")

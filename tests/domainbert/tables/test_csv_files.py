@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clinical.cohort import csv_files
-from domainbert.tables import TableError
+from domainbert.tables import TableError, csv_files
 from domainbert.tables.csv_files import careful_stream_csv, csv_columns, stream_csv
 
 HEADER = "a,b,c\n"

@@ -1,8 +1,6 @@
-from dataclasses import fields
-
 import pytest
 
-from domainbert.training.recipes import read_recipe_tables, training_names
+from domainbert.training.old.recipes import read_recipe_tables, training_names
 from domainbert.training.settings import TrainingSettings
 
 LEGAL = {"model": ("name", "title"), "training": ("epochs", "seed")}
@@ -60,5 +58,5 @@ def test_a_missing_recipe(tmp_path):
 
 
 def test_a_training_table_has_the_names_of_the_settings():
-    assert training_names() == {field.name for field in fields(TrainingSettings)}
+    assert training_names() == set(TrainingSettings.model_fields)
     assert {"epochs", "learning_rate", "rank", "full", "seed"} <= training_names()

@@ -15,10 +15,15 @@ from transformers import TrainerCallback
 
 from domainbert.inference import pad
 from domainbert.lora import LoRA, add_lora
-from domainbert.training.batches import TokenBudgetBatches, WindowGroups
-from domainbert.training.checkpoints import STATE, checkpoint_step, last_checkpoint, resume_point
+from domainbert.training.old.batches import TokenBudgetBatches, WindowGroups
+from domainbert.training.old.checkpoints import (
+    STATE,
+    checkpoint_step,
+    last_checkpoint,
+    resume_point,
+)
+from domainbert.training.old.trainer import GroupTrainer, training_arguments
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.trainer import GroupTrainer, training_arguments
 
 SIGN = 7  # the token that makes a window positive in the toy problem
 
@@ -321,7 +326,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(new_trainer):
 
 
 def test_a_second_stage_multiplies_as_the_first_did(new_trainer, monkeypatch):
-    monkeypatch.setattr("domainbert.training.trainer._multiplies_bf16", lambda: True)
+    monkeypatch.setattr("domainbert.training.old.trainer._multiplies_bf16", lambda: True)
     seen, network = [], None
     for stage in ("first", "second"):
         trainer = new_trainer(network=network, folder=stage, epochs=1, lora=True)
@@ -497,6 +502,6 @@ def test_the_bar_goes_away_when_training_is_interrupted(new_trainer, monkeypatch
 
 
 def test_scores_go_to_the_log(new_trainer, caplog):
-    with caplog.at_level("INFO", logger="domainbert.training.callbacks"):
+    with caplog.at_level("INFO", logger="domainbert.training.old.callbacks"):
         new_trainer(epochs=1, evaluate=lambda _: {"auroc": 0.625}).train()
     assert "step 3: {'eval_auroc': 0.625, " in caplog.text

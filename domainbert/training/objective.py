@@ -1,0 +1,137 @@
+"""Objective: what a task trains on; and plans that cut its examples into batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+
+class BatchPlan(Protocol):
+    """The batches of every epoch; the same epoch number gives the same batches."""
+
+    def __len__(self) -> int:
+        """Batches per epoch, the same in every epoch."""
+
+    def epoch(self, number: int) -> Sequence[Sequence[Any]]:
+        """The batches of an epoch (from 0), each a sequence of examples."""
+
+
+class Objective(ABC):
+    """What a task trains on, how it is scored, and what identifies it.
+
+    Attributes:
+        metric: the key of `score` that chooses the weights; larger is better.
+    """
+
+    metric: str
+
+    @abstractmethod
+    def batches(self) -> BatchPlan:
+        """The training batches."""
+
+    @abstractmethod
+    def collate(self, batch: Sequence[Any], *, epoch: int) -> dict[str, torch.Tensor]:
+        """The tensors of one batch. Anything random depends on the epoch and the batch alone."""
+
+    @abstractmethod
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The scalar loss of one batch from `collate`."""
+
+    @abstractmethod
+    def score(self, network: Any) -> dict[str, float]:
+        """Scores on the validation side, computed as prediction computes them."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Hashes of data and split, and the settings of the objective, as JSON.
+
+        Training resumes only where all facts are the same; the manifest keeps them.
+        """
+
+
+class LengthBatches:
+    """Batches of examples of similar length under a token budget, shuffled every epoch.
+
+    The seed decides once which examples share a batch; an epoch decides the order.
+
+    Args:
+        sizes: (windows, longest window in tokens) of each example, shape (examples, 2).
+        batch_size: examples in a batch at most.
+        batch_tokens: windows x longest in a batch at most; a larger example is alone.
+        seed: of the batches and their order.
+    """
+
+    def __init__(self, sizes: np.ndarray, *, batch_size: int, batch_tokens: int, seed: int) -> None:
+        self._seed = seed
+        # Noise on the lengths, so that a batch does not always hold exactly equal ones.
+        noise = np.random.default_rng(seed).uniform(0.9, 1.1, len(sizes))
+        self._batches: list[list[int]] = []
+        batch: list[int] = []
+        windows = longest = 0
+        for index in np.argsort(sizes[:, 1] * noise, kind="stable"):
+            windows, longest = windows + int(sizes[index, 0]), max(longest, int(sizes[index, 1]))
+            if batch and (len(batch) == batch_size or windows * longest > batch_tokens):
+                self._batches.append(batch)
+                batch, windows, longest = [], int(sizes[index, 0]), int(sizes[index, 1])
+            batch.append(int(index))
+        self._batches += [batch] if batch else []
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return len(self._batches)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        """The batches of an epoch, each a list of example numbers."""
+        order = np.random.default_rng((self._seed, number)).permutation(len(self._batches))
+        return [self._batches[index] for index in order]
+
+
+class EpochMaker(Protocol):
+    """Makes the examples of an epoch; the same number gives the same examples."""
+
+    def make(self, epoch: int) -> Sequence[Any]:
+        """The examples, each with `ids` of shape (tokens,)."""
+
+
+class FreshBatches:
+    """Batches of examples that are made anew for every epoch, of similar length.
+
+    Every epoch has the same number of batches, so that a learning-rate schedule holds.
+
+    Args:
+        maker: of the examples.
+        batch_tokens: tokens in a batch, approximately; at least twice the longest example.
+        seed: of the order.
+    """
+
+    def __init__(self, maker: EpochMaker, *, batch_tokens: int, seed: int) -> None:
+        self._maker, self._seed = maker, seed
+        lengths = [len(example.ids) for example in maker.make(0)]
+        self._number = max(1, round(sum(lengths) / max(batch_tokens, 2 * max(lengths))))
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return self._number
+
+    def epoch(self, number: int) -> list[list[Any]]:
+        """The batches of an epoch."""
+        examples = self._maker.make(number)
+        generator = np.random.default_rng((self._seed, number, 1))
+        sizes = np.array([len(example.ids) for example in examples])
+        order = np.argsort(sizes * generator.uniform(0.9, 1.1, len(sizes)), kind="stable")
+        order = np.resize(order, max(len(order), self._number))
+        edges = np.linspace(0, sizes[order].sum(), self._number + 1)[1:-1]
+        # Every batch gets an example, however few this epoch has.
+        place = np.arange(1, self._number)
+        ends = np.maximum.accumulate(np.searchsorted(np.cumsum(sizes[order]), edges) - place)
+        ends = np.clip(ends, 0, len(order) - self._number) + place
+        batches = [[examples[i] for i in batch] for batch in np.split(order, ends)]
+        generator.shuffle(batches)
+        return batches

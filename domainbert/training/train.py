@@ -1,0 +1,125 @@
+"""train(): one or several stages of objective and settings -> a finished model."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from domainbert import __version__
+from domainbert.lora import add_lora
+from domainbert.training.checkpoints import resume_point
+from domainbert.training.trainer import ObjectiveTrainer, steps_per_epoch, training_arguments
+
+if TYPE_CHECKING:
+    from domainbert.model import Model
+    from domainbert.training.objective import Objective
+    from domainbert.training.settings import TrainingSettings
+
+AnyModel = TypeVar("AnyModel", bound="Model")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a training run: what to train on, and how."""
+
+    objective: Objective
+    settings: TrainingSettings
+
+
+def train(
+    model: AnyModel,
+    *stages: Stage,
+    encoder: str | Path,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> AnyModel:
+    """Train a model through its stages and keep, of each, the weights with the best score.
+
+    The first stage decides on adapters or full weights. The manifest of the result holds the
+    settings and facts of each stage and the best validation scores.
+
+    Args:
+        model: from `Model.untrained`.
+        stages: in order.
+        encoder: what `Model.untrained` was given.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there; a finished stage is not run again.
+
+    Returns:
+        The finished model, as its folder will load it.
+
+    Raises:
+        UserError: `resume` with other data, another split, encoder, objective or setting; or
+            checkpoints in the folder and no `resume`.
+    """
+    first = stages[0].settings
+    network = add_lora(model.network, first.lora)
+    best: list[dict[str, float]] = []
+    with ExitStack() as stack:
+        root = Path(checkpoints or stack.enter_context(tempfile.TemporaryDirectory()))
+        for number, stage in enumerate(stages, start=1):
+            folder = root / f"stage-{number}" if len(stages) > 1 else root
+            network, scores = _run(network, stage, model, encoder, folder, resume=resume)
+            best.append(scores)
+    trained = model.finished(network, encoder=encoder, lora=first.lora)
+    trained.manifest = manifest(stages)
+    trained.manifest["validation"] = best[-1]
+    return trained
+
+
+def _run(
+    network: Any, stage: Stage, model: Model, encoder: str | Path, folder: Path, *, resume: bool
+) -> tuple[Any, dict[str, float]]:
+    objective, settings = stage.objective, stage.settings
+    facts = {**model.facts(encoder), "training": settings.model_dump(), **objective.facts()}
+    with resume_point(folder, facts, resume=resume) as checkpoint:
+        steps = steps_per_epoch(objective.batches())
+        log.info("training %s: %d steps per epoch", folder.name, steps)
+        trainer = ObjectiveTrainer(
+            network,
+            objective,
+            arguments=training_arguments(
+                settings, folder=folder, steps=steps, metric=objective.metric
+            ),
+            patience=settings.patience,
+            attention=settings.attention,
+        )
+        trainer.train(resume_from_checkpoint=checkpoint)
+    return trainer.trained(), _best(trainer, objective.metric)
+
+
+def _best(trainer: ObjectiveTrainer, metric: str) -> dict[str, float]:
+    """The scores of the evaluation that chose the weights."""
+    prefix = "eval_"
+    rows = [row for row in trainer.state.log_history if f"{prefix}{metric}" in row]
+    best: dict[str, Any] = max(rows, key=lambda row: row[f"{prefix}{metric}"], default={})
+    return {k.removeprefix(prefix): v for k, v in best.items() if k.startswith(prefix)}
+
+
+def manifest(stages: tuple[Stage, ...]) -> dict[str, Any]:
+    """How a model was trained: settings and facts of each stage, and library versions."""
+    settings = [stage.settings.model_dump() for stage in stages]
+    facts = [stage.objective.facts() for stage in stages]
+    alone = len(stages) == 1
+    return {
+        "training": settings[0] if alone else settings,
+        "facts": facts[0] if alone else facts,
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and the libraries that decide a result."""
+    packages = ("torch", "transformers", "peft")
+    return {
+        "python": platform.python_version(),
+        "domainbert": __version__,
+        **{package: version(package) for package in packages},
+    }
