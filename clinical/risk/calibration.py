@@ -130,7 +130,7 @@ def fit_platt(y: ArrayLike, probability: ArrayLike) -> Platt:
 
 
 def fit_logistic(
-    x: Floats, y: Floats, weights: Floats, *, start: tuple[float, float] = (0.0, 0.0)
+    x: Floats, y: Floats, weights: Floats, *, start: tuple[float, float] = (1.0, 0.0)
 ) -> tuple[float, float] | None:
     """Slope and intercept of a weighted logistic regression of y on one variable.
 
@@ -155,11 +155,12 @@ def fit_logistic(
         hessian = (design * (share * fitted * (1 - fitted))) @ design.T
         return design @ (share * (fitted - y)), hessian
 
-    found = root(gradient, start, jac=True, method="hybr", options={"xtol": 1e-12})
-    if not np.abs(found.fun).max() < 1e-9:
-        return None
-    slope, intercept = found.x.tolist()
-    return slope, intercept
+    for first in (start, (0.0, float(logit(share @ y)))):  # a poor start may not converge
+        found = root(gradient, first, jac=True, method="hybr", options={"xtol": 1e-12})
+        if np.abs(found.fun).max() < 1e-9:
+            slope, intercept = found.x.tolist()
+            return slope, intercept
+    return None
 
 
 def _overlaps(x: Floats, y: Floats, weights: Floats) -> bool:
