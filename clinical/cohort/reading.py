@@ -111,6 +111,8 @@ class _Reader:
                 error = self.source.error(table.name)
                 if error is None:
                     raise
+                if isinstance(error, TableError):
+                    raise error from None
                 if not (is_first and isinstance(error, FlawedCSVError)):
                     kind = type(error).__name__
                     msg = f"{table.name} in {self.source.name} cannot be read to its end ({kind})"

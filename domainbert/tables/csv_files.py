@@ -6,12 +6,15 @@ in the middle of a note for a row. So Arrow gets whole rows whose quotes were ch
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
 import re
 import zlib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.errors import UserError
@@ -27,7 +30,7 @@ NO_ROW = "line that is no row"
 _NO_ROW = f"{NO_ROW}: too few or too many fields, or a quote out of place"
 _NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
-_LONGEST_ROW = 16 << 20  # bytes
+LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
 
 
@@ -38,33 +41,98 @@ class FlawedCSVError(UserError):
     """A file that is not CSV from the first byte to the last."""
 
 
-def csv_columns(path: Path) -> list[str]:
+def csv_columns(
+    path: Path, *, delimiter: str | None = None, encoding: str | None = None
+) -> list[str]:
     """The names in the first line.
+
+    Args:
+        path: a .csv or .tsv file, or one of these compressed (.gz).
+        delimiter: a tab for .tsv, else a comma by default.
+        encoding: UTF-8 by default.
 
     Raises:
         TableError: a file without names, with a name twice, or that cannot be read.
     """
+    separator = delimiter or default_delimiter(path)
     try:
-        with _open(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "replace", newline="") as text:
-            header = next(csv.reader(text), [])
-    except (OSError, EOFError, csv.Error) as error:
+        with _open(path) as raw:
+            start = raw.read(4)
+        if fault := _wrong_encoding(start, encoding):
+            msg = f"{path.name} {fault}"
+            raise TableError(msg)
+        with (
+            _open(path) as raw,
+            io.TextIOWrapper(raw, encoding or "utf-8-sig", "replace", newline="") as text,
+        ):
+            header = next(csv.reader(text, delimiter=separator), [])
+    except (OSError, EOFError, csv.Error, LookupError) as error:
         msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
         raise TableError(msg) from None
-    lowered = [name.lower() for name in header]
-    repeated = sorted({name for name in header if lowered.count(name.lower()) > 1})
-    fault = ""
-    if "\ufffd" in "".join(header):
-        fault = "is not in UTF-8; save it as that"
-    elif not header:
-        fault = "is empty; it needs a first line with one name for each column"
-    elif len(header) == 1 and (other := re.search("[;\t|]", header[0])):
-        fault = f"seems to separate its fields by {other[0]!r}; save it with commas"
-    elif repeated:
-        fault = f"repeats the columns {', '.join(repeated)}; each needs a name of its own"
-    if fault:
+    if fault := _wrong_header(header, separator):
         msg = f"{path.name} {fault}"
         raise TableError(msg)
     return header
+
+
+def default_delimiter(path: Path) -> str:
+    """A tab for .tsv files, a comma for others."""
+    return "\t" if ".tsv" in path.suffixes[-2:] else ","
+
+
+def _wrong_encoding(start: bytes, encoding: str | None) -> str:
+    if encoding is None and (start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start):
+        return "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
+    return "is a spreadsheet or a zip file; save the sheet as CSV" if start[:2] == b"PK" else ""
+
+
+def _wrong_header(header: list[str], separator: str) -> str:
+    if "\ufffd" in "".join(header):
+        return "is not in UTF-8: name its encoding (--encoding cp1252, for example)"
+    if not header:
+        return "is empty; it needs a first line with one name for each column"
+    if len(header) == 1 and (other := re.search("[;\t|,]", header[0])):
+        name = {"\t": "tab"}.get(other[0], other[0])
+        return (
+            f"separates its fields by {other[0]!r}, not {separator!r}: name the delimiter "
+            f"(--delimiter {name!r}), or save it with commas"
+        )
+    counts = Counter(name.lower() for name in header)
+    if repeated := sorted({name for name in header if counts[name.lower()] > 1}):
+        return f"repeats the columns {', '.join(repeated)}; each needs a name of its own"
+    return ""
+
+
+def csv_rows(
+    path: Path, *, width: int, delimiter: str | None = None, encoding: str | None = None
+) -> Iterator[tuple[int, list[str], str, str]]:
+    """Every row after the header: its line, fields, fault and remark; one or the other is "".
+
+    Args:
+        path: see `csv_columns`.
+        width: number of columns.
+        delimiter: see `csv_columns`.
+        encoding: see `csv_columns`.
+
+    Raises:
+        TableError: the file changed while it was read.
+    """
+    separator = delimiter or default_delimiter(path)
+    with _open(path) as raw:
+        source = codecs.EncodedFile(raw, "utf-8", encoding, "replace") if encoding else raw
+        rows = _sound_rows(source, width=width, separator=separator)  # type: ignore[arg-type]
+        for line, problem, text in rows:
+            if line == 1:
+                continue
+            if not text:
+                if problem:
+                    yield line, [], problem, ""
+                continue
+            if b'"' in text:
+                fields = next(csv.reader([text.decode()], delimiter=separator))
+            else:
+                fields = text.decode().rstrip("\r\n").split(separator)
+            yield line, fields, "", problem
 
 
 def stream_csv(
@@ -138,7 +206,7 @@ def _stream(
             flaw = FlawedCSVError(type(error).__name__)
             on_error(flaw)
             raise flaw from None
-        except (OSError, EOFError, zlib.error) as error:
+        except (TableError, OSError, EOFError, zlib.error) as error:
             on_error(error)
             raise
 
@@ -199,7 +267,7 @@ def _whole_rows(raw: _Bytes) -> Iterator[memoryview]:
             end = held
         if end:
             yield memoryview(buffer)[:end]
-        elif len(buffer) > _LONGEST_ROW:
+        elif len(buffer) > LONGEST_ROW:
             raise FlawedCSVError
         else:
             buffer = buffer + bytes(len(buffer))
@@ -239,18 +307,21 @@ def _last_row_end(buffer: bytearray, held: int) -> int:
     return 0
 
 
-def _sound_rows(raw: _Bytes, *, width: int) -> Iterator[tuple[int, str, bytes]]:
+def _sound_rows(
+    raw: _Bytes, *, width: int, separator: str = ","
+) -> Iterator[tuple[int, str, bytes]]:
     """Every row as (its line, "", its bytes), and every flaw with a problem and what is left."""
     # A field that does not begin with a quote may hold some; possessive, so that nothing is tried
     # twice.
-    quoted, bare = rb'"[^"]*+(?:""[^"]*+)*+"', rb'[^",\r\n][^,\r\n]*+'
+    comma = re.escape(separator).encode()
+    quoted, bare = rb'"[^"]*+(?:""[^"]*+)*+"', rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma)
     field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
-    row = re.compile(field + rb"(?:," + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
+    row = re.compile(field + rb"(?:%b" % comma + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
     buffer, place, line, is_over = raw.read(len(_MARK)).removeprefix(_MARK), 0, 1, False
     while True:
         # All of the longest row in sight: what does not match then will not match at all.
-        if len(buffer) - place < _LONGEST_ROW and not is_over:
-            chunk = raw.read(2 * _LONGEST_ROW)
+        if len(buffer) - place < LONGEST_ROW and not is_over:
+            chunk = raw.read(2 * LONGEST_ROW)
             buffer, place, is_over = buffer[place:] + chunk, 0, not chunk
             continue
         if place >= len(buffer):
@@ -268,5 +339,17 @@ def _sound_rows(raw: _Bytes, *, width: int) -> Iterator[tuple[int, str, bytes]]:
         place = end
 
 
-def _open(path: Path) -> _Bytes:
-    return gzip.GzipFile(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+@contextmanager
+def _open(path: Path) -> Iterator[_Bytes]:
+    """The bytes of a file, which must stay as it is meanwhile.
+
+    Raises:
+        TableError: it was changed, so that rows may be missing.
+    """
+    before = path.stat()
+    with gzip.GzipFile(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as raw:
+        yield raw
+    after = path.stat()
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        msg = f"{path.name} was changed while it was read; start again when it is complete"
+        raise TableError(msg)

@@ -72,6 +72,31 @@ def open_database(uri: str, *, con: duckdb.DuckDBPyConnection) -> Iterator[Datab
         raise TableError(msg) from None
 
 
+def query_batches(uri: str, query: str | None) -> Iterator[Any]:
+    """The rows of a query as Arrow batches.
+
+    Args:
+        uri: see `open_database`.
+        query: a SELECT statement.
+
+    Raises:
+        TableError: no query, or the database refuses it.
+    """
+    if not query:
+        msg = f"{_public_name(uri)} is a database: say what to read with --query 'SELECT …'"
+        raise TableError(msg)
+    kind = "sqlite" if uri.startswith("sqlite") else "postgresql"
+    driver = _driver(f"adbc_driver_{kind}")
+    connect = _connect_sqlite if kind == "sqlite" else _connect_postgres
+    try:
+        with connect(driver, uri) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            yield from cursor.fetch_record_batch()
+    except driver.Error as error:
+        msg = f"the query on {_public_name(uri)} failed ({type(error).__name__})"
+        raise TableError(msg) from None
+
+
 class DatabaseSource(Source):
     """The tables of an open database; each scan is one stream."""
 

@@ -11,7 +11,14 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FORMATS = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
+FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".jsonl", ".jsonl.gz")
+TEXT_FORMATS = (".txt", ".txt.gz")
+_ADVICE = {
+    ".xlsx": "save the sheet as CSV (UTF-8)",
+    ".xls": "save the sheet as CSV (UTF-8)",
+    ".json": "write one JSON object a line (.jsonl)",
+    ".zip": "unpack it",
+}
 LISTED_COLUMNS = 40
 
 
@@ -19,17 +26,19 @@ class TableError(UserError):
     """A table that cannot be read as asked; the message names the file, the fault and the fix."""
 
 
-def table_format(path: str | Path) -> str:
-    """The format of a table by its file name: one of `FORMATS`.
+def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
+    """The format of a table by its file name, one of `endings`.
 
     Raises:
         TableError: the name ends in none of them.
     """
     name = Path(path).name.lower()
-    for ending in FORMATS:
+    for ending in endings:
         if name.endswith(ending):
             return ending
-    msg = f"{Path(path).name}: not a table we know; legal endings are {', '.join(FORMATS)}"
+    advice = _ADVICE.get(Path(name).suffix)
+    fix = f"; {advice}" if advice else ""
+    msg = f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{fix}"
     raise TableError(msg)
 
 

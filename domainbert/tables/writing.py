@@ -93,7 +93,7 @@ class TableWriter:
         try:
             if self._ending == ".parquet":
                 self._write_parquet(frame)
-            elif self._ending.startswith(".csv"):
+            elif self._ending.startswith((".csv", ".tsv")):
                 self._write_csv(frame, header=is_first)
             else:
                 self._write_jsonl(frame)
@@ -116,7 +116,8 @@ class TableWriter:
             if column.dtype.kind == "O" and column.map(_has_return).any():
                 # Minimal quoting leaves a lone carriage return bare, where readers end the row.
                 quoting = csv.QUOTE_NONNUMERIC
-        frame.to_csv(self._text, index=False, header=header, quoting=quoting)
+        separator = "\t" if self._ending.startswith(".tsv") else ","
+        frame.to_csv(self._text, index=False, header=header, quoting=quoting, sep=separator)
 
     def _write_jsonl(self, frame: pd.DataFrame) -> None:
         if len(frame):
