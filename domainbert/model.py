@@ -208,6 +208,16 @@ class Model(ABC):
             "settings": as_dict(self.settings),
         }
 
+    def weights_hash(self) -> str:
+        """SHA-256 of all weights, in the order of their names."""
+        import hashlib
+
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
     def window_tokens(self) -> int:
         """Tokens of a window: what the settings say, else all that the encoder has positions for.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.tables.ids import id_key
+from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -140,15 +140,6 @@ def _present_notes(notes: Any) -> list[str]:
     return [note for note in kept if note.strip()]
 
 
-def is_missing(value: object) -> bool:
-    """Whether a cell is None, NaN, pandas.NA or NaT."""
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float) and value != value)
-    )
-
-
 # PBKDF2 rounds: about a millisecond for one patient. Guessing is slow, checking a cohort is not.
 _ROUNDS = 2000
 _BYTES = 5
@@ -190,6 +181,4 @@ def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[st
 
 def _hashes(patient_ids: Iterable[object], salt: bytes, rounds: int) -> set[bytes]:
     keys = {key for patient in patient_ids if (key := id_key(patient)) is not None}
-    return {
-        hashlib.pbkdf2_hmac("sha256", key.encode(), salt, rounds, dklen=_BYTES) for key in keys
-    }
+    return {hashlib.pbkdf2_hmac("sha256", key.encode(), salt, rounds, dklen=_BYTES) for key in keys}

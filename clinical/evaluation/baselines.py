@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.cohort.splits import is_missing
 from clinical.risk.calibration import checked
 from domainbert.errors import UserError
-from domainbert.tables import require_columns
+from domainbert.tables import is_missing, require_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

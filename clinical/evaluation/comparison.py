@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.splits import overlap, usable_stays
+from clinical.cohort.splits import overlap, patient_keys, usable_stays
 from clinical.evaluation.baselines import baselines
 from clinical.evaluation.figures import plot_calibration, plot_precision_recall, plot_roc
-from clinical.evaluation.intervals import Evaluation, evaluate, verdicts
+from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows, verdicts
 from clinical.evaluation.measures import recall_at_precision
 from clinical.evaluation.report import write_metrics, write_report
 from clinical.evaluation.subgroups import by_group
@@ -88,11 +88,12 @@ def compare(
             scores[name] = baseline.test
             point = recall_at_precision(val["readmitted"], baseline.validation)
             thresholds[name] = point.threshold if point else None
+    keys = patient_keys(side["patient_id"])
     evaluations = {
         name: evaluate(
             side["readmitted"],
             score,
-            patients=_identified(side),
+            patients=keys,
             threshold=thresholds[name],
             bootstrap=bootstrap,
         )
@@ -102,28 +103,19 @@ def compare(
         stays=side,
         evaluations=evaluations,
         scores=scores,
-        groups=by_group(side.assign(patient_id=_identified(side))),
+        groups=by_group(side.assign(patient_id=keys)),
         verdicts=verdicts(evaluations),
         caveats=caveats,
     )
-
-
-def _identified(rows: pd.DataFrame) -> Any:
-    from clinical.cohort.splits import patient_keys
-
-    return patient_keys(rows["patient_id"])
 
 
 def _seen_patients(model: ReadmissionModel, side: pd.DataFrame, split: str) -> list[str]:
     """Refuse patients that the model was trained on, or say why that is not refused."""
     stored = model.manifest.get("patients")
     if stored is None:
-        return [
-            "Not checked: whether the model was trained on these patients. Its folder has no "
-            "record of them."
-        ]
+        return ["Not checked: whether the model was trained on these patients (no record)."]
     found = overlap(side["patient_id"], stored)
-    total = side["patient_id"].nunique()
+    total = len(set(patient_keys(side["patient_id"])))
     if not any(found.values()):
         return []
     counts = ", ".join(f"{number} on its {name} side" for name, number in sorted(found.items()))
@@ -174,3 +166,11 @@ def write_comparison(
     return write_report(
         folder, comparison.evaluations, title=title, figures=figures, flow=flow, **said
     )
+
+
+def record(comparison: Comparison, model: ReadmissionModel) -> None:
+    """Put the measures into the model's manifest, for its card."""
+    model.manifest["scores"] = {n: e.to_dict() for n, e in comparison.evaluations.items()}
+    model.manifest["score_table"] = measure_rows(comparison.evaluations)
+    model.manifest["verdicts"] = comparison.verdicts
+    model.manifest["caveats"] = comparison.caveats

@@ -141,9 +141,7 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
     return figure
 
 
-def _reliability_panel(
-    axes: Axes, curve: np.ndarray, *, top: float, look: dict[str, Any]
-) -> None:
+def _reliability_panel(axes: Axes, curve: np.ndarray, *, top: float, look: dict[str, Any]) -> None:
     predicted, observed, low, high = curve
     axes.plot([0, top], [0, top], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     error = np.abs(np.stack([observed - low, high - observed]))

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.cohort.splits import is_missing
 from clinical.evaluation.measures import MEASURES, OperatingPoint, Stays, recall_at_precision
 from clinical.risk.calibration import checked
 from domainbert.errors import UserError
-from domainbert.tables.ids import id_key
+from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -95,7 +95,8 @@ class WeightedStays:
     @cached_property
     def alerts(self) -> Floats:
         """The weights of the stays at or above the threshold, 0 elsewhere."""
-        return self.weights * (self.stays.risk >= self.stays.threshold)
+        threshold = self.stays.threshold
+        return self.weights * (self.stays.risk >= (np.inf if threshold is None else threshold))
 
 
 def positives(

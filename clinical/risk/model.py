@@ -11,7 +11,7 @@ import numpy as np
 
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c
 from clinical.risk.calibration import Platt, sigmoid
-from clinical.risk.stays import ReadStay, StayReader, StayRisk, Status, WindowRisk
+from clinical.risk.stays import ReadStay, Status, StayReader, StayRisk, WindowRisk
 from domainbert.encoders import window_limit
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
@@ -250,7 +250,11 @@ class ReadmissionModel(Model):
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 
     def predict_frame(
-        self, frame: pd.DataFrame, *, named: Mapping[str, str] | None = None, keep: Sequence[str] = ()
+        self,
+        frame: pd.DataFrame,
+        *,
+        named: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
     ) -> pd.DataFrame:
         """Score a table of notes, or of stays.
 
@@ -269,8 +273,9 @@ class ReadmissionModel(Model):
         Raises:
             TableError: there is no column `text`.
         """
-        from clinical.risk.task import ReadmissionTask
         from domainbert.scoring import score_frame
+
+        from clinical.risk.task import ReadmissionTask
 
         return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
 

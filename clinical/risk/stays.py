@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from clinical.cohort.splits import is_missing
 from clinical.risk.notes import clean
-from domainbert.tables.ids import id_text
+from domainbert.tables.ids import id_text, is_missing
 
 if TYPE_CHECKING:
     from domainbert.windows import Window, Windower

@@ -7,16 +7,16 @@ import warnings
 
 import pandas as pd
 import pytest
+from clinical.evaluation.bagofwords import baselines
+from clinical.risk.fitting import fit
+from clinical.risk.scoring import score_table
+from clinical.risk.teacher import out_of_fold
 from typer.testing import CliRunner
 
 import clinical
-from clinical.evaluation.bagofwords import baselines
 from clinical.evaluation.report import write_report
-from clinical.risk.fitting import fit
 from clinical.risk.model import ReadmissionSettings
 from clinical.risk.notes import clean
-from clinical.risk.scoring import score_table
-from clinical.risk.teacher import out_of_fold
 from domainbert.tables import read_table, write_table
 from domainbert.training.settings import TrainingSettings
 from domainbert.windows import Windower

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-
 from clinical.evaluation.bagofwords import bag_of_words_baseline, baselines
 from clinical.evaluation.ranking import auroc
+
 from domainbert.tables import TableError
 
 

@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from clinical.evaluation.calibration import (
     Platt,
     calibration_error,
@@ -16,6 +13,8 @@ from clinical.evaluation.calibration import (
     reliability_curve,
     sigmoid,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def draw(n, *, slope=1.0, intercept=0.0, seed=0):

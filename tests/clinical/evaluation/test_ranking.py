@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
 from clinical.evaluation.ranking import (
     OperatingPoint,
     auroc,
     average_precision,
     recall_at_precision,
 )
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 SCORED = st.lists(
     st.tuples(st.booleans(), st.sampled_from(np.linspace(0, 1, 9).tolist()), st.integers(0, 5)),

@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-
 from clinical.risk.fitting import eligible, fit
-from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from clinical.risk.teacher import out_of_fold, targets
+
+from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from domainbert.tables import TableError
 from domainbert.training.settings import TrainingSettings
 

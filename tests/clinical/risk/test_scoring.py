@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
+from clinical.risk.scoring import score_table
 
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-from clinical.risk.scoring import score_table
 from domainbert.tables import TableError, read_table, write_table
 
 NOTE = "Patient admitted with chest pain. "
