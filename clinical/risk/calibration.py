@@ -155,12 +155,16 @@ def fit_logistic(
         hessian = (design * (share * fitted * (1 - fitted))) @ design.T
         return design @ (share * (fitted - y)), hessian
 
-    for first in (start, (0.0, float(logit(share @ y)))):  # a poor start may not converge
-        found = root(gradient, first, jac=True, method="hybr", options={"xtol": 1e-12})
-        if np.abs(found.fun).max() < 1e-9:
-            slope, intercept = found.x.tolist()
-            return slope, intercept
-    return None
+    found = root(gradient, start, jac=True, method="hybr", options={"xtol": 1e-12})
+    if np.abs(found.fun).max() < 1e-9:
+        slope, intercept = found.x.tolist()
+        return slope, intercept
+    # Slower, but it converges from anywhere.
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+    model.fit(x[:, None], y, sample_weight=weights)
+    return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
 def _overlaps(x: Floats, y: Floats, weights: Floats) -> bool:

@@ -66,8 +66,8 @@ class ReadmissionSettings:
 class ReadmissionModel(Model):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the rule.
 
-    Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's BERT for sequence
-    classification with one label (CLS -> dense -> tanh -> one logit -> sigmoid).
+    Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's
+    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid).
 
     Args:
         network: with one label.
