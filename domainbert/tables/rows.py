@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
-import io
 import json
 import re
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from domainbert.tables.ids import id_text, is_missing
 from domainbert.tables.names import FORMATS, TEXT_FORMATS, TableError, table_format
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterator
 
     import pandas as pd
@@ -42,6 +42,11 @@ class ReadOptions:
     encoding: str | None = None
     lines: bool = False
     query: str | None = None
+
+    def __post_init__(self) -> None:
+        """Take the name of the tab for one."""
+        if self.delimiter in ("tab", "\\t"):
+            object.__setattr__(self, "delimiter", "\t")
 
 
 DEFAULTS = ReadOptions()
@@ -273,7 +278,7 @@ def _text_cells(path: Path, options: ReadOptions) -> Iterator[_Cells]:
 def _open_text(path: Path, options: ReadOptions, newline: str | None = None) -> io.TextIOWrapper:
     encoding = options.encoding or "utf-8-sig"
     if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding=encoding, errors="replace", newline=newline)  # type: ignore[return-value]
+        return gzip.open(path, "rt", encoding=encoding, errors="replace", newline=newline)
     return path.open(encoding=encoding, errors="replace", newline=newline)
 
 
