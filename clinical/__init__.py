@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from clinical.risk.training import ReadmissionRecipe
     from clinical.risk.training import fit as fit_readmission
 
-from domainbert import __version__
+import domainbert
+
+__version__ = domainbert.__version__
 
 # Each name is imported when it is first used, so that `clinical --help` waits for no torch.
 _HOMES = {
@@ -55,7 +57,6 @@ __all__ = [
     "StayRisk",
     "UnreadSpan",
     "WindowRisk",
-    "__version__",
     "aggregate",
     "assign_splits",
     "build_cohort",

@@ -191,12 +191,41 @@ def train(
 @app.command()
 @one_line_errors
 def score(
-    notes: Annotated[str, typer.Argument(help="Notes or stays: a table, a folder, a query.")],
+    source: options.Source,
     model: options.ModelName,
-    out: Annotated[Path, typer.Option(help="Risks: .csv, .parquet or .jsonl.")],
+    out: options.Table,
+    text: options.TextColumn = None,
+    stay: options.StayColumn = None,
+    patient: options.PatientColumn = None,
+    note: options.NoteColumn = None,
+    time: options.TimeColumn = None,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    restart: options.Restart = False,
+    device: options.Device = None,
 ) -> None:
     """Score every stay of a table; each gets a row, with a status and a reason."""
-    raise NotImplementedError
+    from domainbert.scoring import cli
+    from domainbert.tables import ReadOptions
+
+    def make_task() -> Any:
+        from clinical.risk.model import ReadmissionModel
+        from clinical.risk.task import ReadmissionTask
+
+        return ReadmissionTask(ReadmissionModel.from_pretrained(model, device=device))
+
+    named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
+    cli.run(
+        make_task,
+        source,
+        out,
+        named={**named, "chart_time": time},
+        keep=keep or (),
+        options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
+        restart=restart,
+    )
 
 
 @app.command()
