@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
+
 from clinical.evaluation.baselines import (
     baselines,
     fit_words,
@@ -12,7 +13,6 @@ from clinical.evaluation.baselines import (
     probabilities,
     vectorizer,
 )
-
 from domainbert.tables import TableError
 
 

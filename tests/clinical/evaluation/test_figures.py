@@ -77,9 +77,7 @@ def test_calibration_has_a_panel_for_each_model_and_counts_every_stay(scored):
 
 
 def test_windows_follow_one_another_note_by_note():
-    figure = plot_windows(
-        [0, 100, 0], [100, 150, 80], [0.2, 0.8, 0.5], notes=[0, 0, 1], score=0.62
-    )
+    figure = plot_windows([0, 100, 0], [100, 150, 80], [0.2, 0.8, 0.5], notes=[0, 0, 1], score=0.62)
     axes = figure.axes[0]
     bars = [(b.get_x(), b.get_width(), b.get_height()) for b in axes.patches]
     assert bars == [(0, 100, 0.2), (100, 50, 0.8), (150, 80, 0.5)]

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from clinical.risk.calibration import (
     MIN_EVENTS,
     Platt,
@@ -11,9 +14,6 @@ from clinical.risk.calibration import (
     logit,
     sigmoid,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
 from domainbert.errors import UserError
 
 
@@ -101,7 +101,9 @@ def test_too_few_events_are_refused_with_the_minimum():
 
 def test_an_inverted_calibrator_is_refused():
     y, p = draw(600, slope=-0.9, seed=1)
-    with pytest.raises(UserError, match=r"slope on 600 stays is -0\.\d\d: .* no better than chance"):
+    with pytest.raises(
+        UserError, match=r"slope on 600 stays is -0\.\d\d: .* no better than chance"
+    ):
         fit_platt(y, p)
 
 

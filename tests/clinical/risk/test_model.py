@@ -215,7 +215,9 @@ def test_score_token_ids_checks_lengths(model):
 
 
 def test_save_and_load(model, tmp_path):
-    model.settings = ReadmissionSettings(window=48, c=4.0, calibration=(1.5, -0.5), alert_threshold=0.6)
+    model.settings = ReadmissionSettings(
+        window=48, c=4.0, calibration=(1.5, -0.5), alert_threshold=0.6
+    )
     model.save_pretrained(tmp_path / "saved")
     loaded = ReadmissionModel.from_pretrained(tmp_path / "saved")
     assert loaded.settings == model.settings

@@ -1,9 +1,9 @@
 import pandas as pd
 import pytest
-from clinical.risk.task import ReadmissionTask
 
 from clinical.risk.calibration import Platt
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical.risk.task import ReadmissionTask
 from domainbert.scoring import score_file
 from domainbert.tables import TableError, read_table, write_table
 
