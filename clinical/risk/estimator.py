@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -57,12 +58,11 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """Text in, two classes, random weights."""
+        """Text in, two classes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
         tags.classifier_tags.multi_class = False
-        tags.non_deterministic = True
         return tags
 
     def fit(
@@ -122,7 +122,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
 
         patients = min(len(set(keys[labels == outcome])) for outcome in (0, 1))
         if patients < 2:
-            msg = f"{patients} patients with one of the two outcomes; training needs at least 2"
+            msg = f"{patients} patients of one class; training needs at least 2 of each class"
             raise UserError(msg)
         if not 0 < self.validation_fraction < 1:
             msg = f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}"
@@ -166,13 +166,24 @@ def _stays(X: Any) -> list[Any]:  # noqa: N803
     return list(X)
 
 
-def _labels(y: ArrayLike) -> np.ndarray:
+def _labels(y: ArrayLike | None) -> np.ndarray:
     """Labels as integers, shape (stays,)."""
+    if y is None:
+        msg = "ReadmissionClassifier requires y to be passed, but the target y is None"
+        raise UserError(msg)
     labels = np.asarray(y)
     if labels.ndim != 1:
         msg = f"y has shape {labels.shape}; expected one label a stay"
         raise UserError(msg)
     if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
-        msg = "y must hold 0 and 1 only (1 = readmitted within 30 days)"
+        from sklearn.utils.multiclass import type_of_target
+
+        kind = "not 0 and 1 only"
+        with suppress(ValueError):  # NaN
+            kind = type_of_target(labels)
+        msg = (
+            "Only binary classification is supported. The type of the target is "
+            f"{kind}; expected 0 and 1 (1 = readmitted within 30 days)"
+        )
         raise UserError(msg)
     return labels.astype(int)
