@@ -1,4 +1,4 @@
-"""How good the shipped models are, on what training never saw; writes the tables of docs/benchmarks.md.
+"""How good the shipped models are on data that training never saw; fills docs/benchmarks.md.
 
     python benchmarks/quality.py --page docs/benchmarks.md
 
@@ -92,9 +92,9 @@ def main() -> None:
         fresh, best = made_up(Path(work))
     gap = best - fresh.evaluations[MODEL].auroc.value
     text = (
-        "`python benchmarks/quality.py --page docs/benchmarks.md` wrote this section; 95% intervals from "
-        "1,000 bootstraps of patients. The baselines learned from the stays the model learned "
-        f"from.\n\n`readmission-demo`, {len(fresh.stays)} stays of a fresh made-up hospital (seed "
+        "Written by `python benchmarks/quality.py --page docs/benchmarks.md`; 95% intervals from "
+        "1,000 bootstrap resamples of patients. The baselines were fitted on the stays the model "
+        f"was trained on.\n\n`readmission-demo`, {len(fresh.stays)} stays of a fresh made-up hospital (seed "
         f"{FRESH_SEED}), where the best possible AUROC is **{best:.3f}**, {gap:.3f} above the "
         f"model's (0.03 was aimed at):\n\n{metrics_table(fresh)}\n\n"
     )
