@@ -19,13 +19,13 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from clinical.evaluation.comparison import MODEL, Comparison, compare
-from clinical.evaluation.intervals import measure_rows
 
 from biomed.card import score_rows
 from biomed.models import shipped
 from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesize
 from clinical.demo import best_possible
+from clinical.evaluation.comparison import MODEL, Comparison, compare
+from clinical.evaluation.intervals import measure_rows
 from domainbert.markdown import table
 from domainbert.tables import read_table
 

@@ -273,9 +273,8 @@ class ReadmissionModel(Model):
         Raises:
             TableError: there is no column `text`.
         """
-        from domainbert.scoring import score_frame
-
         from clinical.risk.task import ReadmissionTask
+        from domainbert.scoring import score_frame
 
         return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
 

@@ -90,11 +90,11 @@ def test_lengths_must_agree(tiny_encoder):
 class OnNumbers(clinical.ReadmissionClassifier):
     """Reads rows of numbers as words, so that scikit-learn's checks have something to fit."""
 
-    def fit(self, X, y):  # noqa: N803
+    def fit(self, X, y):
         y = np.asarray(y)
         return super().fit(as_notes(X), (y == y.max()).astype(int))
 
-    def predict_proba(self, X):  # noqa: N803
+    def predict_proba(self, X):
         return super().predict_proba(as_notes(X))
 
 
