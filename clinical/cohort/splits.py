@@ -140,8 +140,8 @@ def _present_notes(notes: Any) -> list[str]:
     return [note for note in kept if note.strip()]
 
 
-# PBKDF2 rounds: about a millisecond for one patient. Guessing is slow, checking a cohort is not.
-_ROUNDS = 2000
+# PBKDF2 rounds: a fraction of a millisecond a patient. A whole cohort takes seconds.
+_ROUNDS = 500
 _BYTES = 5
 
 
@@ -149,8 +149,8 @@ def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
     """Hashes of the patients a model is trained and chosen on, for its manifest.
 
     They let `overlap` find patients of another cohort among them. They do not show ids, but
-    someone with the model folder and a list of candidate ids can test each one, in about a
-    millisecond: a folder with these hashes is pseudonymous, not anonymous.
+    someone with the model folder and a list of candidate ids can test each of
+    them: a folder with these hashes is pseudonymous, not anonymous.
 
     Args:
         rows: `patient_id` and `split`; rows without a patient id are left out.
