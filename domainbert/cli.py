@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from rich.table import Table
 
-from domainbert.console import one_line_errors, stdout
+from domainbert.console import command_line, one_line_errors, stdout
 from domainbert.pretraining.commands import blend, pretrain
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def main() -> None:
-    """The foundation of clinical and biomed: BERT encoders that need no network."""
+app = command_line("domainbert", "The foundation of clinical and biomed: offline BERT encoders.")
 
 
 @app.command()
 @one_line_errors
-def encoders() -> None:
-    """List the shipped encoders, with their weights' checksums verified."""
+def encoders(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Folders or hub:owner/name; the latter downloads.")
+    ] = None,
+) -> None:
+    """List encoders, by default the shipped ones, and check their files."""
     from domainbert.encoders import SHIPPED, find_encoder, load_config, window_limit
 
-    table = Table("encoder", "layers", "hidden", "longest window", "SHA-256 of its weights")
-    for name in SHIPPED:
+    table = Table("encoder", "layers", "hidden", "longest window", "SHA-256")
+    for name in names or SHIPPED:
         encoder = find_encoder(name)
         config = load_config(encoder)
         shape = (str(config.num_hidden_layers), str(config.hidden_size), str(window_limit(config)))
-        table.add_row(name, *shape, f"{encoder.sha256} (as published)")
+        said = (
+            f"{encoder.sha256} (of its weights, as published)"
+            if name in SHIPPED
+            else encoder.sha256
+        )
+        table.add_row(name, *shape, said)
     stdout.print(table)
 
 

@@ -11,14 +11,14 @@ from domainbert.errors import UserError
 
 ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
 RecipeFile = Annotated[Path | None, typer.Option(help="Settings, TOML; options win.")]
-EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")]
+EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
 LearningRate = Annotated[float | None, typer.Option(help="Peak.")]
 FullWeights = Annotated[bool, typer.Option("--full", help="All weights, no adapter.")]
 Checkpoints = Annotated[Path | None, typer.Option(help="Keep checkpoints here.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from --checkpoints.")]
 ModelName = Annotated[
-    str, typer.Option("--model", help="Shipped name, model folder, or Hub id (owner/name).")
+    str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")
 ]
 
 # What the scoring commands ask.

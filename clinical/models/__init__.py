@@ -12,17 +12,7 @@ def shipped() -> dict[str, Path]:
 
 
 def resolve(name: str | Path) -> str | Path:
-    """The folder of a shipped model, or the name unchanged: a folder or a Hub id.
+    """The folder of a shipped model, or the name unchanged; see `storage.resolve_model`."""
+    from domainbert.storage import resolve_model
 
-    Raises:
-        EncoderError: a plain name that is neither a shipped model nor a folder.
-    """
-    from domainbert.encoders import EncoderError
-
-    models = shipped()
-    if str(name) in models:
-        return models[str(name)]
-    if isinstance(name, str) and not set(name) & set("/\\:.~") and not Path(name).exists():
-        msg = f"{name}: no such folder, and not a shipped model; shipped: {', '.join(models)}"
-        raise EncoderError(msg)
-    return name
+    return resolve_model(name, shipped())

@@ -106,10 +106,8 @@ class ReadmissionTask(Task):
         ]
 
     def facts(self) -> dict[str, Any]:
-        """The weights and settings of the model."""
-        from dataclasses import asdict
-
-        return {"weights": self._model.weights_hash(), "settings": asdict(self._model.settings)}
+        """The model."""
+        return {"model": self._model.fingerprint()}
 
 
 def _first_of_each_note(rows: Sequence[Row]) -> list[Row]:

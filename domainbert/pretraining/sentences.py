@@ -16,7 +16,9 @@ _ITEM = re.compile(r"(?:[-*#+•·▪◦–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)])(
 _HEADING = re.compile(r"[A-Z][\w /&,'()-]{0,40}:(?:\s|$)")
 # In tokenised text a full stop stands apart, and so does the point of 0 . 05.
 _POINT = r"(?<=\s)\.\s+\d"
-_END = re.compile(rf"""(?!{_POINT})[.!?]+["'”’)\]]*(?=\s+["'“‘(\[]*[A-Z0-9])""")
+# Matching begins where a run of marks does, and none is given back: time grows with the length.
+_END = re.compile(rf"""(?<![.!?])(?!{_POINT})[.!?]++["'”’)\]]*+(?=\s++["'“‘(\[]*+[A-Z0-9])""")
+_LONGEST_WORD = 40  # characters before a full stop that can matter
 # Text is wrapped by hand or machine at some width between these, but for a few lines.
 _WIDTHS = range(40, 121)
 _FEW = 0.1
@@ -35,20 +37,20 @@ def split_sentences(text: str) -> list[str]:
 
     Every word of the text is in one sentence, in order, and none is empty.
     """
-    return [" ".join(part.split()) for block in _unwrapped(text) for part in _parts(block)]
+    return [part for block in _unwrapped(text) for part in _parts(" ".join(block))]
 
 
-def _unwrapped(text: str) -> list[str]:
-    """The text without its wraps: paragraphs, list items and headings, none of them blank."""
+def _unwrapped(text: str) -> list[list[str]]:
+    """The words of each paragraph, list item and heading, none of them empty."""
     lines = [line.strip() for line in text.splitlines()]
     width = _wrap_width([len(line) for line in lines if line])
-    blocks: list[str] = []
+    blocks: list[list[str]] = []
     before = ""
     for line in lines:
         if before and line and _goes_on(before, line, width=width):
-            blocks[-1] += " " + line
+            blocks[-1] += line.split()
         elif line:
-            blocks.append(line)
+            blocks.append(line.split())
         before = line
     return blocks
 
@@ -74,9 +76,9 @@ def _goes_on(line: str, following: str, *, width: int) -> bool:
 def _parts(block: str) -> list[str]:
     parts, start = [], 0
     for end in _END.finditer(block):
-        if _is_full_stop(block[start : end.start()]):
+        if _is_full_stop(block[max(start, end.start() - _LONGEST_WORD) : end.start()]):
             parts.append(block[start : end.end()])
-            start = end.end()
+            start = end.end() + 1
     return [*parts, block[start:]]
 
 
