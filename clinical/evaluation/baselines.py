@@ -50,8 +50,8 @@ def baselines(
     """Both baselines, each with the best of three penalties by AUROC on validation.
 
     `bag of words` is the paper's: logistic regression on counts of the 5,000 most frequent words
-    (Huang, Altosaar and Ranganath 2019, section 4). `TF-IDF` is the one to beat: words and pairs of words, weighted
-    by inverse document frequency, with logarithmic counts.
+    (Huang, Altosaar and Ranganath 2019, section 4). `TF-IDF` is the one to beat: words and pairs
+    of words, weighted by inverse document frequency, with logarithmic counts.
 
     Args:
         train: rows of a cohort: text (a list of notes, or one string) and readmitted (0/1).

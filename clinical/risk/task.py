@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from domainbert.scoring import Fault, Task
-
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key
 
 if TYPE_CHECKING:

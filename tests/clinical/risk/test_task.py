@@ -199,5 +199,5 @@ def test_the_run_of_another_model_is_not_resumed(network, tokenizer, model, tmp_
     out = tmp_path / "out"
     score_file(ReadmissionTask(model), tmp_path / "in.csv", out)
     assert score_file(ReadmissionTask(model), tmp_path / "in.csv", out).done == 1
-    with pytest.raises(UserError, match="another task|other"):
+    with pytest.raises(UserError, match="a run with another task"):
         score_file(ReadmissionTask(other), tmp_path / "in.csv", out)
