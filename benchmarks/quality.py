@@ -95,8 +95,8 @@ def main() -> None:
         "Written by `python benchmarks/quality.py --page docs/benchmarks.md`; 95% intervals from "
         "1,000 bootstrap resamples of patients. The baselines were fitted on the stays the model "
         f"was trained on.\n\n`readmission-demo`, {len(fresh.stays)} stays of a fresh made-up "
-        f"hospital (seed {FRESH_SEED}), where the best possible AUROC is **{best:.3f}**, {gap:.3f} above the "
-        f"model's (0.03 was aimed at):\n\n{metrics_table(fresh)}\n\n"
+        f"hospital (seed {FRESH_SEED}), where the best possible AUROC is **{best:.3f}**, "
+        f"{gap:.3f} above the model's (0.03 was aimed at):\n\n{metrics_table(fresh)}\n\n"
     )
     if (data / "readmission").is_dir():
         cohort = build_diabetes130(data / "readmission")

@@ -141,8 +141,9 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
+    from clinical.cohort.splits import read_cohort
     from clinical.evaluation.comparison import compare, record
-    from clinical.risk.training import ReadmissionRecipe, fit, read_cohort
+    from clinical.risk.training import ReadmissionRecipe, fit
     from domainbert.training.recipes import read_recipe
 
     options.check_training(out, checkpoints=checkpoints, resume=resume)
@@ -224,9 +225,9 @@ def evaluate(
     split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
 ) -> None:
     """Measure a model on one side of a cohort, beside bag-of-words baselines."""
+    from clinical.cohort.splits import read_cohort
     from clinical.evaluation.comparison import compare, write_comparison
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.training import read_cohort
 
     table = read_cohort(cohort_file)
     loaded = ReadmissionModel.from_pretrained(model)

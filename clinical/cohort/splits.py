@@ -15,11 +15,13 @@ from domainbert.errors import UserError
 from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
 FRACTIONS: Mapping[str, float] = MappingProxyType({"train": 0.8, "val": 0.1, "test": 0.1})
+NEEDED = ("patient_id", "text", "readmitted", "split")
 log = logging.getLogger(__name__)
 
 
@@ -109,7 +111,7 @@ def usable_stays(cohort: pd.DataFrame) -> pd.DataFrame:
     """
     from domainbert.tables import require_columns
 
-    require_columns(cohort.columns, ("patient_id", "text", "readmitted", "split"), source="cohort")
+    require_columns(cohort.columns, NEEDED, source="cohort")
     kept = cohort["split"].notna() & cohort["readmitted"].notna()
     if "exclusion" in cohort.columns:
         kept &= cohort["exclusion"].isna()
@@ -138,6 +140,46 @@ def _present_notes(notes: Any) -> list[str]:
         msg = f"text holds notes of type {', '.join(kinds)}; expected a list of strings"
         raise UserError(msg)
     return [note for note in kept if note.strip()]
+
+
+def read_cohort(path: Path, *, also: Sequence[Path] = ()) -> pd.DataFrame:
+    """Read a cohort, with the train sides of others.
+
+    Args:
+        path: a table with the columns of `usable_stays`.
+        also: more cohorts, of which only the train side is used. Patients have one identity
+            everywhere: ids of different hospitals must differ.
+
+    Raises:
+        UserError: patients of another cohort's train side are on the val or test side here.
+    """
+    import pandas as pd
+
+    cohort = _read_rows(path)
+    if not also:
+        return cohort
+    held_out = set(patient_keys(cohort.loc[cohort["split"].isin(["val", "test"]), "patient_id"]))
+    parts = [cohort]
+    for other in also:
+        rows = _read_rows(other)
+        rows = rows[rows["split"] == "train"]
+        both = held_out & set(patient_keys(rows["patient_id"]))
+        if shared := sum(not key.startswith("\t") for key in both):
+            msg = (
+                f"{shared} patients of the train side of {other.name} are on the val or test side "
+                f"of {path.name}; split both cohorts with the same seed, or give patients of "
+                "different hospitals different ids"
+            )
+            raise UserError(msg)
+        parts.append(rows)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _read_rows(path: Path) -> pd.DataFrame:
+    from domainbert.tables import read_table, require_columns, table_columns
+
+    require_columns(table_columns(path), NEEDED, source=path.name)
+    return read_table(path, schema={"readmitted": "int"})
 
 
 # PBKDF2 rounds: a fraction of a millisecond a patient. A whole cohort takes seconds.

@@ -11,20 +11,13 @@ import numpy as np
 from pydantic import Field
 
 from clinical.cohort.splits import assign_splits, patient_hashes, patient_keys, usable_stays
-from clinical.evaluation.baselines import (
-    fit_words,
-    joined,
-    learn_words,
-    probabilities,
-    vectorizer,
-)
+from clinical.evaluation.baselines import fit_words, joined, learn_words, probabilities, vectorizer
 from clinical.evaluation.measures import recall_at_precision
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.calibration import fit_platt
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from domainbert.errors import UserError
 from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
-from domainbert.tables import read_table
 from domainbert.training.objective import LengthBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 
@@ -37,7 +30,7 @@ if TYPE_CHECKING:
 
     from domainbert.training.settings import TrainingSettings
 
-C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 EPSILON = 1e-6
 TEACHER_FOLDS = 5
 TEACHER_PENALTY = 0.3  # inverse strength, in the middle of what works for cohorts of this kind
@@ -114,11 +107,7 @@ def fit(
         table.encoder,
         training=recipe.training,
         settings=ReadmissionSettings(
-            window=table.window,
-            overlap=table.overlap,
-            c=table.c,
-            clean_notes=table.clean_notes,
-            join_notes=table.join_notes,
+            **table.model_dump(exclude={"encoder", "objective", "teacher"})
         ),
     )
     objective = ReadmissionObjective(
@@ -155,11 +144,6 @@ class ReadmissionObjective(Objective):
         objective: "stay" or "window".
         teacher: see `teacher_targets`.
         training: limits of a batch, and the seed.
-
-    Attributes:
-        rows: the stays that are used.
-        val_windows: token ids of the validation stays' windows.
-        outcome: labels of the validation stays.
     """
 
     metric = "auroc"
@@ -330,11 +314,9 @@ def _choose_on_validation(
 def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:
     """Training targets with less noise: (1 - weight) label + weight teacher.
 
-    A readmission is one draw from an unknown probability, so a network that learns from labels
-    alone needs very many stays. A bag of words learns the coarse part of that probability in
-    seconds; its out-of-fold predictions pass it on to the network (knowledge distillation,
-    Hinton et al., arXiv 1503.02531). The teacher sees training patients only, and no stay is
-    taught by a fold that contains its own patient.
+    A bag of words learns the coarse part of the risk from few stays; its out-of-fold predictions
+    pass it on to the network (knowledge distillation, Hinton et al., arXiv 1503.02531). The
+    teacher sees training patients only, and no stay is taught by a fold with its own patient.
 
     Args:
         rows: training stays: `patient_id`, `text` (list of notes), `readmitted` (0/1).
@@ -369,45 +351,3 @@ def _out_of_fold(rows: pd.DataFrame, labels: np.ndarray) -> np.ndarray:
         model = fit_words(features[~inside], labels[~inside], c=TEACHER_PENALTY)
         result[inside] = probabilities(model, features[inside])
     return result
-
-
-def read_cohort(path: Path, *, also: Sequence[Path] = ()) -> pd.DataFrame:
-    """Read a cohort, with the train sides of others.
-
-    Args:
-        path: a table with the columns of `usable_stays`.
-        also: more cohorts, of which only the train side is used. Patients have one identity
-            everywhere: ids of different hospitals must differ.
-
-    Raises:
-        UserError: patients of another cohort's train side are on the val or test side here.
-    """
-    import pandas as pd
-
-    cohort = _read_rows(path)
-    if not also:
-        return cohort
-    held_out = set(patient_keys(cohort.loc[cohort["split"].isin(["val", "test"]), "patient_id"]))
-    parts = [cohort]
-    for other in also:
-        rows = _read_rows(other)
-        rows = rows[rows["split"] == "train"]
-        both = held_out & set(patient_keys(rows["patient_id"]))
-        if shared := sum(not key.startswith("\t") for key in both):
-            msg = (
-                f"{shared} patients of the train side of {other.name} are on the val or test side "
-                f"of {path.name}; split both cohorts with the same seed, or give patients of "
-                "different hospitals different ids"
-            )
-            raise UserError(msg)
-        parts.append(rows)
-    return pd.concat(parts, ignore_index=True)
-
-
-def _read_rows(path: Path) -> pd.DataFrame:
-    from domainbert.tables import require_columns, table_columns
-
-    require_columns(
-        table_columns(path), ("patient_id", "text", "readmitted", "split"), source=path.name
-    )
-    return read_table(path, schema={"readmitted": "int"})
