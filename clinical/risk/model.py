@@ -316,6 +316,6 @@ def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:
     try:
         return np.asarray(window, dtype=np.int64)
     except (TypeError, ValueError):
-        # NumPy would quote what it could not read, and that may be a note.
-        msg = f"window {number} holds something else than token ids; for text use predict"
+        # NumPy's error quotes the value, which may be a note.
+        msg = f"window {number} holds something other than token ids; for text use predict"
         raise UserError(msg) from None
