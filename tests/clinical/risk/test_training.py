@@ -8,6 +8,7 @@ import pytest
 
 from clinical.cohort.splits import overlap, patient_hashes, read_cohort
 from clinical.evaluation.comparison import compare
+from clinical.models import shipped
 from clinical.risk.model import ReadmissionModel
 from clinical.risk.training import (
     ReadmissionRecipe,
@@ -17,6 +18,7 @@ from clinical.risk.training import (
 )
 from domainbert.errors import UserError
 from domainbert.tables import TableError, write_table
+from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(epochs=3, learning_rate=5e-3, batch_size=8, dropout=0.0, evaluations=1)
@@ -244,3 +246,12 @@ def test_the_teacher_mixes_and_never_teaches_its_own_patient(cohort):
         teacher_targets(train.assign(patient_id="same"), weight=1.0)
     with pytest.raises(UserError, match="between 0 and 1"):
         teacher_targets(train, weight=1.5)
+
+
+@pytest.mark.parametrize("name", ["readmission-demo", "readmission-diabetes130"])
+def test_the_shipped_recipes_are_those_of_the_shipped_models(name):
+    recipe = read_recipe(ReadmissionRecipe, name)
+    manifest = json.loads((shipped()[name] / "config.json").read_text())["domainbert"]["manifest"]
+    assert recipe.card.name == name
+    assert recipe.model.objective == manifest["objective"]
+    assert recipe.training.model_dump() == manifest["training"]
