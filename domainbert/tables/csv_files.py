@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NO_ROW = "line that is no row"
-_NO_ROW = f"{NO_ROW}: too few or too many fields, or a quote out of place"
+_NO_ROW = (
+    f"{NO_ROW}: too few or too many fields, a quote or carriage return out of place, or more than "
+    "16 MB"
+)
 _NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
 LONGEST_ROW = 16 << 20  # bytes

@@ -49,11 +49,9 @@ def iter_table(
         frames = _parquet_frames(Path(source), names, chunk_rows)
     else:
         frames = _text_frames(source, names, chunk_rows, options)
+    kinds = {name: kind for name, kind in (schema or {}).items() if name in names}
     for frame in frames:
-        casts = {
-            n: _cast(frame[n], kind, source) for n, kind in (schema or {}).items() if n in names
-        }
-        yield frame.assign(**casts)
+        yield frame.assign(**{name: _cast(frame[name], kinds[name], source) for name in kinds})
 
 
 def read_table(
@@ -98,11 +96,9 @@ def _parquet_frames(path: Path, names: list[str], chunk_rows: int) -> Iterator[p
     with open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=chunk_rows, columns=names):
             frame = batch.to_pandas()[names]
-            ids = {
-                name: frame[name].map(id_text).astype("str") for name in filter(is_id_column, names)
-            }
+            ids = filter(is_id_column, names)
             if len(frame):
-                yield frame.assign(**ids)
+                yield frame.assign(**{i: frame[i].map(id_text).astype("str") for i in ids})
 
 
 def _text_frames(
