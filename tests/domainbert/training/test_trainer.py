@@ -1,0 +1,592 @@
+import fcntl
+import io
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
+from hypothesis import strategies as st
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from domainbert.errors import UserError
+from domainbert.inference import pad
+from domainbert.options import check_training
+from domainbert.training import trainer as trainer_module
+from domainbert.training.checkpoints import (
+    FACTS,
+    STATE,
+    checkpoint_step,
+    last_checkpoint,
+    resume_point,
+)
+from domainbert.training.objective import FreshBatches, LengthBatches, Objective
+from domainbert.training.session import checkpoint_folder, default_checkpoints, save_model
+from domainbert.training.settings import TrainingSettings
+from domainbert.training.train import Stage, train
+
+SIGN = 7  # the token that makes an example positive in the toy problem
+
+
+class Toy(Objective):
+    """Windows of random tokens, every other one with the sign.
+
+    Args:
+        examples: how many.
+        stop: raise at this step, as an interruption would.
+        score: what `score` gives; by default the negative loss and the accuracy.
+        facts: in place of the usual ones.
+    """
+
+    metric = "accuracy"
+
+    def __init__(self, examples=24, *, stop=None, score=None, seed=0, facts=None):
+        rng = np.random.default_rng(1)
+        self.targets = np.arange(examples) % 2
+        self.windows = [rng.integers(10, 60, rng.integers(6, 12)) for _ in self.targets]
+        for target, window in zip(self.targets, self.windows, strict=True):
+            window[0], window[rng.integers(1, len(window))] = 2, SIGN if target else SIGN + 1
+        self.stop, self.seed, self.known, self.given = stop, seed, facts, score
+        self.steps, self.epochs = [], []
+
+    def batches(self):
+        sizes = np.array([(1, len(window)) for window in self.windows]).reshape(-1, 2)
+        return LengthBatches(sizes, batch_size=4, batch_tokens=4096, seed=self.seed)
+
+    def collate(self, batch, *, epoch):
+        self.epochs.append(epoch)
+        ids, mask = pad([self.windows[n] for n in batch], pad_token_id=0)
+        return {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "targets": torch.tensor(self.targets[batch], dtype=torch.float32),
+        }
+
+    def loss(self, network, batch):
+        if self.stop is not None and len(self.steps) == self.stop:
+            raise KeyboardInterrupt
+        self.steps.append(batch["input_ids"].tolist())
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        logits = network(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
+        return binary_cross_entropy_with_logits(logits, batch["targets"])
+
+    def score(self, network):
+        assert not network.training
+        if self.given:
+            return {"accuracy": self.given(network)}
+        batch = self.collate(range(len(self.windows)), epoch=0)
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        with torch.no_grad():
+            logits = network(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
+        loss = binary_cross_entropy_with_logits(logits, batch["targets"])
+        return {"accuracy": float(((logits > 0) == batch["targets"]).float().mean()), "loss": +loss}
+
+    def facts(self):
+        return self.known or {"data": "abc", "split": "def", "objective": {"name": "toy"}}
+
+
+QUICK = {"epochs": 4, "batch_size": 4, "patience": 99, "learning_rate": 1e-2}
+
+
+@pytest.fixture
+def run(tiny_encoder, tmp_path):
+    """Objectives and settings -> the finished model."""
+
+    def start(*objectives, folder="run", resume=False, encoder=tiny_encoder, window=32, **settings):
+        settings = TrainingSettings(**(QUICK | settings))
+        model = ReadmissionModel.untrained(
+            encoder, training=settings, settings=ReadmissionSettings(window=window)
+        )
+        stages = [Stage(objective, settings) for objective in objectives]
+        checkpoints = folder and tmp_path / folder
+        return train(model, *stages, encoder=encoder, checkpoints=checkpoints, resume=resume)
+
+    return start
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.network.parameters()])
+
+
+def steps_in(folder):
+    return sorted(checkpoint_step(path) for path in folder.glob("checkpoint-*"))
+
+
+# --- batches
+
+
+@hypothesis.given(
+    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 60)), min_size=1),
+    batch_size=st.integers(1, 8),
+    batch_tokens=st.integers(1, 1500),
+    seed=st.integers(0, 99),
+)
+def test_length_batches(sizes, batch_size, batch_tokens, seed):
+    sizes = np.array(sizes)
+    options = {"batch_size": batch_size, "batch_tokens": batch_tokens, "seed": seed}
+    plan = LengthBatches(sizes, **options)
+    first, second = plan.epoch(0), plan.epoch(1)
+    assert len(plan) == len(first) == len(second)
+    assert sorted(index for batch in first for index in batch) == list(range(len(sizes)))
+    for batch in first:
+        windows, longest = sizes[batch, 0].sum(), sizes[batch, 1].max()
+        assert len(batch) <= batch_size
+        assert windows * longest <= batch_tokens or len(batch) == 1
+    assert sorted(first) == sorted(second)
+    assert LengthBatches(sizes, **options).epoch(1) == second
+
+
+def test_the_order_is_another_in_each_epoch_and_with_each_seed():
+    rng = np.random.default_rng(0)
+    sizes = np.stack([rng.integers(1, 6, 200), rng.integers(5, 513, 200)], axis=1)
+    plan, other = (LengthBatches(sizes, batch_size=8, batch_tokens=4096, seed=s) for s in (0, 1))
+    assert plan.epoch(0) != plan.epoch(1)
+    assert sorted(plan.epoch(0)) != sorted(other.epoch(0))
+    padded = sum(sizes[batch, 0].sum() * sizes[batch, 1].max() for batch in plan.epoch(0))
+    assert padded < 1.15 * (sizes[:, 0] * sizes[:, 1]).sum()
+
+
+class Maker:
+    """Examples whose number and lengths differ in every epoch."""
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    def make(self, epoch):
+        rng = np.random.default_rng(epoch)
+        count = self.counts[epoch % len(self.counts)]
+        return [SimpleNamespace(ids=np.full(rng.integers(1, 40), n)) for n in range(count)]
+
+
+@hypothesis.given(
+    counts=st.lists(st.integers(1, 60), min_size=1, max_size=3), tokens=st.integers(1, 500)
+)
+def test_fresh_batches(counts, tokens):
+    plan = FreshBatches(Maker(counts), batch_tokens=tokens, seed=0)
+    for epoch in range(3):
+        batches = plan.epoch(epoch)
+        assert len(batches) == len(plan) >= 1
+        assert all(len(batch) for batch in batches)
+        seen = {int(example.ids[0]) for batch in batches for example in batch}
+        assert seen == set(range(counts[epoch % len(counts)]))
+        again = FreshBatches(Maker(counts), batch_tokens=tokens, seed=0).epoch(epoch)
+        assert [[e.ids.tolist() for e in b] for b in again] == [
+            [e.ids.tolist() for e in b] for b in batches
+        ]
+
+
+def test_nothing_to_train_on_is_said(run):
+    assert len(FreshBatches(Maker([0]), batch_tokens=100, seed=0)) == 0
+    with pytest.raises(UserError, match="nothing to train on: the training side has no examples"):
+        run(Toy(0))
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_processes_share_an_epoch_and_resume_in_the_middle_of_it(monkeypatch, epoch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    plan = Toy(27).batches()
+    assert len(plan) == 7
+    data = trainer_module._EpochData(plan)
+    state = SimpleNamespace(state=SimpleNamespace(epoch=float(epoch)))
+    order = trainer_module._InOrder(data, state)
+    shards = [
+        BatchSamplerShard(order, num_processes=2, process_index=process, even_batches=False)
+        for process in range(2)
+    ]
+    shares = [list(shard) for shard in shards]
+    assert len(shares[0]) == len(shares[1]) == 4 == trainer_module.steps_per_epoch(plan)
+    together = [data[n] for pair in zip(*shares, strict=True) for (n,) in pair]
+    wanted = plan.epoch(epoch)
+    assert together == [(epoch, batch) for batch in [*wanted, wanted[0]]]
+    for shard, share in zip(shards, shares, strict=True):
+        assert list(SkipBatchSampler(shard, skip_batches=3)) == share[3:]
+
+
+# --- training
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_training_learns_what_can_be_learnt(run, full):
+    objective = Toy(40)
+    model = run(objective, full=full, epochs=15, dropout=0.0, folder=None)
+    scores = objective.score(model.network)
+    assert scores["accuracy"] > 0.95
+    assert model.manifest["validation"]["accuracy"] == pytest.approx(scores["accuracy"], abs=0.03)
+    assert model.manifest["training"]["epochs"] == 15
+    assert model.manifest["facts"] == objective.facts()
+    assert (model.adapter is None) == full
+
+
+@pytest.mark.parametrize(
+    ("full", "stop", "by_time", "resumes_at"),
+    [
+        (False, 4, False, 3),
+        (True, 4, False, 3),
+        (False, 13, False, 12),
+        (True, 20, False, 18),
+        (False, 5, True, 5),
+        (True, 14, True, 14),
+    ],
+)
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
+    run, tmp_path, monkeypatch, full, stop, by_time, resumes_at
+):
+    whole = Toy()
+    wanted = run(whole, full=full, folder="whole")
+    assert len(whole.steps) == 4 * 6
+    if by_time:
+        monkeypatch.setattr(trainer_module, "SAVE_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(stop=stop), full=full, folder="parts")
+    assert steps_in(tmp_path / "parts")[-1] == resumes_at
+    rest = Toy()
+    found = run(rest, full=full, folder="parts", resume=True)
+    assert rest.steps == whole.steps[resumes_at:]
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+    assert found.manifest == wanted.manifest
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "rng_state.pth", STATE])
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_checkpoint_cut_short_falls_back_to_the_one_before(run, tmp_path, caplog, file, damage):
+    if (file, damage) == ("rng_state.pth", "gone"):
+        pytest.skip("only the state of dropout: a warning of the Trainer's")
+    whole = Toy()
+    wanted = run(whole, full=True, folder="whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(stop=14), full=True, folder="parts")
+    assert steps_in(tmp_path / "parts")[-1] == 12
+    before = steps_in(tmp_path / "parts")[-2]
+    path = tmp_path / "parts" / "checkpoint-12" / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    if damage == "gone":
+        path.unlink()
+    rest = Toy()
+    found = run(rest, full=True, folder="parts", resume=True)
+    assert "checkpoint-12 is incomplete and is passed over" in caplog.text
+    assert rest.steps == whole.steps[before:]
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+
+
+def test_two_stages_resume_without_repeating_the_first(run, tmp_path):
+    wanted = run(Toy(), Toy(seed=1), folder="whole", epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(), Toy(seed=1, stop=8), folder="parts", epochs=2)
+    first, second = Toy(), Toy(seed=1)
+    found = run(first, second, folder="parts", epochs=2, resume=True)
+    assert first.steps == []
+    assert len(second.steps) == 12 - 6
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+    assert len(found.manifest["training"]) == len(found.manifest["facts"]) == 2
+
+
+def test_only_the_same_run_is_resumed(run, tmp_path, tiny_encoder):
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(stop=5))
+    facts = Toy().facts()
+    other = shutil.copytree(tiny_encoder, tmp_path / "other")
+    ReadmissionModel.untrained(
+        tiny_encoder, training=TrainingSettings(seed=5)
+    ).network.bert.save_pretrained(other)
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(other / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, other / "model.safetensors")
+    changes = {
+        "data": {"facts": facts | {"data": "abd"}},
+        "split": {"facts": facts | {"split": "deg"}},
+        "objective.name": {"facts": facts | {"objective": {"name": "game"}}},
+        "encoder": {"encoder": other},
+        "settings.window": {"window": 24},
+        "training.epochs": {"epochs": 5},
+        "training.seed, new": {"seed": 1, "facts": facts | {"new": 1}},
+    }
+    for name, change in changes.items():
+        objective = Toy(facts=change.pop("facts", None))
+        with pytest.raises(UserError, match=f"were made with another {name}; repeat the first"):
+            run(objective, resume=True, **change)
+    with pytest.raises(UserError, match="has checkpoints: continue with --resume, or delete"):
+        run(Toy())
+    run(Toy(), resume=True)
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path):
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom domainbert.locks import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        with (
+            pytest.raises(UserError, match=f"is in use by process {other.pid}; wait for it"),
+            resume_point(tmp_path, {}, resume=False),
+        ):
+            pass
+        other.kill()
+    with resume_point(tmp_path, {"a": 1}, resume=False) as found:
+        assert found is None
+        with (tmp_path / ".lock").open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert json.loads((tmp_path / FACTS).read_text()) == {"a": 1}
+
+
+def test_a_folder_without_checkpoints_starts_from_the_beginning(tmp_path, caplog):
+    assert last_checkpoint(tmp_path / "none") is None
+    with resume_point(tmp_path, {}, resume=True) as found:
+        assert found is None
+    assert "training starts from the beginning" in caplog.text
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_best_weights_are_kept(run, full):
+    scores, seen = iter([0.5, 0.9, 0.6, 0.7]), []
+
+    def score(network):
+        plain = getattr(network, "get_base_model", lambda: network)()
+        seen.append(
+            plain.classifier.weight.detach().clone()
+            if full
+            else plain.classifier.modules_to_save.default.weight.detach().clone()
+        )
+        return next(scores)
+
+    model = run(Toy(score=score), full=full, epochs=2)
+    assert len(seen) == 4
+    kept = model.network.classifier.weight
+    gaps = [float((kept - weight).abs().max()) for weight in seen]
+    assert gaps[1] < 1e-3 < min(gaps[0], gaps[2], gaps[3])  # adapters are kept in half precision
+    assert model.manifest["validation"]["accuracy"] == 0.9
+
+
+def test_training_stops_when_it_no_longer_gets_better_and_stays_so(run):
+    """A resumed run has no new patience either."""
+    scores = [0.5, 0.6, 0.6, 0.59, 0.99]
+    given = iter(scores)
+    objective = Toy(score=lambda _: next(given))
+    stopped = run(objective, patience=2)
+    assert list(given) == scores[4:]
+    assert len(objective.steps) == 4 * 3
+    again = Toy(score=lambda _: 1.0)
+    model = run(again, patience=2, resume=True)
+    assert again.steps == []
+    torch.testing.assert_close(weights(model), weights(stopped), atol=0, rtol=0)
+
+
+def test_checkpoints_may_be_moved(run, tmp_path):
+    """The best of them is found where they are now."""
+    given = itertools.chain([0.5, 0.9], itertools.repeat(0.6))
+    first = run(Toy(score=lambda _: next(given)))
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    again = run(Toy(), folder="elsewhere", resume=True)
+    torch.testing.assert_close(weights(again), weights(first), atol=0, rtol=0)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(run):
+    trained = [weights(run(Toy(), folder=None, seed=seed, epochs=1)) for seed in (0, 0, 1)]
+    assert torch.equal(trained[0], trained[1])
+    assert (trained[0] - trained[2]).abs().max() > 1e-4
+
+
+def test_an_epoch_reads_every_example_once_and_in_an_order_of_its_own(run):
+    objective = Toy(score=lambda _: 0.5)
+    run(objective, epochs=3, folder=None)
+    epochs = [objective.steps[0:6], objective.steps[6:12], objective.steps[12:18]]
+    rows = [sorted(row for step in epoch for row in step) for epoch in epochs]
+    assert rows[0] == rows[1] == rows[2]
+    assert len(rows[0]) == 24
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert objective.epochs == [0] * 6 + [1] * 6 + [2] * 6
+
+
+# --- several processes
+
+TWO = """
+import os, sys, torch
+sys.path[:0] = sys.argv[3:]
+from safetensors.torch import load_file, save_file
+from test_trainer import Toy
+from conftest import make_network
+from domainbert.training.settings import TrainingSettings
+from domainbert.training.trainer import ObjectiveTrainer, steps_per_epoch, training_arguments
+
+settings = TrainingSettings(epochs=2, learning_rate=1e-2, full=True)
+objective, out = Toy(26), sys.argv[1]
+steps = steps_per_epoch(objective.batches()) if sys.argv[2] == "1" else 4
+arguments = training_arguments(settings, folder=out, steps=steps, metric="accuracy")
+arguments.gradient_accumulation_steps = int(sys.argv[2])
+network = make_network()
+network.dropout.p = 0.0
+for module in network.modules():
+    if isinstance(module, torch.nn.Dropout):
+        module.p = 0.0
+trainer = ObjectiveTrainer(network, objective, arguments=arguments)
+trainer.train()
+print("steps", trainer.state.global_step, len(objective.steps), flush=True)
+if os.environ.get("RANK", "0") == "0":
+    save_file(dict(trainer.trained().state_dict()), out + ".safetensors")
+"""
+
+
+def test_two_processes_train_as_one_that_makes_two_passes(tmp_path):
+    from safetensors.torch import load_file
+
+    root = Path(__file__).parents[3]
+    (tmp_path / "run.py").write_text(TWO)
+    tests = [str(root), str(root / "tests"), str(Path(__file__).parent)]
+
+    def start(out, passes, *launcher):
+        command = [sys.executable, *launcher, tmp_path / "run.py", tmp_path / out, passes, *tests]
+        environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            list(map(str, command)), env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return sorted(line for line in done.stdout.splitlines() if line.startswith("steps"))
+
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29518")
+    # Seven batches: the second process gets one of the first's, so that both make four steps.
+    assert start("two", 1, *launcher) == ["steps 8 8", "steps 8 8"]
+    assert start("one", 2) == ["steps 8 14"]
+    one, two = (load_file(tmp_path / f"{name}.safetensors") for name in ("one", "two"))
+    before = {n for n, t in two.items() if (t - one[n]).abs().max() > 0.05}
+    assert not before
+
+
+# --- silence, and what is said
+
+
+def test_nothing_is_printed(run, capfd):
+    capfd.readouterr()
+    run(Toy(), epochs=1)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_terminal_progress_goes_to_the_log(run, caplog, monkeypatch):
+    monkeypatch.setattr(trainer_module, "LOG_SECONDS", 0.0)
+    with caplog.at_level("INFO", logger="domainbert.training"):
+        run(Toy(score=lambda _: 0.625), epochs=1)
+    assert "training run: 6 steps per epoch" in caplog.text
+    assert "step 1 of 6, 0 min left" in caplog.text
+    assert "step 3 of 6: accuracy 0.625" in caplog.text
+
+
+def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", terminal)
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(stop=0))
+    hide, show = "\x1b[?25l", "\x1b[?25h"
+    assert terminal.getvalue().rindex(show) > terminal.getvalue().rindex(hide)
+    assert "training" in terminal.getvalue()
+
+
+def test_a_second_stage_multiplies_as_the_first_did(run, monkeypatch):
+    monkeypatch.setattr(trainer_module, "has_fast_bf16", lambda: True)
+    seen = []
+
+    class Watched(Toy):
+        def loss(self, network, batch):
+            layer = network.get_base_model().bert.encoder.layer[0].output.dense
+            hook = layer.register_forward_hook(lambda *parts: seen.append(parts[-1].dtype))
+            value = super().loss(network, batch)
+            hook.remove()
+            return value
+
+    run(Watched(), Watched(), epochs=1, folder=None)
+    assert len(seen) == 12
+    assert set(seen) == {torch.bfloat16}
+
+
+# --- around a run
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot be written .*; choose another --out"):
+        check_training(tmp_path / "file" / "model")
+    if Path("/proc").is_dir():
+        with pytest.raises(UserError, match=r"^/proc/model cannot be written"):
+            check_training(Path("/proc/model"))
+    check_training(tmp_path / "new" / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(FileExistsError, match="is not a model folder"):
+        check_training(tmp_path / "file")
+    with pytest.raises(UserError, match=r"no checkpoints in .*model-checkpoints; run without it"):
+        check_training(tmp_path / "model", resume=True)
+
+
+def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_path):
+    out = tmp_path / "model"
+    folder = default_checkpoints(out)
+    assert folder == tmp_path / "model-checkpoints"
+    with pytest.raises(KeyboardInterrupt), checkpoint_folder(out) as given:
+        run(Toy(stop=5), folder=given)
+    assert steps_in(folder) == [3]
+    check_training(out, resume=True)
+    with checkpoint_folder(out) as given:
+        save_model(run(Toy(), folder=given, resume=True), out)
+    assert not folder.exists()
+    assert ReadmissionModel.from_pretrained(out).manifest["training"]["epochs"] == 4
+    with checkpoint_folder(out, tmp_path / "named") as given:
+        given.mkdir()
+    assert given == tmp_path / "named"
+    assert given.is_dir()
+
+
+def test_a_trained_model_is_kept_where_saving_fails(run, tmp_path, monkeypatch):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = run(Toy(), epochs=1, folder=None)
+    place = tmp_path / "gone"
+    place.write_text("")  # the folder of `out` has become a file meanwhile
+    with pytest.raises(
+        UserError, match="could not be written .*the trained model is kept in"
+    ) as caught:
+        save_model(model, place / "model")
+    kept = str(caught.value).split("kept in ")[1].split(":")[0]
+    assert torch.equal(weights(ReadmissionModel.from_pretrained(kept)), weights(model))
+
+
+def test_a_full_disk_is_one_line(tiny_encoder, tmp_path):
+    """A limit on the size of files is as good as a full disk: weights do not fit anywhere."""
+    code = f"""
+import resource, sys
+from clinical.risk.model import ReadmissionModel
+from domainbert.errors import UserError
+from domainbert.training.session import save_model
+from domainbert.training.settings import TrainingSettings
+model = ReadmissionModel.untrained({str(tiny_encoder)!r}, training=TrainingSettings(full=True))
+resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+try:
+    save_model(model, {str(tmp_path / "model")!r})
+except UserError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "could not be written" in done.stdout, done.stderr
+    assert "nor any other folder; make room, then use --resume" in done.stdout
+    assert not list(tmp_path.iterdir())
