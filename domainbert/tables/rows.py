@@ -60,13 +60,11 @@ class ReadOptions:
     def __post_init__(self) -> None:
         delimiter = "\t" if self.delimiter in ("tab", "\\t") else self.delimiter
         if delimiter is not None and not _is_delimiter(delimiter):
-            msg = (
-                f"delimiter: expected one character such as ';' or the word tab, got {delimiter!r}"
-            )
+            msg = f"delimiter: expected one character such as ';', or tab, got {delimiter!r}"
             raise TableError(msg)
         try:
             encoding = codecs.lookup(self.encoding).name if self.encoding else None
-            b"".decode(encoding or "utf-8")  # base64, for example, is a codec but no encoding
+            b"a".decode(encoding or "utf-8", "replace")  # base64, for example, is a codec but no encoding
         except LookupError:
             msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
             raise TableError(msg) from None

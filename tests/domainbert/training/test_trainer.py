@@ -558,7 +558,7 @@ def test_a_trained_model_is_kept_where_saving_fails(run, tmp_path, monkeypatch):
     place = tmp_path / "gone"
     place.write_text("")  # the folder of `out` has become a file meanwhile
     with pytest.raises(
-        UserError, match="could not be written .*the trained model is kept in"
+        UserError, match=r"could not be written .*the trained model is kept in"
     ) as caught:
         save_model(model, place / "model")
     kept = str(caught.value).split("kept in ")[1].split(":")[0]
