@@ -64,7 +64,9 @@ class ReadOptions:
             raise TableError(msg)
         try:
             encoding = codecs.lookup(self.encoding).name if self.encoding else None
-            b"a".decode(encoding or "utf-8", "replace")  # base64, for example, is a codec but no encoding
+            b"a".decode(
+                encoding or "utf-8", "replace"
+            )  # base64, for example, is a codec but no encoding
         except LookupError:
             msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
             raise TableError(msg) from None

@@ -753,7 +753,8 @@ def test_a_huge_row_is_a_fault_and_memory_stays_bounded(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [row.cells.get("text") for row in (found[0], found[-1])] == ["first", "last"]
-    assert all("more than 16 MB" in row.fault for row in found[1:-1])
+    assert {row.fault for row in found[1:-1]} == {csv_files._NO_ROW}
+    assert "more than 16 MB" in csv_files._NO_ROW
     assert peak < 130e6 < path.stat().st_size
 
 
@@ -829,7 +830,9 @@ def test_ids_are_not_written_as_formulas(tmp_path, ending):
         assert text == stay or f"'{text}" == stay
     for name in frame.columns:
         assert [row.cells[name] for row in iter_rows(path)] == ids
-    assert frame["id"].tolist() == ids  # the caller's own table is left alone
+    assert frame["id"].fillna("").tolist() == [
+        text or "" for text in ids
+    ]  # the caller's own table is left alone
 
 
 # --- what a format cannot hold
