@@ -352,6 +352,7 @@ def _sound_rows(
     field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
     row = re.compile(field + rb"(?:%b" % comma + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
     buffer, place, line, is_over = raw.read(len(_MARK)).removeprefix(_MARK), 0, 1, False
+    is_rest = False  # of a line that is longer than the longest row
     while True:
         # All of the longest row in sight: what does not match then will not match at all.
         if len(buffer) - place < LONGEST_ROW and not is_over:
@@ -360,6 +361,10 @@ def _sound_rows(
             continue
         if place >= len(buffer):
             return
+        if is_rest:
+            end = buffer.find(b"\n", place) + 1
+            line, place, is_rest = line + bool(end), end or len(buffer), not end
+            continue
         match = row.match(buffer, place)
         end = match.end() if match else buffer.find(b"\n", place) + 1 or len(buffer)
         text = buffer[place:end]
@@ -372,6 +377,7 @@ def _sound_rows(
             yield line, "" if sound == text else _NOT_UTF8, sound
         line += text.count(b"\n")
         place = end
+        is_rest = is_cut and not text.endswith(b"\n")
 
 
 @contextmanager
