@@ -109,7 +109,7 @@ class ObjectiveTrainer(Trainer):
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """The objective's score, reported to the callbacks."""
         self.model.eval()  # every training step switches back
-        metrics = {f"eval_{k}": v for k, v in self.objective.score(self.model).items()}
+        metrics = {f"eval_{k}": float(v) for k, v in self.objective.score(self.model).items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
