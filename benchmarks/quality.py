@@ -1,6 +1,6 @@
-"""How good the shipped models are, on what training never saw; writes the README's tables.
+"""How good the shipped models are on data that training never saw; fills docs/benchmarks.md.
 
-    python benchmarks/quality.py --readme README.md
+    python benchmarks/quality.py --page docs/benchmarks.md
 
 The readmission models are measured here; the baselines are fitted on the very stays that the model
 was trained on. Needs the public data sets (../shared/data or $DOMAINBERT_DATA) for
@@ -69,25 +69,25 @@ def trained_tables() -> str:
     return "\n\n".join(parts)
 
 
-def write_section(readme: Path, section: str, text: str) -> None:
+def write_section(page: Path, section: str, text: str) -> None:
     """Replace what stands between `<!-- section -->` and `<!-- /section -->`."""
     whole = re.sub(
         rf"(<!-- {section} -->\n).*?(<!-- /{section} -->)",
         lambda found: f"{found[1]}{text}\n{found[2]}",
-        readme.read_text(encoding="utf-8"),
+        page.read_text(encoding="utf-8"),
         flags=re.DOTALL,
     )
-    readme.write_text(whole, encoding="utf-8")
+    page.write_text(whole, encoding="utf-8")
 
 
 def main() -> None:
     """Measure both models and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--readme", type=Path, help="file whose section `quality` is replaced")
+    parser.add_argument("--page", type=Path, help="file whose section `quality` is replaced")
     parser.add_argument("--biomed", action="store_true", help="only take over biomed's tables")
     options = parser.parse_args()
-    if options.readme:
-        write_section(options.readme, "biomed", trained_tables())
+    if options.page:
+        write_section(options.page, "biomed", trained_tables())
     if options.biomed:
         return
     data = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data"))
@@ -95,9 +95,9 @@ def main() -> None:
         fresh, best = made_up(Path(work))
     gap = best - fresh.evaluations[MODEL].auroc.value
     text = (
-        "`python benchmarks/quality.py --readme README.md` wrote this section; 95% intervals from "
-        "1,000 bootstraps of patients. The baselines learned from the stays the model learned "
-        f"from.\n\n`readmission-demo`, {len(fresh.stays)} stays of a fresh made-up hospital (seed "
+        "Written by `python benchmarks/quality.py --page docs/benchmarks.md`; 95% intervals from "
+        "1,000 bootstrap resamples of patients. The baselines were fitted on the stays the model "
+        f"was trained on.\n\n`readmission-demo`, {len(fresh.stays)} stays of a fresh made-up hospital (seed "
         f"{FRESH_SEED}), where the best possible AUROC is **{best:.3f}**, {gap:.3f} above the "
         f"model's (0.03 was aimed at):\n\n{metrics_table(fresh)}\n\n"
     )
@@ -110,8 +110,8 @@ def main() -> None:
             f"apart:\n\n{metrics_table(real)}"
         )
     sys.stdout.write(text + "\n")
-    if options.readme:
-        write_section(options.readme, "quality", text)
+    if options.page:
+        write_section(options.page, "quality", text)
 
 
 if __name__ == "__main__":

@@ -56,15 +56,15 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def progress(what: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that calls for `advance(n)`; nothing at all where stderr is no terminal."""
+def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A bar on stderr that is moved by `advance(n, total)`; nothing where stderr is no terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     quiet = not sys.stderr.isatty()
     with Progress(*columns, TimeElapsedColumn(), console=stderr, disable=quiet) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda n: bar.advance(task, n)
+        yield lambda n, total=total: bar.update(task, advance=n, total=total)
 
 
 def counted(items: Iterable[R], *, what: str, total: int | None = None) -> Iterator[R]:

@@ -25,6 +25,31 @@ ModelName = Annotated[
     str, typer.Option("--model", help="Shipped name, model folder, or Hub id (owner/name).")
 ]
 
+# What the scoring commands ask.
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help=".csv, .tsv, .jsonl (also .gz), .parquet or .txt; a folder or a 'pattern' of them; "
+        "or a database (postgresql://, sqlite:///) with --query.",
+    ),
+]
+Table = Annotated[
+    Path,
+    typer.Option("--out", help="A table (.csv, .parquet, .jsonl), or a folder for Parquet parts."),
+]
+TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the text.")]
+StayColumn = Annotated[str | None, typer.Option("--stay", help="The column with the stay's id.")]
+PatientColumn = Annotated[str | None, typer.Option("--patient", help="The patient's id.")]
+NoteColumn = Annotated[str | None, typer.Option("--note", help="The note's id.")]
+TimeColumn = Annotated[str | None, typer.Option("--time", help="When a note was written.")]
+Keep = Annotated[list[str] | None, typer.Option(help="A column to carry along; may repeat.")]
+Delimiter = Annotated[str | None, typer.Option(help="Of CSV: ';', 'tab'; else a comma.")]
+Encoding = Annotated[str | None, typer.Option(help="Of text files, such as cp1252; else UTF-8.")]
+Query = Annotated[str | None, typer.Option(help="With a database: the SELECT to read.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Begin anew instead of resuming.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; else what there is.")]
+
 
 def check_training(out: Path, *, checkpoints: Path | None = None, resume: bool = False) -> None:
     """Check, before anything is loaded, that a training run can be saved and resumed.

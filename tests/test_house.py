@@ -41,3 +41,38 @@ def test_public_names_exist():
 
     for name in clinical.__all__:
         assert getattr(clinical, name).__module__.startswith("clinical")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(path: Path) -> set[str]:
+    """What a file imports, inside functions too, but not for types alone."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = [ast.Pass()]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_no_import_cycles():
+    files = [path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py")]
+    names = {module_name(path): path for path in files if path.name != "__init__.py"}
+    graph = {name: imported_modules(path) & set(names) - {name} for name, path in names.items()}
+    while free := [name for name, needs in graph.items() if not needs & set(graph)]:
+        for name in free:
+            del graph[name]
+    assert not graph, f"cycles among {sorted(graph)}"
+
+
+def test_the_product_stays_small():
+    files = [path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py")]
+    assert sum(path.read_text().count("\n") for path in files) <= 20_000

@@ -1,5 +1,6 @@
 """The README's Python runs as it stands, in order, in one session."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -11,19 +12,23 @@ README = Path(__file__).parents[1] / "README.md"
 @pytest.mark.encoder
 def test_its_python_runs(capsys):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert len(blocks) >= 2
+    assert blocks
     session: dict[str, object] = {}
     for block in blocks:
         exec(block, session)
     assert "tokens" in capsys.readouterr().out
 
 
-def test_its_commands_exist():
+@pytest.mark.parametrize("program", ["clinical", "biomed", "domainbert"])
+def test_its_commands_and_options_exist(program):
     import typer.main
 
-    from clinical.cli import app
-
-    known = set(typer.main.get_command(app).commands)
-    named = set(re.findall(r"^clinical (\w+)", README.read_text(), flags=re.MULTILINE))
+    app = importlib.import_module(f"{program}.cli").app
+    named = re.findall(rf"`{program} ([^`]+)`", README.read_text())
     assert named
-    assert named <= known
+    for line in named:
+        command, words = typer.main.get_command(app), line.split()
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line

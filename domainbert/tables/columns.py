@@ -21,12 +21,14 @@ class Column:
         kind: "text" (one text or a list of them), "id" (carried into the output) or "value".
         also: other names of it, in any case; MIMIC's and OMOP's, for example.
         required: whether a table without it is refused.
+        within: an id of a row within a group; carried only where rows are not grouped.
     """
 
     name: str
     kind: Literal["text", "id", "value"] = "value"
     also: tuple[str, ...] = ()
     required: bool = False
+    within: bool = False
 
 
 _SEARCHED = 1000  # columns; a table with more is a matrix, and comparing names takes long
@@ -45,7 +47,7 @@ STAY = Column(
     "id",
     ("hadm_id", "visit_occurrence_id", "encounter_id", "admission_id", "visit_id", "stay"),
 )
-NOTE = Column("note_id", "id", ("row_id", "note"))
+NOTE = Column("note_id", "id", ("row_id", "note"), within=True)
 TIME = Column("chart_time", "value", ("charttime", "note_datetime", "chartdate", "note_date"))
 TEXT = Column("text", "text", ("note_text", "notes"), required=True)
 

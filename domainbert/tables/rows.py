@@ -58,15 +58,15 @@ class ReadOptions:
     query: str | None = None
 
     def __post_init__(self) -> None:
+        """Check both, and take the name of the tab for one."""
         delimiter = "\t" if self.delimiter in ("tab", "\\t") else self.delimiter
         if delimiter is not None and not _is_delimiter(delimiter):
             msg = f"delimiter: expected one character such as ';', or tab, got {delimiter!r}"
             raise TableError(msg)
         try:
             encoding = codecs.lookup(self.encoding).name if self.encoding else None
-            b"a".decode(
-                encoding or "utf-8", "replace"
-            )  # base64, for example, is a codec but no encoding
+            # base64, for example, is a codec but no encoding
+            b"a".decode(encoding or "utf-8", "replace")
         except LookupError:
             msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
             raise TableError(msg) from None

@@ -1,0 +1,67 @@
+"""What every scoring command does: check the input, load the model, score, print the counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from domainbert.console import progress, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from domainbert.scoring.driver import Counts
+    from domainbert.scoring.task import Task
+    from domainbert.tables import ReadOptions
+
+
+def run(
+    make_task: Callable[[], Task],
+    source: str | Path,
+    out: Path,
+    *,
+    named: Mapping[str, str | None] | None = None,
+    keep: Iterable[str] = (),
+    options: ReadOptions | None = None,
+    restart: bool = False,
+) -> Counts:
+    """Score a source for a command; see `domainbert.scoring.score_file`.
+
+    Args:
+        make_task: loads the model; called once the input is known to be readable.
+        source: see there.
+        out: see there.
+        named: our column -> the source's, where an option names it.
+        keep: see there.
+        options: see there.
+        restart: see there.
+    """
+    from domainbert.scoring.driver import score_file
+    from domainbert.tables import ReadOptions, table_columns
+
+    options = options or ReadOptions()
+    table_columns(source, options)  # a mistyped name should not wait for the model
+    done = 0
+    with progress("rows") as advance:
+
+        def told(now: int, total: int) -> None:
+            nonlocal done
+            advance(now - done, total)
+            done = now
+
+        try:
+            counts = score_file(
+                make_task(),
+                source,
+                out,
+                named={k: v for k, v in (named or {}).items() if v},
+                keep=keep,
+                options=options,
+                restart=restart,
+                progress=told,
+            )
+        except KeyboardInterrupt:
+            say(f"stopped after {done:,} rows; the same command resumes")
+            raise
+    say(f"{counts}; written to {out}")
+    return counts

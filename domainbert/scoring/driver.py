@@ -1,0 +1,240 @@
+"""Tables in, tables out, for any task: every row has an output row with a status and a reason."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from domainbert.files import check_output
+from domainbert.inference import chunked, read_ahead
+from domainbert.scoring.layout import Layout, grouped, plan_layout, to_frame
+from domainbert.scoring.store import RunStore
+from domainbert.scoring.survey import gathered, survey
+from domainbert.scoring.task import Fault, Task
+from domainbert.tables import ReadOptions, Row, frame_rows, iter_rows, table_columns
+from domainbert.tables.rows import source_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import pandas as pd
+
+# One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
+PART_CHARACTERS = 500_000
+PART_ITEMS = 2048
+
+
+@dataclass
+class Counts:
+    """What became of the rows.
+
+    Attributes:
+        rows: read.
+        done: of these, done by an earlier run.
+        items: scored in this run; by status.
+        made: output rows of this run.
+    """
+
+    rows: int = 0
+    done: int = 0
+    made: int = 0
+    items: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        """One line for the person at the terminal."""
+        by_status = ", ".join(f"{n:,} {status}" for status, n in sorted(self.items.items()))
+        earlier = f" ({self.done:,} done earlier)" if self.done else ""
+        return f"{self.rows:,} rows in{earlier}, {self.made:,} rows out: {by_status or 'none'}"
+
+
+def score_frame(
+    task: Task,
+    frame: pd.DataFrame,
+    *,
+    named: Mapping[str, str] | None = None,
+    keep: Iterable[str] = (),
+) -> pd.DataFrame:
+    """Score a DataFrame.
+
+    Args:
+        task: what to do with each row, or group of rows.
+        frame: see the task for its columns.
+        named: our column -> the frame's, where its name is not recognised.
+        keep: further columns to carry along, as text.
+
+    Returns:
+        The id columns, the task's columns, `status` (ok, empty or error) and `reason`; at least
+        one row for each item, in order of first appearance.
+
+    Raises:
+        TableError: a column that is needed is not there.
+        UserError: not a DataFrame.
+    """
+    if not hasattr(frame, "columns"):
+        from domainbert.errors import UserError
+
+        msg = f"expected a pandas DataFrame, got {type(frame).__name__}"
+        raise UserError(msg)
+    names = [str(name) for name in frame.columns]
+    layout = plan_layout(task, names, named=named, keep=keep, source="the table")
+    rows = list(frame_rows(frame))
+    if layout.group is not None:
+        first: dict[str | None, int] = {}
+        rows.sort(key=lambda row: _place(row, layout, first))
+    tables = [layout.empty()]
+    for chunk in _chunks(grouped(rows, layout)):
+        made = score_items(task, layout, chunk)
+        tables.append(layout.to_table([row for item in made for row in item]))
+    import pyarrow as pa
+
+    return to_frame(pa.concat_tables(tables))
+
+
+def _place(row: Row, layout: Layout, first: dict[str | None, int]) -> int:
+    """Where the group of a row appeared first."""
+    key = layout.key(row)
+    return row.number if key is None else first.setdefault(key, row.number)
+
+
+def score_file(
+    task: Task,
+    source: str | Path,
+    out: str | Path,
+    *,
+    named: Mapping[str, str] | None = None,
+    keep: Iterable[str] = (),
+    options: ReadOptions | None = None,
+    restart: bool = False,
+    progress: Callable[[int, int], None] = lambda done, rows: None,
+) -> Counts:
+    """Score a source into a table or a folder of parts, in memory bounded by the size of a part.
+
+    The same call again resumes a run that was stopped: items that are done are not scored again,
+    whatever the order of files and rows. On Ctrl-C (and SIGTERM) the part in hand is finished.
+
+    Args:
+        task: what to do with each row, or group of rows.
+        source: a file, a folder, a pattern or a database; see `domainbert.tables.iter_rows`.
+        out: a table (.csv, .parquet, .jsonl, …), or a folder for Parquet parts.
+        named: our column -> the source's, where its name is not recognised.
+        keep: further columns to carry along, as text.
+        options: how to read the source.
+        restart: begin anew instead of resuming.
+        progress: called with (rows done, rows in all) after each part.
+
+    Raises:
+        TableError: a source that cannot be read, or lacks a column.
+        UserError: `out` is one of the inputs, is in use, or holds a run of something else.
+        KeyboardInterrupt: stopped; what was done is kept.
+    """
+    options, out = options or ReadOptions(), Path(out)
+    check_output(out, [] if "://" in str(source) else source_files(source))
+    name = "the query" if "://" in str(source) else Path(source).name
+    layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
+    found = survey(iter_rows(source, options), layout)
+    facts = {
+        "task": {"name": task.name, **task.facts()},
+        "input": {"rows": found.rows, "digest": found.digest},
+        "columns": layout.schema.names,
+    }
+    store, counts = RunStore(out), Counts(rows=found.rows)
+    with ExitStack() as stack:
+        done = stack.enter_context(store.opened(facts, restart=restart))
+        if store.is_complete:
+            counts.done = counts.rows
+            return counts
+        is_stopped = stack.enter_context(_signals())
+        rows: Iterable[Row] = iter_rows(source, options)
+        if not found.contiguous:
+            rows = stack.enter_context(gathered(lambda: iter_rows(source, options), layout))
+        todo = _todo(grouped(rows, layout), layout, store, done, counts)
+        seen = 0
+        for chunk in read_ahead(_chunks(todo, with_key=True)):
+            items, keys = [item for item, _ in chunk], [key for _, key in chunk]
+            made = score_items(task, layout, items)
+            store.write(layout.to_table([row for item in made for row in item]), keys)
+            counts.made += sum(map(len, made))
+            counts.items.update(item[0]["status"] for item in made)
+            seen += sum(map(len, items))
+            progress(counts.done + seen, counts.rows)
+            if is_stopped():
+                raise KeyboardInterrupt
+        store.finish(layout.schema)
+    return counts
+
+
+def score_items(
+    task: Task, layout: Layout, items: Sequence[Sequence[Row]]
+) -> list[list[dict[str, Any]]]:
+    """The output rows of each item."""
+    read = [_read(task, layout, rows) for rows in items]
+    results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
+    made = []
+    for rows, item in zip(items, read, strict=True):
+        result = item if isinstance(item, Fault) else next(results)
+        if isinstance(result, Fault):
+            made.append([layout.failed(rows[0], result)])
+        else:
+            made.append([layout.finished(rows[0], row) for row in task.rows(item, result)])
+    return made
+
+
+def _read(task: Task, layout: Layout, rows: Sequence[Row]) -> Any | Fault:
+    if rows[0].fault:
+        return Fault(f"{rows[0].place}: {rows[0].fault}")
+    return task.read(layout.item_rows(rows))
+
+
+def _todo(
+    items: Iterable[list[Row]],
+    layout: Layout,
+    store: RunStore,
+    done: Counter[bytes],
+    counts: Counts,
+) -> Iterator[tuple[list[Row], bytes]]:
+    """The items that no earlier run has done, with their keys."""
+    for rows in items:
+        key = store.key(layout.digest(row) for row in rows)
+        if done[key] > 0:
+            done[key] -= 1
+            counts.done += len(rows)
+        else:
+            yield rows, key
+
+
+def _chunks(items: Iterable[Any], *, with_key: bool = False) -> Iterator[list[Any]]:
+    least = PART_CHARACTERS // PART_ITEMS
+
+    def size(item: Any) -> int:
+        rows = item[0] if with_key else item
+        characters = sum(len(str(cell)) for row in rows for cell in row.cells.values())
+        return max(characters, least)
+
+    return chunked(items, size=size, limit=PART_CHARACTERS)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """Whether a stop was asked for; a second signal stops at once."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before: dict[signal.Signals, Any] = {}
+
+    def ask(number: int, _: Any) -> None:
+        asked.append(number)
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        before[number] = signal.signal(number, ask)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,97 @@
+"""A first pass over the input: how many rows, which input, whether groups lie together."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from domainbert.tables import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from domainbert.scoring.layout import Layout
+
+_SPOOL_ROWS = 512
+_MODULUS = 1 << 128
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a pass over the input found.
+
+    Attributes:
+        rows: how many there are.
+        digest: of all rows, whatever their order.
+        contiguous: whether the rows of every group lie together.
+    """
+
+    rows: int
+    digest: str
+    contiguous: bool
+
+
+def survey(rows: Iterable[Row], layout: Layout) -> Survey:
+    """Count and identify the rows; eight bytes of memory per group."""
+    number = total = 0
+    starts = array("Q")
+    last: str | None = None
+    for row in rows:
+        number += 1
+        total = (total + int.from_bytes(layout.digest(row))) % _MODULUS
+        key = layout.key(row)
+        if key is not None and key != last:
+            starts.append(hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
+        last = key
+    found = np.frombuffer(starts, dtype=np.uint64) if starts else np.array([], dtype=np.uint64)
+    return Survey(number, f"{total:032x}", len(np.unique(found)) == len(found))
+
+
+@contextmanager
+def gathered(rows: Callable[[], Iterable[Row]], layout: Layout) -> Iterator[Iterator[Row]]:
+    """The rows with those of each group together, groups in order of first appearance.
+
+    They are sorted on disk, in a private temporary folder that is removed at the end.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    with tempfile.TemporaryDirectory(prefix="domainbert-") as folder:
+        database = str(Path(folder) / "rows.duckdb")
+        settings = {"temp_directory": folder, "memory_limit": "1GB"}
+        with duckdb.connect(database, config=settings) as con:
+            con.execute("CREATE TABLE spool (number BIGINT, key VARCHAR, row VARCHAR)")
+            stream = iter(rows())
+            while piece := list(islice(stream, _SPOOL_ROWS)):
+                batch = {
+                    "number": [row.number for row in piece],
+                    "key": [layout.key(row) for row in piece],
+                    "row": [_packed(row) for row in piece],
+                }
+                con.register("piece", pa.table(batch))
+                con.execute("INSERT INTO spool SELECT * FROM piece")
+                con.unregister("piece")
+            # A row without a key is its own group, at its own place.
+            con.execute(
+                "SELECT row FROM spool ORDER BY CASE WHEN key IS NULL THEN number "
+                "ELSE min(number) OVER (PARTITION BY key) END, number"
+            )
+            yield _unpacked(con)
+
+
+def _packed(row: Row) -> str:
+    return json.dumps([row.number, dict(row.cells), row.place, row.fault, row.remark])
+
+
+def _unpacked(con: object) -> Iterator[Row]:
+    while piece := con.fetchmany(_SPOOL_ROWS):  # type: ignore[attr-defined]
+        for (text,) in piece:
+            yield Row(*json.loads(text))

@@ -1,0 +1,70 @@
+"""Task: what a model does to one row of a table, or to the rows of one group."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from domainbert.tables import Column, Row
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an item has no result; becomes a row with this status and reason."""
+
+    reason: str
+    status: Literal["error", "empty"] = "error"
+
+
+class Task(ABC):
+    """What a model does to one item. The driver does the rest, the same for every task.
+
+    An item is one row, or all rows with the same value in the column `group`, in input order.
+
+    Attributes:
+        name: of the task, such as "readmission".
+        columns: what it reads; columns of kind "id" are carried into the output.
+        group: name of the column whose equal values make one item; None for one row an item.
+    """
+
+    name: ClassVar[str]
+    columns: tuple[Column, ...]
+    group: str | None = None
+
+    @property
+    @abstractmethod
+    def output(self) -> pa.Schema:
+        """The task's own output columns, fixed before the first row.
+
+        The driver adds the ids before them, and `status` and `reason` after them.
+        """
+
+    @abstractmethod
+    def read(self, rows: Sequence[Row]) -> Any | Fault:
+        """One item, or why there is none; must not raise for bad values.
+
+        Args:
+            rows: of the item, cells under the names of `columns`; a missing column is None.
+        """
+
+    @abstractmethod
+    def run(self, items: Iterable[Any]) -> Iterator[Any]:
+        """A result for each item, in order; a `Fault` where there is none."""
+
+    @abstractmethod
+    def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
+        """The output rows of an item, at least one.
+
+        A row has the columns of `output` (a missing one is null), and may have a `status` other
+        than "ok" and a `reason`, which for status "ok" is a remark.
+        """
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What decides the results, as JSON: a hash of the model, and settings."""

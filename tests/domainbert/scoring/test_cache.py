@@ -1,0 +1,93 @@
+"""The window cache: nothing scored twice, nothing readable in it, safe under two processes."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from domainbert.errors import UserError
+from domainbert.scoring.cache import WindowCache
+
+
+def windows(*numbers):
+    return [np.array([101, n, n + 1, 102]) for n in numbers]
+
+
+class Scorer:
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, some):
+        self.seen += [int(w[1]) for w in some]
+        return np.array([w[1] / 7 for w in some], dtype=np.float32)
+
+
+def test_each_window_is_scored_once(tmp_path):
+    scorer = Scorer()
+    cache = WindowCache(tmp_path / "c.sqlite", model="a")
+    first = cache.logits(windows(1, 2, 1, 3), scorer)
+    assert scorer.seen == [1, 2, 3]
+    again = WindowCache(tmp_path / "c.sqlite", model="a")
+    second = again.logits(windows(3, 4, 1), scorer)
+    assert scorer.seen == [1, 2, 3, 4]
+    np.testing.assert_array_equal(first[[3, 0]], second[[0, 2]])
+    assert (cache.hits, cache.misses, again.hits, again.misses) == (1, 3, 2, 1)
+
+
+def test_another_model_has_other_scores(tmp_path):
+    scorer = Scorer()
+    for model in ("a", "b", "a"):
+        WindowCache(tmp_path / "c.sqlite", model=model).logits(windows(1), scorer)
+    assert scorer.seen == [1, 1]
+
+
+def test_scores_that_are_no_number_are_not_kept(tmp_path):
+    cache = WindowCache(tmp_path / "c.sqlite", model="a")
+    assert np.isnan(cache.logits(windows(1), lambda some: np.array([np.nan]))).all()
+    assert cache.logits(windows(1), Scorer()).tolist() == pytest.approx([1 / 7])
+
+
+def test_the_file_stays_within_its_size(tmp_path):
+    path = tmp_path / "c.sqlite"
+    for start in range(0, 20_000, 1000):
+        cache = WindowCache(path, model="a", max_bytes=200_000)
+        cache.logits(windows(*range(start, start + 1000)), Scorer())
+    assert path.stat().st_size <= 220_000
+    scorer = Scorer()
+    cache.logits(windows(*range(19_500, 20_000)), scorer)
+    assert scorer.seen == []  # the latest ones are still there
+
+
+def test_a_damaged_file_is_set_aside(tmp_path, caplog):
+    path = tmp_path / "c.sqlite"
+    path.write_bytes(b"this is no database, and never was one" * 100)
+    cache = WindowCache(path, model="a")
+    assert cache.logits(windows(7), Scorer()).tolist() == [1.0]
+    assert "is damaged: set aside as c.sqlite.damaged" in caplog.text
+    assert (tmp_path / "c.sqlite.damaged").is_file()
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    with pytest.raises(UserError, match="this cache cannot be opened"):
+        WindowCache(tmp_path / "no" / "c.sqlite", model="a")
+
+
+SCRIPT = """
+import sys, numpy as np
+from domainbert.scoring.cache import WindowCache
+cache = WindowCache(sys.argv[1], model="a")
+for start in range(0, 2000, 50):
+    some = [np.array([101, n, n + 1, 102]) for n in range(start, start + 50)]
+    found = cache.logits(some, lambda w: np.array([x[1] / 7 for x in w]))
+    assert np.allclose(found, [x[1] / 7 for x in some])
+"""
+
+
+def test_two_processes_at_once(tmp_path):
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "c.sqlite")]
+    running = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
+    scorer = Scorer()
+    WindowCache(tmp_path / "c.sqlite", model="a").logits(windows(*range(2000)), scorer)
+    assert scorer.seen == []

@@ -1,0 +1,276 @@
+"""A task of fifty lines from outside the packages gets files, frames, statuses and resume."""
+
+import glob
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from domainbert.errors import UserError
+from domainbert.scoring import driver, score_file, score_frame
+from domainbert.tables import ReadOptions, TableError, read_table, write_table
+
+sys.path.insert(0, str(Path(__file__).parent))
+from word_count import PatientWords, WordCount
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(driver, "PART_CHARACTERS", 100)
+    monkeypatch.setattr(driver, "PART_ITEMS", 10)
+
+
+def notes(number=100):
+    texts = [" ".join(["word"] * (i % 7)) or None for i in range(number)]
+    return pd.DataFrame({"visit_id": [f"0{i}" for i in range(number)], "text": texts})
+
+
+def blank(frame):
+    """Text columns with "" for a missing cell: CSV does not tell them apart."""
+    return frame.assign(
+        **{name: frame[name].fillna("") for name in ("visit_id", "reason") if name in frame}
+    )
+
+
+def scored(source, out, task=None, **options):
+    counts = score_file(task or WordCount(), source, out, **options)
+    return counts, read_table(out)
+
+
+def test_a_frame_has_a_row_for_every_row():
+    frame = pd.DataFrame({"id": [1, 2.0, "x"], "text": ["two words", None, "13"], "other": 1})
+    result = score_frame(WordCount(), frame)
+    assert result.columns.tolist() == ["id", "row", "words", "status", "reason"]
+    assert result["id"].tolist() == ["1", "2", "x"]
+    assert result["words"].tolist() == [2, pd.NA, pd.NA]
+    assert result["status"].tolist() == ["ok", "empty", "error"]
+    assert result["reason"].tolist() == ["", "no text", "unlucky"]
+
+
+@pytest.mark.parametrize("value", [5, b"bytes", [1], {"a": 1}, pd.NA, float("nan")])
+def test_strange_values_cost_their_row_alone(value):
+    frame = pd.DataFrame({"text": pd.Series(["a b", value, "c"], dtype=object)})
+    result = score_frame(WordCount(), frame)
+    assert result["status"].iloc[[0, 2]].tolist() == ["ok", "ok"]
+    assert len(result) == 3
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("result", [".csv", ".jsonl", ".parquet", ""])
+def test_files_give_what_frames_give(tmp_path, ending, result):
+    frame = notes()
+    write_table(frame, tmp_path / f"notes{ending}")
+    out = tmp_path / f"out{result}"
+    counts = score_file(WordCount(), tmp_path / f"notes{ending}", out)
+    expected = score_frame(WordCount(), frame)
+    schema = {"row": "int", "words": "int"}
+    found = read_table(out, schema=schema).astype(expected.dtypes.to_dict())
+    pd.testing.assert_frame_equal(blank(found), blank(expected))
+    assert counts.rows == counts.made == 100
+    assert counts.items == {"ok": 85, "empty": 15}
+    assert str(counts) == "100 rows in, 100 rows out: 15 empty, 85 ok"
+
+
+def test_a_line_that_is_no_row_is_a_row_with_its_reason(tmp_path):
+    (tmp_path / "n.csv").write_text('id,text\n1,a b\n2,"open\n3,c\n4,"d"\n5\n')
+    _, found = scored(tmp_path / "n.csv", tmp_path / "out.csv")
+    assert found["id"].fillna("").tolist() == ["1", "", "3", "4", ""]
+    assert found["status"].tolist() == ["ok", "error", "ok", "ok", "error"]
+    assert found["reason"].iloc[1].startswith("n.csv line 3: line that is no row")
+
+
+def test_columns_are_recognised_named_and_kept(tmp_path):
+    frame = pd.DataFrame({"NICK": ["p"], "Body": ["a b c"], "ward": ["7"]})
+    result = score_frame(WordCount(), frame, named={"text": "Body"}, keep=["ward"])
+    assert result.columns.tolist() == ["NICK", "ward", "row", "words", "status", "reason"]
+    assert result.iloc[0].tolist() == ["p", "7", 0, 3, "ok", ""]
+    with pytest.raises(TableError, match="has no column 'text'"):
+        score_frame(WordCount(), frame)
+    with pytest.raises(TableError, match="a column 'words', a name that the result needs"):
+        score_frame(WordCount(), pd.DataFrame({"text": ["a"], "words": [1]}), keep=["words"])
+
+
+def test_a_likely_id_column_that_is_not_used_is_refused():
+    frame = pd.DataFrame({"hadm_idx": [1], "text": ["a"]})
+    with pytest.raises(TableError, match=r"'hadm_idx' that looks like stay_id.*--stay hadm_idx"):
+        score_frame(PatientWords(), frame)
+
+
+@pytest.mark.parametrize("kind", ["frame", ".csv", ".parquet"])
+def test_rows_of_a_group_come_together_from_anywhere(tmp_path, kind):
+    frame = pd.DataFrame(
+        {
+            "HADM_ID": ["2", "1", None, "2 ", "1", None],
+            "text": ["a", "b c", "x", "d e", None, "y y"],
+        }
+    )
+    if kind == "frame":
+        found = score_frame(PatientWords(), frame)
+    else:
+        write_table(frame, tmp_path / f"n{kind}")
+        _, found = scored(tmp_path / f"n{kind}", tmp_path / "out.parquet", PatientWords())
+    assert found["HADM_ID"].fillna("").tolist() == ["2", "1", "", ""]
+    assert found["words"].tolist() == [3, 2, 1, 2]
+    assert "row" not in found.columns
+
+
+def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path):
+    frame = pd.concat([notes(60), notes(5)])  # equal rows count as often as they are there
+    write_table(frame, tmp_path / "n.csv")
+    scored(tmp_path / "n.csv", tmp_path / "whole.csv")
+    folder = tmp_path / "out.csv.parts"
+
+    task = WordCount()
+    stop_after(task, 30)
+    with pytest.raises(KeyboardInterrupt):
+        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+    done = len(read_table(folder))
+    assert 0 < done < 65
+
+    write_table(frame.iloc[::-1], tmp_path / "n.csv")
+    task = WordCount()
+    counts, found = scored(tmp_path / "n.csv", tmp_path / "out.csv", task)
+    assert counts.done == done
+    assert counts.rows == 65 == counts.done + counts.made
+    whole = read_table(tmp_path / "whole.csv")
+    names = ["visit_id", "words", "status", "reason"]
+    ordered = [f[names].fillna("").sort_values("visit_id") for f in (found, whole)]
+    pd.testing.assert_frame_equal(*(f.reset_index(drop=True) for f in ordered))
+    assert not folder.exists()
+
+
+def stop_after(task, runs):
+    plain = task.run
+
+    def run(items):
+        for result in plain(items):
+            if task.runs >= runs:
+                os.kill(os.getpid(), signal.SIGINT)
+                task.runs = -1000
+            yield result
+
+    task.run = run
+
+
+def test_a_run_of_something_else_is_refused(tmp_path):
+    write_table(notes(), tmp_path / "n.csv")
+    task = WordCount()
+    stop_after(task, 20)
+    with pytest.raises(KeyboardInterrupt):
+        score_file(task, tmp_path / "n.csv", tmp_path / "out")
+    write_table(notes(99), tmp_path / "m.csv")
+    with pytest.raises(UserError, match=r"a run with another input; .* --restart"):
+        score_file(WordCount(), tmp_path / "m.csv", tmp_path / "out")
+    other = WordCount()
+    other.facts = lambda: {"version": 2}
+    with pytest.raises(UserError, match="with another task"):
+        score_file(other, tmp_path / "n.csv", tmp_path / "out")
+    counts, found = scored(tmp_path / "m.csv", tmp_path / "out", restart=True)
+    assert (counts.done, len(found)) == (0, 99)
+
+
+def test_a_complete_folder_is_left_as_it_is(tmp_path):
+    write_table(notes(), tmp_path / "n.csv")
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+    before = sorted((tmp_path / "out").iterdir())
+    task = WordCount()
+    counts = score_file(task, tmp_path / "n.csv", tmp_path / "out")
+    assert (counts.done, counts.made, task.runs) == (100, 0, 0)
+    assert sorted((tmp_path / "out").iterdir()) == before
+    assert '"salt": null' in (tmp_path / "out" / "manifest.json").read_text()
+
+
+def test_a_folder_of_something_else_is_never_written_into(tmp_path):
+    write_table(notes(3), tmp_path / "n.csv")
+    with pytest.raises(UserError, match="holds other files; choose a new folder"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path)
+
+
+def test_an_input_is_never_written_over(tmp_path):
+    write_table(notes(3), tmp_path / "n.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "n.csv")
+    os.link(tmp_path / "n.csv", tmp_path / "hard.csv")
+    before = (tmp_path / "n.csv").read_bytes()
+    for out in ("n.csv", "link.csv", "hard.csv", "x/../n.csv"):
+        with pytest.raises(UserError, match="is an input of this command"):
+            score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
+    assert (tmp_path / "n.csv").read_bytes() == before
+
+
+def test_two_runs_on_one_output(tmp_path):
+    write_table(notes(3), tmp_path / "n.csv")
+    task = WordCount()
+
+    def run(items):
+        with pytest.raises(UserError, match="is in use by process"):
+            score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
+        return WordCount.run(task, items)
+
+    task.run = run
+    assert score_file(task, tmp_path / "n.csv", tmp_path / "out.csv").made == 3
+
+
+def test_folders_patterns_and_text_files(tmp_path):
+    (tmp_path / "in").mkdir()
+    write_table(notes(3), tmp_path / "in" / "a[1].csv")
+    write_table(notes(4), tmp_path / "in" / "a1.csv")
+    (tmp_path / "in" / "b.txt").write_text("one\ntwo\n")
+    counts, _ = scored(tmp_path / "in", tmp_path / "all.csv")
+    assert counts.rows == 8
+    counts, _ = scored(tmp_path / "in" / "a[1].csv", tmp_path / "one.csv")
+    assert counts.rows == 3  # a path that exists is no pattern
+    counts, _ = scored(str(tmp_path / "in" / "*.csv"), tmp_path / "two.csv")
+    assert counts.rows == 7
+    options = ReadOptions(lines=True)
+    counts, found = scored(tmp_path / "in" / "b.txt", tmp_path / "three.csv", options=options)
+    assert found["words"].tolist() == ["1", "1"]
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = sys.argv[3:]
+from word_count import WordCount
+from domainbert.scoring import driver, score_file
+driver.PART_CHARACTERS = 100
+score_file(WordCount(seconds=0.002), sys.argv[1], sys.argv[2])
+"""
+
+
+def parts_in(folder):
+    return set(map(str, glob.glob(f"{folder}/*.parts/part-*")))  # noqa: PTH207
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_killed_run_resumes_to_the_same_table(tmp_path, ending):
+    write_table(notes(300), tmp_path / "n.csv")
+    out = tmp_path / f"out{ending}"
+    _, whole = scored(tmp_path / "n.csv", tmp_path / f"whole{ending}")
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "n.csv"), str(out), str(HERE)]
+    chooser = random.Random(ending)
+    kills = 0
+    for _ in range(60):
+        with subprocess.Popen(command) as process:
+            known = parts_in(tmp_path)
+            while process.poll() is None and parts_in(tmp_path) <= known:
+                time.sleep(0.005)
+            time.sleep(chooser.uniform(0, 0.2))
+            process.kill()
+        if process.returncode == 0:
+            break
+        kills += 1
+        if out.exists():  # killed between the last rename and tidying up
+            pd.testing.assert_frame_equal(read_table(out), whole)
+    assert kills >= 2
+    pd.testing.assert_frame_equal(read_table(out), whole)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        ["n.csv", f"out{ending}", f"whole{ending}"]
+    )
