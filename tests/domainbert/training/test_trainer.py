@@ -217,7 +217,7 @@ def test_processes_share_an_epoch_and_resume_in_the_middle_of_it(monkeypatch, ep
 @pytest.mark.parametrize("full", [False, True])
 def test_training_learns_what_can_be_learnt(run, full):
     objective = Toy(40)
-    model = run(objective, full=full, epochs=15, dropout=0.0, folder=None)
+    model = run(objective, full=full, epochs=15, learning_rate=3e-3, dropout=0.0, folder=None)
     scores = objective.score(model.network)
     assert scores["accuracy"] > 0.95
     assert model.manifest["validation"]["accuracy"] == pytest.approx(scores["accuracy"], abs=0.03)
