@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from rich.table import Table
 
 from biomed.ner import commands as ner
 from biomed.qa import commands as qa
 from biomed.terms import commands as terms
-from domainbert import __version__
-from domainbert.console import stdout
+from domainbert.console import command_line, one_line_errors, stdout
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="BioBERT: entities, answers and embeddings from biomedical text.",
-)
+app = command_line("biomed", "BioBERT: entities, answers and embeddings from biomedical text.")
 app.add_typer(ner.app, name="ner")
 app.add_typer(qa.app, name="qa")
 app.add_typer(terms.app, name="terms")
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        stdout.print(f"biomed {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """BioBERT: entities, answers and embeddings from biomedical text."""
-
-
 @app.command()
+@one_line_errors
 def models() -> None:
     """List the shipped models and their measured scores."""
     import json

@@ -1,4 +1,4 @@
-"""A BERT sequence classifier that computes, in its last layer, only the row it reads: CLS."""
+"""A BERT sequence classifier whose last layer computes only the [CLS] row."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 class CLSClassifier(BertForSequenceClassification):
-    """Hugging Face's BERT classifier, same weights and same numbers, less arithmetic.
+    """Hugging Face's BERT classifier with the same weights and outputs, and less computation.
 
-    The head reads the CLS row of the last layer and nothing else, so that layer needs the keys
-    and values of all tokens but the query, the output projection and the feed-forward block of
-    CLS alone: 5/6 of one layer's multiplications fall away, which is 14% of a six-layer encoder
-    and 7% of bert-base, in training as in inference.
+    The head reads only the [CLS] row of the last layer. That layer therefore computes keys and
+    values of all tokens, but query, output projection and feed-forward block of [CLS] alone. This
+    saves 5/6 of its multiplications: 14% of a six-layer encoder, 7% of bert-base.
     """
 
     def forward(
@@ -35,7 +34,7 @@ class CLSClassifier(BertForSequenceClassification):
 
         Args:
             input_ids: token ids, shape (windows, tokens).
-            attention_mask: 1 for a token and 0 for padding, shape (windows, tokens); None where
+            attention_mask: 1 for a token and 0 for padding, shape (windows, tokens); None if
                 nothing is padded, which is faster.
             token_type_ids: segment of each token, shape (windows, tokens); None for one segment.
 
@@ -43,7 +42,7 @@ class CLSClassifier(BertForSequenceClassification):
             `logits` of shape (windows, labels).
 
         Raises:
-            ValueError: another attention kernel than SDPA, which would read our mask wrongly.
+            UserError: the attention kernel is not SDPA, the only one that reads this mask.
         """
         if self.config._attn_implementation != "sdpa":
             msg = (

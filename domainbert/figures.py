@@ -1,7 +1,7 @@
-"""What every figure of ours shares: colours, axes, and a way to disk.
+"""Colours, axes and saving, shared by all figures.
 
-Figures are plain `matplotlib.figure.Figure`s outside pyplot's registry, so that nothing piles up
-in a long job. In a notebook the value of a cell is shown after `%matplotlib inline`.
+Figures are `matplotlib.figure.Figure`s outside pyplot's registry, so long jobs do not collect
+them. In a notebook, `%matplotlib inline` shows the value of a cell.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.tables import atomic_path
+from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart with any colour vision; the line styles do it in grey.
+# Okabe and Ito's colours, distinct with any colour vision; the line styles are distinct in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), "-", "--")
 GREY = "#6B6B6B"
@@ -46,13 +46,13 @@ def new_axes(
 
 
 def save_figure(figure: Figure, path: str | Path, *, dpi: int = 200) -> Path:
-    """Write a figure in the format of its name's ending (.png, .svg, .pdf), whole or not at all.
+    """Write a figure atomically, in the format of its ending (.png, .svg, .pdf).
 
-    The same figure gives the same bytes: no date is written into the file.
+    The same figure gives the same bytes, because no date is written.
 
     Raises:
         ValueError: matplotlib does not know the ending.
-        TableError: the folder does not exist.
+        UserError: the folder does not exist.
     """
     import matplotlib as mpl
 

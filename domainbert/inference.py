@@ -1,8 +1,10 @@
-"""Windows -> outputs: token-budget batches, input order restored, flat memory, no work twice."""
+"""Windows -> outputs: token-budget batches, input order restored, flat memory."""
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,22 +19,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Tokens of one batch, padding counted. On a CPU a batch should stay in the caches; on a GPU it
-# should fill the chip.
+# Tokens of one batch, including padding: what fits the caches of a CPU, and what fills a GPU.
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
-# Batches that are pooled and sorted by length together: enough to leave next to no padding.
+# Batches that are pooled and sorted by length together, enough to avoid most padding.
 BUFFER_BATCHES = 16
 
 
 def plan_batches(lengths: Sequence[int] | np.ndarray, *, batch_tokens: int) -> list[np.ndarray]:
-    """Group windows of like length, so that rows x longest row <= `batch_tokens`.
+    """Group windows of similar length, so that rows x longest row <= `batch_tokens`.
 
     Args:
         lengths: tokens of each window, shape (windows,).
-        batch_tokens: the budget; a window longer than it travels alone.
+        batch_tokens: the budget; a window longer than that has a batch of its own.
 
     Returns:
-        Index arrays, each one batch, longest windows first; together every index once.
+        Index arrays, one a batch, longest windows first; every index is in one of them.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")
@@ -45,7 +46,7 @@ def plan_batches(lengths: Sequence[int] | np.ndarray, *, batch_tokens: int) -> l
 
 
 def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items in the same order, the next one prepared in a thread while this is used."""
+    """The same items in the same order; a thread prepares the next one while one is used."""
     iterator = iter(items)
     done: Any = object()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead") as pool:
@@ -69,17 +70,41 @@ def chunked(items: Iterable[T], *, size: Callable[[T], int], limit: int) -> Iter
         yield chunk
 
 
-class WindowRunner:
-    """Run a model over windows.
+def find_device(name: str | torch.device | None = None) -> torch.device:
+    """The device of a name; by default CUDA if there is one, else the CPU.
 
-    fp32 on a CPU, bf16 on CUDA; `inference_mode` and scaled-dot-product attention everywhere. A
-    window's number does not depend on its company (within 1e-5 in fp32).
+    Raises:
+        UserError: it is not one of cpu, cuda and cuda:N, or not on this machine.
+    """
+    import torch
+
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        msg = f"no device {str(name)!r}: expected cpu, cuda or cuda:N (a number from 0)"
+        raise UserError(msg)
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if (device.index or 0) >= count:
+        msg = f"no device {str(name)!r}: this machine has {count} CUDA devices; expected cpu"
+        raise UserError(msg + (f" or cuda:0 to cuda:{count - 1}" if count else ""))
+    return device
+
+
+class WindowRunner:
+    """Run a model over windows; safe to share between threads.
+
+    fp32 on a CPU, bf16 on CUDA; `inference_mode` and scaled-dot-product attention on both. The
+    result for a window does not depend on the other windows (within 1e-5 in fp32).
 
     Args:
-        model: takes `input_ids`, and `attention_mask` where rows are padded.
-        pad_token_id: what fills the shorter rows of a batch.
-        device: where to run; by default CUDA where there is one.
-        batch_tokens: tokens of one batch, padding counted; by default by device.
+        model: takes `input_ids`, and `attention_mask` if rows are padded.
+        pad_token_id: fills the shorter rows of a batch.
+        device: see `find_device`.
+        batch_tokens: tokens of one batch, including padding; the default depends on the device.
     """
 
     def __init__(
@@ -90,9 +115,7 @@ class WindowRunner:
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        import torch
-
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = find_device(device)
         if batch_tokens is None:
             batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
         self.batch_tokens = batch_tokens
@@ -102,9 +125,10 @@ class WindowRunner:
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
         self._model = model.to(self.device)
         self._pad = pad_token_id
+        self._lock, self._running, self._was_training = threading.Lock(), 0, False
 
     def with_model(self, model: PreTrainedModel) -> WindowRunner:
-        """The same runner over other weights."""
+        """A runner with the same settings over another model."""
         return WindowRunner(
             model, pad_token_id=self._pad, device=self.device, batch_tokens=self.batch_tokens
         )
@@ -128,41 +152,51 @@ class WindowRunner:
         read: Callable[[Any, torch.Tensor | None], torch.Tensor],
         token_types: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
-        """What a model says of one pool of windows.
+        """The outputs of the model for one pool of windows.
 
         Args:
             windows: token ids with special tokens, each of shape (tokens,).
-            read: (model output, mask of shape (rows, longest) or None where nothing is padded) ->
+            read: (model output, mask of shape (rows, longest) or None if nothing is padded) ->
                 what to keep, one row a window. Runs on the device.
             token_types: the segment of each token, shaped as `windows`; one segment by default.
 
         Returns:
-            For each window, in the order given, its row of what `read` kept, float32. Where that
-            has an axis of tokens, the first `len(window)` along it are the window's.
+            For each window, in the order given, its row of what `read` kept, float32. If that
+            has an axis of tokens, its first `len(window)` entries belong to the window.
         """
         import torch
 
         result: list[Any] = [None] * len(windows)
-        training = self._model.training
-        self._model.eval()
-        try:
-            with torch.inference_mode(), self._autocast():
-                for batch in plan_batches(
-                    [len(window) for window in windows], batch_tokens=self.batch_tokens
-                ):
-                    ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
-                    inputs = {"input_ids": ids.to(self.device)}
-                    if mask is not None:
-                        mask = inputs["attention_mask"] = mask.to(self.device)
-                    if token_types is not None:
-                        types, _ = pad([token_types[i] for i in batch], pad_token_id=0)
-                        inputs["token_type_ids"] = types.to(self.device)
-                    kept = read(self._model(**inputs), mask).float().cpu().numpy()
-                    for row, index in enumerate(batch):
-                        result[index] = kept[row]
-        finally:
-            self._model.train(training)
+        batches = plan_batches([len(window) for window in windows], batch_tokens=self.batch_tokens)
+        with self._evaluating(), torch.inference_mode(), self._autocast():
+            for batch in batches:
+                ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
+                inputs = {"input_ids": ids.to(self.device)}
+                if mask is not None:
+                    mask = inputs["attention_mask"] = mask.to(self.device)
+                if token_types is not None:
+                    types, _ = pad([token_types[i] for i in batch], pad_token_id=0)
+                    inputs["token_type_ids"] = types.to(self.device)
+                kept = read(self._model(**inputs), mask).float().cpu().numpy()
+                for row, index in enumerate(batch):
+                    result[index] = kept[row]
         return result
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Evaluation mode from the first thread's start to the last one's end."""
+        with self._lock:
+            if not self._running:
+                self._was_training = self._model.training
+                self._model.eval()
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    self._model.train(self._was_training)
 
     def _autocast(self) -> torch.autocast:
         import torch
@@ -178,7 +212,7 @@ def pad(
 
     Returns:
         ids of shape (windows, longest), int64, and the mask of the same shape (1 = token), or
-        None where all rows are equally long.
+        None if all rows are equally long.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Low-rank adapters: put on a model, taken off as tensors, merged into its weights."""
+"""Low-rank adapters: added to a model, saved as tensors, merged into its weights."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ class LoRA:
 
 
 def add_lora(model: PreTrainedModel, lora: LoRA | None) -> Any:
-    """Wrap a model so that only low-rank adapters and its head train.
-
-    Returns:
-        A `PeftModel`; the model itself where `lora` is None.
-    """
+    """A `PeftModel` in which only adapters and head train; the model itself if `lora` is None."""
     if lora is None:
         return model
     from peft import LoraConfig, get_peft_model
@@ -43,13 +39,13 @@ def add_lora(model: PreTrainedModel, lora: LoRA | None) -> Any:
         modules_to_save=heads or None,
     )
     with warnings.catch_warnings():
-        # peft asks transformers for an attribute by its old name; nobody here can change that.
+        # peft reads an attribute of transformers by its old name.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         return get_peft_model(model, config)
 
 
 def adapter_tensors(peft_model: Any) -> dict[str, Any]:
-    """The trained tensors of a LoRA model, adapters and head, in the half precision of the file."""
+    """The trained tensors of a LoRA model, adapters and head, in half precision."""
     from peft import get_peft_model_state_dict
 
     tensors = get_peft_model_state_dict(peft_model, save_embedding_layers=False)
@@ -57,7 +53,7 @@ def adapter_tensors(peft_model: Any) -> dict[str, Any]:
 
 
 def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
-    """Put adapter tensors into a LoRA model and merge them into its weights.
+    """Load adapter tensors into a LoRA model and merge them into its weights.
 
     Args:
         wrapped: from `add_lora`.

@@ -1,7 +1,9 @@
-"""What the task models share: a network that runs windows and becomes a folder."""
+"""Model: the base class of all task models, loaded from a folder and saved to one."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -23,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class Model(ABC):
-    """A network with a tokenizer and settings that is read from a folder and written to one.
+    """A network with a tokenizer and settings, loaded from a folder and saved to one.
 
-    A task says what it is by `task`, `labels` (one name for each output; none where any number
-    will do), `settings_class` and `train_command`, and by the methods below that are abstract.
+    A subclass sets `task`, `labels` (one name for each output; empty if any number will do),
+    `settings_class` (a `Settings` class or a dataclass) and `train_command`.
 
     Args:
-        network: Hugging Face's.
+        network: a Hugging Face model.
         tokenizer: its fast tokenizer.
-        settings: the task's own, of `settings_class`; its defaults where there are none.
-        device: where to run; by default CUDA where there is one, else the CPU.
-        batch_tokens: tokens of one batch, padding counted; by default by device.
+        settings: an instance of `settings_class`; by default its defaults.
+        device: see `domainbert.inference.find_device`.
+        batch_tokens: see `domainbert.inference.WindowRunner`.
 
     Attributes:
         runner: runs windows through the network.
-        manifest: how it was trained and how it scored.
-        config: from the folder it was loaded from, or of its training; None for a plain Hugging
+        manifest: how the model was trained and how it scored.
+        config: of the folder it was loaded from, or of its training; None for a plain Hugging
             Face checkpoint.
         adapter: the tensors merged into the encoder; None with full weights.
     """
@@ -67,16 +69,17 @@ class Model(ABC):
         self.manifest: dict[str, Any] = {}
         self.config: TaskConfig | None = None
         self.adapter: dict[str, torch.Tensor] | None = None
+        self._weights_hash: str | None = None
 
     @classmethod
     @abstractmethod
     def network_class(cls) -> Any:
-        """Hugging Face's class for the network; asked late, for it takes seconds to import."""
+        """The Hugging Face class of the network; a method because importing it takes seconds."""
 
     @classmethod
     @abstractmethod
     def resolve(cls, name: str | Path) -> str | Path:
-        """The folder of a shipped model, or the name unchanged: a folder or a Hub id."""
+        """The folder of a shipped model, or the name unchanged; see `storage.resolve_model`."""
 
     @abstractmethod
     def card(self, config: TaskConfig) -> str:
@@ -84,22 +87,22 @@ class Model(ABC):
 
     @classmethod
     def read_settings(cls, stored: dict[str, Any]) -> Any:
-        """The settings that a folder holds.
+        """The settings of a model folder.
 
         Raises:
-            EncoderError: it holds others.
+            EncoderError: unknown or wrong settings.
         """
-        known = {field.name for field in fields(cls.settings_class)}
+        names = getattr(cls.settings_class, "model_fields", None)
+        known = set(names or (field.name for field in fields(cls.settings_class)))
         if strange := sorted(set(stored) - known):
-            msg = (
-                f"config.json: settings has no {strange[0]!r}; legal are {', '.join(sorted(known))}"
-            )
+            expected = ", ".join(sorted(known))
+            msg = f"config.json: settings has no {strange[0]!r}; expected one of {expected}"
             raise EncoderError(msg)
         return cls.settings_class(**stored)
 
     @classmethod
     def load(cls, name: str | Path) -> TaskModel:
-        """What a folder or a Hub id holds; see `domainbert.storage.load_task_model`."""
+        """Read a model folder; see `domainbert.storage.load_task_model`."""
         from domainbert.storage import load_task_model
 
         return load_task_model(
@@ -118,9 +121,9 @@ class Model(ABC):
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load a shipped model by name, a model folder, or a Hub id.
+        """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same job loads too.
+        A plain Hugging Face checkpoint with a head for the same task loads too.
 
         Args:
             name: of the model.
@@ -129,7 +132,7 @@ class Model(ABC):
 
         Raises:
             EncoderError: see `domainbert.storage.load_task_model`.
-            ValueError: a head or settings that the class refuses.
+            UserError: a head or settings that the class refuses.
         """
         loaded = cls.load(name)
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
@@ -155,10 +158,10 @@ class Model(ABC):
         """An encoder with a new head, to be trained.
 
         Args:
-            encoder: shipped name, folder or Hub id.
-            training: its seed draws the head; its dropout is of hidden states.
+            encoder: shipped name, folder or `hub:owner/name`.
+            training: gives the seed of the head and the dropout of hidden states.
             settings: see the class.
-            labels: of the outputs, where the task has none of its own.
+            labels: of the outputs, if the task has none of its own.
         """
         import torch
 
@@ -176,10 +179,10 @@ class Model(ABC):
         return cls(network, load_tokenizer(found), settings=settings)
 
     def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
-        """This model after its training, as its folder will give it back.
+        """The model after training, as it will be loaded from its folder.
 
         Args:
-            network: as the trainer leaves it, its adapters still on.
+            network: as the trainer leaves it, with its adapters.
             encoder: what `untrained` was given.
             lora: the adapters that trained; None with full weights.
         """
@@ -188,7 +191,7 @@ class Model(ABC):
         from domainbert.storage import TaskModel
 
         adapter = adapter_tensors(network) if lora else None
-        # The file keeps half precision, so what is scored from here on is what will be loaded.
+        # The file has half precision; what is scored from here on is what will be loaded.
         plain = merge_adapter(network, adapter) if adapter else network.eval()
         found = find_encoder(encoder)
         config = self._new_config(found.name, sha256=found.sha256, lora=lora)
@@ -208,11 +211,21 @@ class Model(ABC):
             "settings": as_dict(self.settings),
         }
 
+    def fingerprint(self) -> str:
+        """SHA-256 over task, weights, tokenizer and settings; models that differ differ in it.
+
+        Weights and tokenizer are read once and must not change afterwards; settings may.
+        """
+        if self._weights_hash is None:
+            self._weights_hash = _weights_hash(self.network, self.tokenizer)
+        settings = json.dumps(as_dict(self.settings), sort_keys=True, default=str)
+        return hashlib.sha256(f"{self.task} {settings} {self._weights_hash}".encode()).hexdigest()
+
     def window_tokens(self) -> int:
-        """Tokens of a window: what the settings say, else all that the encoder has positions for.
+        """Tokens of a window: the setting, by default all that the encoder has positions for.
 
         Raises:
-            ValueError: more than that.
+            UserError: the setting is larger than that.
         """
         limit = window_limit(self.network.config)
         window: int = self.settings.window or limit
@@ -222,20 +235,20 @@ class Model(ABC):
         return window
 
     def remember(self, loaded: TaskModel) -> None:
-        """Keep what a folder, or a training, says besides the weights."""
+        """Keep what a folder or a training has besides the weights."""
         if loaded.config:
             self.config, self.manifest = loaded.config, loaded.config.manifest
             self.adapter = loaded.adapter
 
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
-        """Write the model folder: an adapter where the model has one, else all weights.
+        """Write the model folder: the adapter if there is one, else all weights.
 
         Args:
             folder: replaced if it is a model folder of ours.
-            merged: write all weights in any case, for use with Hugging Face's own classes.
+            merged: write all weights in any case, to be read by Hugging Face's own classes.
 
         Raises:
-            FileExistsError: the folder is there and is no model folder.
+            FileExistsError: the folder exists and is no model folder.
         """
         from domainbert.storage import save_task_model
 
@@ -270,3 +283,18 @@ class Model(ABC):
             lora=lora,
             settings=as_dict(self.settings),
         )
+
+
+def _weights_hash(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of what turns text into numbers: weights, architecture and tokenizer."""
+    import torch
+
+    config = network.config
+    names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
+    found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
+    found.update(tokenizer.backend_tokenizer.to_str().encode())
+    for name, tensor in sorted(network.state_dict().items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
+    return found.hexdigest()

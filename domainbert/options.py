@@ -13,7 +13,7 @@ ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to wr
 RecipeFile = Annotated[
     Path | None, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
 ]
-EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder or Hub id.")]
+EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
 LearningRate = Annotated[float | None, typer.Option(help="Peak.")]
 FullWeights = Annotated[bool, typer.Option("--full", help="All weights, no adapter.")]
@@ -22,7 +22,7 @@ Checkpoints = Annotated[
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
 ModelName = Annotated[
-    str, typer.Option("--model", help="Shipped name, model folder, or Hub id (owner/name).")
+    str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")
 ]
 
 # What the scoring commands ask.

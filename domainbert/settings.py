@@ -69,7 +69,9 @@ def as_dict(settings: Any) -> dict[str, Any]:
 
 def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first problem, as `table.name: what is expected, got what came`."""
-    problem = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    # A mistyped name is missing too: its own spelling says more.
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     loc: list[str] = []
     for part in problem["loc"]:  # a number is a place in a list
         loc[-1:] = (
@@ -83,11 +85,8 @@ def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     if problem["type"] == "missing":
         return f"{place}: this setting is required"
     if problem["type"] == "value_error":  # from a nested table, or a check of the table's own
-        return (
-            f"[{place}] {problem['ctx']['error']}"
-            if problem["loc"]
-            else f"{problem['ctx']['error']}"
-        )
+        where = f"[{'.'.join(map(str, problem['loc']))}] " if problem["loc"] else ""
+        return f"{where}{problem['ctx']['error']}"
     if problem["type"].startswith(("model_type", "model_attributes")):
         return f"{place}: expected a table, written [{name}], got {problem['input']!r}"
     field = kind.model_fields.get(name) if not tables else None

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders import (
+    HUB,
+    SHIPPED,
     Encoder,
     EncoderError,
     find_encoder,
@@ -16,8 +18,9 @@ from domainbert.encoders import (
     load_tokenizer,
     named_outputs,
     quiet,
+    unknown_name,
 )
-from domainbert.files import folder_beside
+from domainbert.files import folder_beside, replace_folder
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
 
 if TYPE_CHECKING:
@@ -25,9 +28,9 @@ if TYPE_CHECKING:
 
 CONFIG_KEY = "domainbert"
 ADAPTER_FILE = "adapter.safetensors"
-# Heads whose weights have the same names and shapes, so that only their class tells them apart.
+# Heads whose weights have the same names and shapes; only their class tells them apart.
 LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
-# All that a model folder of ours may hold.
+# Everything a model folder of ours may hold.
 OUR_FILES = ("config.json", "README.md", "*.safetensors", "*.safetensors.index.json")
 TOKENIZER_FILES = (
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
@@ -42,8 +45,8 @@ class TaskConfig:
     Attributes:
         task: such as "readmission"; loading checks it.
         labels: one name for each output of the head.
-        encoder: name of the encoder beneath an adapter, or that full weights started from.
-        encoder_sha256: of that encoder's weights; None if it came from the Hub.
+        encoder: name of the encoder that was trained.
+        encoder_sha256: its checksum; see `domainbert.encoders.Encoder`.
         lower_case: whether the tokenizer lower-cases.
         lora: the adapter's shape; None with full weights.
         settings: the task's own, such as window and c.
@@ -88,8 +91,8 @@ def _check_names(wanted: type[TaskConfig | LoRA], data: object, *, part: str) ->
 class TaskModel:
     """A model that can be run, its tokenizer, and its configuration.
 
-    `config` is None for a plain Hugging Face checkpoint, which says nothing about a task;
-    `adapter` holds the tensors that were merged into the encoder, None with full weights.
+    `config` is None for a plain Hugging Face checkpoint. `adapter` holds the tensors that were
+    merged into the encoder; None with full weights.
     """
 
     model: PreTrainedModel = field(repr=False)
@@ -110,16 +113,15 @@ def save_task_model(
     """Write a model folder under a temporary name, then rename it.
 
     Args:
-        folder: replaced if it is a model folder of ours, refused if it holds anything else; see
-            `check_replaceable`, which asks before a long training.
-        model: the plain model; written in full where there is no adapter.
+        folder: replaced if it is a model folder of ours; see `check_replaceable`.
+        model: the plain model; written in full if there is no adapter.
         tokenizer: written with full weights.
         config: becomes `config.json`.
         card: becomes `README.md`.
         adapter: tensors from `adapter_tensors`.
 
     Raises:
-        FileExistsError: the folder is there and is no model folder, or holds other files too.
+        FileExistsError: the folder exists and is no model folder, or holds other files too.
     """
     from safetensors.torch import save_file
 
@@ -139,20 +141,20 @@ def save_task_model(
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         (temporary / "README.md").write_text(card, "utf-8")
         share_files(temporary)
-        _swap(temporary, folder)
+        replace_folder(temporary, folder)
 
 
 def share_files(folder: Path) -> None:
-    """Let those read the weights who may read the configuration: they are written for one alone."""
+    """Give weights, which are written for their owner alone, the permissions of the config."""
     for path in folder.glob("*.safetensors"):
         shutil.copymode(folder / "config.json", path)
 
 
 def check_replaceable(folder: str | Path) -> None:
-    """Check that a model may be written here: over nothing, or over a model of ours alone.
+    """Check that a model can be written to a folder without losing anything but a model of ours.
 
     Raises:
-        FileExistsError: something else would be lost.
+        FileExistsError: the folder holds something else.
     """
     folder = Path(folder).expanduser()
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -166,22 +168,8 @@ def check_replaceable(folder: str | Path) -> None:
         raise FileExistsError(msg)
     for path in folder.iterdir():
         if path.is_dir() or not any(path.match(name) for name in OUR_FILES + TOKENIZER_FILES):
-            msg = f"{folder} holds {path.name}, which is no part of a model; move it away first"
+            msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
             raise FileExistsError(msg)
-
-
-def _swap(new: Path, folder: Path) -> None:
-    """Put a finished folder in the place of another, which comes back if that fails."""
-    old = new.with_name(f"{new.name}-old")
-    try:
-        if folder.exists():
-            folder.replace(old)
-        new.replace(folder)
-    except BaseException:
-        if old.exists() and not folder.exists():
-            old.replace(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _published_class(model: PreTrainedModel) -> str:
@@ -193,16 +181,16 @@ def _published_class(model: PreTrainedModel) -> str:
 def load_task_model(
     folder: str | Path, *, task: str, labels: int | None, model_class: Any, train_command: str
 ) -> TaskModel:
-    """Load a model folder, or a plain Hugging Face checkpoint with a head for the same job.
+    """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
-    An adapter is merged into its encoder, so that running it costs nothing extra.
+    An adapter is merged into its encoder, so running it costs nothing extra.
 
     Args:
-        folder: a model folder of ours, a Hugging Face checkpoint folder, or a Hub id.
-        task: what the caller does with it.
-        labels: outputs that the caller's head has; None takes any number.
+        folder: a model folder of ours, a Hugging Face checkpoint folder, or `hub:owner/name`.
+        task: the task of the caller.
+        labels: number of outputs of the caller's head; None for any.
         model_class: a Hugging Face model class with that head.
-        train_command: what to type for a trained head, said when there is none.
+        train_command: the command that trains a head, for the error if there is none.
 
     Raises:
         EncoderError: another task, another number of labels, an encoder whose checksum is not
@@ -263,18 +251,31 @@ def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
         raise EncoderError(msg)
 
 
+def resolve_model(name: str | Path, shipped: dict[str, Path]) -> str | Path:
+    """The folder of a shipped model, or the name unchanged: a folder, an encoder, a Hub model.
+
+    Raises:
+        EncoderError: it is none of these; lists the shipped models.
+    """
+    typed = str(name)
+    if typed in shipped:
+        return shipped[typed]
+    if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
+        return name
+    raise EncoderError(unknown_name(typed, shipped, what="model"))
+
+
 def _encoder_beneath(path: Path, config: TaskConfig) -> Encoder:
-    """The encoder that an adapter was trained on, and no other."""
-    encoder = find_encoder(config.encoder)
-    if config.encoder_sha256 and not encoder.is_local:
-        # A folder's name may look like a Hub id, and nobody has named one.
-        msg = f"{path} was trained on the encoder folder {config.encoder}, which is not here"
+    """The encoder that an adapter was trained on; a folder's config never opens the network."""
+    shown = config.encoder
+    if shown not in SHIPPED and not shown.startswith(HUB) and not Path(shown).expanduser().is_dir():
+        msg = f"{path} was trained on the encoder folder {shown}, which is not here"
         raise EncoderError(msg)
-    if config.encoder_sha256 and config.encoder_sha256 != encoder.sha256:
+    encoder = find_encoder(shown, download=False)
+    if config.encoder_sha256 != encoder.sha256:
         msg = (
-            f"{path} was trained on {config.encoder} with SHA-256 {config.encoder_sha256[:12]}…, "
-            f"but the one here has {str(encoder.sha256)[:12]}…; rebuild it with the command in "
-            "its card"
+            f"{path} was trained on {shown} with SHA-256 {str(config.encoder_sha256)[:12]}…, "
+            f"but the one here has {encoder.sha256[:12]}…; rebuild it with the command in its card"
         )
         raise EncoderError(msg)
     return encoder
@@ -299,4 +300,8 @@ def _read_adapter(path: Path, *, expected: dict[str, Any]) -> dict[str, Any]:
         differing = {name for name, _ in found ^ wanted}
         msg = f"{file} does not fit its encoder: {len(differing)} tensors differ"
         raise EncoderError(msg)
+    for name, tensor in tensors.items():
+        if not (tensor.is_floating_point() and bool(tensor.isfinite().all())):
+            msg = f"{file}: {name} holds {tensor.dtype} that is not finite, or not floating-point"
+            raise EncoderError(msg)
     return tensors

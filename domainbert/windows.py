@@ -1,4 +1,4 @@
-"""Text -> windows of at most 512 tokens with character offsets, and what of the text was read."""
+"""Text -> windows of at most 512 tokens with character offsets, and what could not be read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,32 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+LONGEST_TEXT = 5_000_000  # characters; a text needs about 150 bytes of memory for each
 UNKNOWN = "not in the vocabulary"
 NOT_TEXT = "control characters or undecodable bytes"
-# What a BERT tokenizer drops without a trace: control characters (C0 and C1), private use (the
-# bullets of word processors), bytes that were not UTF-8, and halves of a surrogate pair.
-_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\uf8ff\ufffd]+")
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer takes a text with one
+INVISIBLE = "invisible format characters"
+# What a BERT tokenizer drops silently. First control characters (C0 and C1), private use (the
+# bullets of word processors), bytes that were not UTF-8 and halves of surrogate pairs. Then the
+# format characters (category Cf) of Unicode that it knows: soft hyphens, joiners, byte order marks.
+_DROPPED = re.compile(
+    "([\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\uf8ff\ufffd"
+    "\U000f0000-\U000ffffd\U00100000-\U0010fffd]+)"
+    "|[\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]+"
+)
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # tokenizers refuse a text with one
+
+
+def too_long(text: str) -> str:
+    """Why a text is too long to be read, or "" if it is not."""
+    if len(text) <= LONGEST_TEXT:
+        return ""
+    return f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
 
 
 @dataclass(frozen=True)
@@ -66,21 +83,21 @@ def plan_windows(
 ) -> list[tuple[int, int]]:
     """Cut a run of tokens into windows, as ranges of token numbers.
 
-    Every window is as long as fits, but ends at a good cut (a sentence's end or a line break)
-    where there is one within its last eighth. The windows' union is the run; with no overlap each
-    token stands in one window.
+    A window is filled, unless there is a good cut (the end of a sentence or a line) within its
+    last eighth; then it ends at the last of them. Every token is in a window, and without overlap
+    in one only.
 
     Args:
         tokens: length of the run, >= 0; 0 gives no window.
         capacity: content tokens a window holds, >= 1.
         overlap: tokens that a window shares with the one before, 0 <= overlap < capacity.
-        good_cuts: shape (tokens,), bool: whether a window may well end after token i.
+        good_cuts: shape (tokens,), bool: whether the place after token i is a good cut.
 
     Returns:
         Ranges (first, one past last) in order.
 
     Raises:
-        ValueError: capacity < 1, or an overlap that leaves no room to move on.
+        UserError: capacity < 1, or an overlap that is not smaller.
     """
     if capacity < 1:
         msg = f"a window must hold at least one token of text, got capacity {capacity}"
@@ -96,7 +113,7 @@ def plan_windows(
     while tokens - start > capacity:
         end = start + capacity
         if good_cuts is not None:
-            # The cut must lie beyond the overlap, or the next window would not move on.
+            # A cut within the overlap would start the next window where this one starts.
             earliest = max(end - capacity // 8, start + overlap + 1)
             cuts = np.flatnonzero(good_cuts[earliest - 1 : end])
             if len(cuts):
@@ -109,16 +126,16 @@ def plan_windows(
 
 
 class Windower:
-    """Split texts into windows with one tokenizer.
+    """Split texts into windows with one tokenizer; safe to share between threads.
 
     Args:
-        tokenizer: a fast tokenizer, from `encoders.load_tokenizer`.
-        window: tokens of a window at most, [CLS] and [SEP] counted; 3 <= window <= limit.
+        tokenizer: a fast tokenizer, from `encoders.load_tokenizer`; copied.
+        window: largest number of tokens, including [CLS] and [SEP]; 3 <= window <= limit.
         overlap: tokens that consecutive windows share; 0 <= overlap < window - 2.
         limit: the encoder's own limit, from `encoders.window_limit`.
 
     Raises:
-        ValueError: a window or an overlap out of range.
+        UserError: a window or an overlap out of range.
     """
 
     def __init__(
@@ -134,8 +151,8 @@ class Windower:
             raise UserError(msg)
         self.window, self.overlap = window, overlap
         self._capacity = window - SPECIAL_TOKENS
-        plan_windows(0, capacity=self._capacity, overlap=overlap)  # raises what it has to say
-        self._tokenizer = tokenizer
+        plan_windows(0, capacity=self._capacity, overlap=overlap)  # checks the overlap
+        self._tokenizer = own_tokenizer(tokenizer)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._unknown = tokenizer.unk_token_id
         ends = tokenizer.convert_tokens_to_ids([".", "!", "?"])
@@ -146,29 +163,28 @@ class Windower:
         return self.split_many([text])[0]
 
     def split_many(self, texts: Sequence[str]) -> list[WindowedText]:
-        """The windows of every text; a text with no token gives none.
+        """The windows of every text; a text without a token has none.
 
-        No token is dropped, and time grows with the length of the text. `[SEP]` and its like in
-        the text are text, never the special tokens.
+        No token is dropped, and the time is linear in the length of the text. `[SEP]` and the like
+        in a text are read as text, never as special tokens.
+
+        Raises:
+            UserError: a text is longer than `LONGEST_TEXT`.
         """
-        if not texts:
-            return []
-        encoded = self._tokenizer(
-            [_HALF_PAIR.sub("\ufffd", text) for text in texts],
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            split_special_tokens=True,
-            truncation=False,
-            verbose=False,
+        for text in texts:
+            if reason := too_long(text):
+                msg = f"a text has {reason}"
+                raise UserError(msg)
+        encoded = self._tokenizer.encode_batch(
+            [_HALF_PAIR.sub("\ufffd", text) for text in texts], add_special_tokens=False
         )
-        rows = zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
         return [
             self._windowed(
-                text, np.asarray(ids, dtype=np.int64), np.asarray(offsets).reshape(-1, 2)
+                text,
+                np.array(parts.ids, dtype=np.int64),
+                np.array(parts.offsets, dtype=np.int64).reshape(-1, 2),
             )
-            for text, ids, offsets in rows
+            for text, parts in zip(texts, encoded, strict=True)
         ]
 
     def _windowed(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> WindowedText:
@@ -189,7 +205,7 @@ class Windower:
         return WindowedText(windows, tokens=len(ids), unread=self._unread(text, ids, offsets))
 
     def _good_cuts(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Whether a sentence or a line ends after each token, shape (tokens,)."""
+        """Whether a sentence or a line ends after each token, shape (tokens,), bool."""
         next_start = np.append(offsets[1:, 0], len(text))
         breaks = np.array([match.start() for match in re.finditer("\n", text)], dtype=np.int64)
         line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(breaks, offsets[:, 1])
@@ -201,5 +217,22 @@ class Windower:
         unknown = [
             Unread(int(start), int(end), UNKNOWN) for start, end in offsets[ids == self._unknown]
         ]
-        dropped = [Unread(*match.span(), NOT_TEXT) for match in _NOT_TEXT.finditer(text)]
+        dropped = [
+            Unread(*match.span(), NOT_TEXT if match[1] else INVISIBLE)
+            for match in _DROPPED.finditer(text)
+        ]
         return tuple(sorted(unknown + dropped, key=lambda part: (part.start, part.end)))
+
+
+def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """A copy of a tokenizer that reads special tokens as text, without truncation and padding.
+
+    The library's tokenizers change their state at every call, so threads must not share one.
+    """
+    from tokenizers import Tokenizer
+
+    own = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    own.no_truncation()
+    own.no_padding()
+    own.encode_special_tokens = True
+    return own

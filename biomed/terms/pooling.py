@@ -121,13 +121,6 @@ def published_pooling(encoder: Encoder) -> Pooling | None:
 
 
 def _read_json(encoder: Encoder, name: str) -> Any:
-    """A file of an encoder's folder or Hub repository, None where there is none."""
-    if encoder.is_local:
-        file: str | None = str(Path(encoder.location) / name)
-    else:
-        from transformers.utils import cached_file
-
-        file = cached_file(encoder.location, name, _raise_exceptions_for_missing_entries=False)
-    if file is None or not Path(file).is_file():
-        return None
-    return json.loads(Path(file).read_text(encoding="utf-8"))
+    """A file of an encoder's folder; None if it is not there."""
+    file = Path(encoder.location) / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None

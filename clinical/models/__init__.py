@@ -12,5 +12,7 @@ def shipped() -> dict[str, Path]:
 
 
 def resolve(name: str | Path) -> str | Path:
-    """The folder of a shipped model, or the name unchanged: a folder or a Hub id."""
-    return shipped().get(str(name), name)
+    """The folder of a shipped model, or the name unchanged; see `storage.resolve_model`."""
+    from domainbert.storage import resolve_model
+
+    return resolve_model(name, shipped())

@@ -4,49 +4,21 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import re
-import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from domainbert.files import atomic_path
 from domainbert.tables.ids import guard, is_id_column
 from domainbert.tables.names import TableError, table_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
     import pandas as pd
     import pyarrow.parquet as pq
-
-
-@contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path`, renamed over it when the block ends well, else removed.
-
-    Raises:
-        TableError: the folder of `path` does not exist.
-    """
-    path = Path(path)
-    if not path.parent.is_dir():
-        msg = f"{path.parent}: no such folder; make it first, or write somewhere else"
-        raise TableError(msg)
-    handle, name = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.name.split('.')[0]}-", suffix="".join(path.suffixes)
-    )
-    os.close(handle)
-    temporary = Path(name)
-    # mkstemp makes private files; what we leave behind follows the user's umask like any other.
-    umask = os.umask(0)
-    os.umask(umask)
-    temporary.chmod(0o666 & ~umask)
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class TableWriter:

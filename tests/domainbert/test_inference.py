@@ -1,5 +1,6 @@
 import itertools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertForSequenceClassification
 
-from domainbert.inference import WindowRunner, chunked, pad, plan_batches, read_ahead
+from domainbert.errors import UserError
+from domainbert.inference import (
+    WindowRunner,
+    chunked,
+    find_device,
+    pad,
+    plan_batches,
+    read_ahead,
+)
 
 LENGTHS = [3, 64, 17, 5, 64, 33, 4, 64, 20, 9, 41, 3]
 
@@ -195,3 +204,34 @@ def test_chunks_read_no_further_than_they_must():
     chunks = chunked(source, size=lambda _: 1, limit=4)
     assert next(chunks) == [0, 1, 2, 3]
     assert read == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "meta", "mps", "", "cuda:-1", 3.5])
+def test_a_device_that_is_none_is_refused_with_a_list(device):
+    with pytest.raises(UserError, match=r"^no device '.*': expected cpu, cuda or cuda:N"):
+        find_device(device)
+
+
+def test_a_device_that_this_machine_lacks_is_refused():
+    count = torch.cuda.device_count()
+    with pytest.raises(UserError, match=rf"^no device .*: this machine has {count} CUDA"):
+        find_device(f"cuda:{count}")
+    assert find_device("cpu") == find_device(torch.device("cpu")) == torch.device("cpu")
+    assert find_device().type == ("cuda" if count else "cpu")
+
+
+def test_ten_threads_on_one_model_give_what_one_gives(new_network):
+    network = new_network(hidden_dropout_prob=0.5)
+    rng = np.random.default_rng(0)
+    windows = [rng.integers(5, 60, size=n) for n in rng.integers(3, 60, size=40)]
+    runner = WindowRunner(network, pad_token_id=0, device="cpu", batch_tokens=128)
+    expected = runner.logits(windows)
+    network.train()  # a thread that ends must not switch dropout on for the others
+
+    def run(number):
+        return runner.logits(windows[: 4 + 4 * (number % 10)])
+
+    with ThreadPoolExecutor(10) as pool:
+        for number, found in enumerate(pool.map(run, range(60))):
+            np.testing.assert_allclose(found, expected[: 4 + 4 * (number % 10)], atol=1e-5)
+    assert network.training

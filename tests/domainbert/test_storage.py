@@ -18,11 +18,12 @@ from domainbert.storage import (
     check_replaceable,
     load_task_model,
     merge_adapter,
+    resolve_model,
     save_task_model,
 )
 
 COMMAND = "clinical train COHORT --encoder {encoder}"
-MISSING_ENCODER = "models/encoder"  # written as a Hub id is
+MISSING_ENCODER = "models/encoder"  # looks like owner/name on the Hub
 
 
 def wrapped_model(encoder, *, rank=4, labels=1, seed=1):
@@ -261,6 +262,63 @@ def test_an_encoder_folder_that_is_gone_is_not_looked_for_on_the_hub(tmp_path, f
         load(folder)
 
 
+def test_a_hub_encoder_that_a_folder_names_is_never_downloaded(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    edit_config(folder, lambda ours: ours.update(encoder="hub:someone/model"))
+    with pytest.raises(EncoderError, match="not on this machine; download it with: domainb"):
+        load(folder)  # the network is refused to tests, with another error
+    for missing in ("someone/model", "https://example.org/model"):
+        edit_config(folder, lambda ours, name=missing: ours.update(encoder=name))
+        with pytest.raises(EncoderError, match=r"on the encoder folder .*, which is not here$"):
+            load(folder)
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "config.json", "tokenizer_config.json"])
+def test_an_encoder_with_another_tokenizer_or_configuration_is_refused(
+    tmp_path, tiny_encoder, file
+):
+    encoder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder, encoder)
+    save(tmp_path / "model", encoder)
+    load(tmp_path / "model")
+    text = (encoder / file).read_text()
+    (encoder / file).write_text(text + "\n")
+    with pytest.raises(EncoderError, match=r"with SHA-256 [0-9a-f]{12}…, but the one here has"):
+        load(tmp_path / "model")
+
+
+def test_an_adapter_without_a_checksum_of_its_encoder_is_refused(folder):
+    edit_config(folder, lambda ours: ours.update(encoder_sha256=None))
+    with pytest.raises(EncoderError, match="but the one here has"):
+        load(folder)
+
+
+@pytest.mark.parametrize("change", ["integers", "nan", "inf"])
+def test_an_adapter_of_integers_or_without_finite_numbers_is_refused(folder, change):
+    tensors = load_file(folder / ADAPTER_FILE)
+    name = next(iter(tensors))
+    if change == "integers":
+        tensors[name] = tensors[name].to(torch.int8)
+    else:
+        tensors[name].view(-1)[3] = float(change)
+    save_file(tensors, folder / ADAPTER_FILE)
+    with pytest.raises(EncoderError, match=r"that is not finite, or not floating-point$"):
+        load(folder)
+
+
+def test_a_mistyped_model_lists_the_shipped_models_and_guesses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shelf = {"readmission-demo": tmp_path / "a", "readmission-diabetes130": tmp_path / "b"}
+    assert resolve_model("readmission-demo", shelf) == tmp_path / "a"
+    for name in (str(tmp_path), "all-MiniLM-L6-v2", "hub:someone/model"):
+        assert resolve_model(name, shelf) == name
+    listed = r"no model .*not shipped \(readmission-demo, readmission-diabetes130\)"
+    with pytest.raises(EncoderError, match=listed + r"\. Did you mean 'readmission-demo'\?$"):
+        resolve_model("readmision-demo", shelf)
+    with pytest.raises(EncoderError, match=listed + r"\. .* write hub:someone/model\.$"):
+        resolve_model("someone/model", shelf)
+
+
 def test_a_missing_adapter_is_refused(folder):
     (folder / ADAPTER_FILE).unlink()
     with pytest.raises(EncoderError, match=r"model lacks adapter\.safetensors$"):
@@ -447,7 +505,7 @@ def test_a_model_folder_that_holds_other_files_is_left_alone(folder, tiny_encode
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("mine")
     before = contents(folder)
-    with pytest.raises(FileExistsError, match=f"holds {name.split('/')[0]}, which is no part of"):
+    with pytest.raises(FileExistsError, match=f"holds {name.split('/')[0]}, which is not part of"):
         save(folder, tiny_encoder, seed=2)
     assert contents(folder) == before
     assert names_in(folder.parent) == ["model"]

@@ -1,6 +1,8 @@
 import time
 import tracemalloc
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -8,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domainbert.encoders import window_limit
-from domainbert.windows import NOT_TEXT, UNKNOWN, Windower, plan_windows
+from domainbert.errors import UserError
+from domainbert.windows import (
+    INVISIBLE,
+    LONGEST_TEXT,
+    NOT_TEXT,
+    UNKNOWN,
+    Windower,
+    plan_windows,
+    too_long,
+)
 
 KNOWN = ["patient", "denies", "chest", "pain", "Furosemide", "HEART", "failure", ".", "!", "3"]
 GAPS = [" ", "  ", "\n", "\r\n", "\t", "\n\n", "\u00a0", " \u2003"]
@@ -199,18 +210,45 @@ def test_what_is_dropped_is_listed(tokenizer):
 
 def test_every_character_that_the_tokenizer_drops_is_listed(tokenizer):
     normalizer = tokenizer.backend_tokenizer.normalizer
-    # Accents and invisible format characters carry nothing that a reader would miss.
+    ranges = [(0, 0xD800), (0xE000, 0x12000), (0x1BC00, 0x1BD00), (0x1D100, 0x1D200)]
+    ranges += [(0xE0000, 0xE0200), (0xEFFFE, 0xF0010), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
+    # Accents carry nothing that a reader would miss.
     dropped = [
         c
-        for c in map(chr, [*range(0xD800), *range(0xE000, 0x10000)])
+        for c in map(chr, chain.from_iterable(range(*ends) for ends in ranges))
         if normalizer.normalize_str(f"a{c}b") == "ab"
-        and unicodedata.category(c) not in {"Mn", "Mc", "Cf"}
+        and unicodedata.category(c) not in {"Mn", "Mc"}
     ]
-    assert {"\x00", "\x0c", "\x9f", "\ue000", "\ufffd"} <= set(dropped)
+    assert {"\x00", "\x0c", "\x9f", "\ue000", "\ufffd", "\U000f0000", "\U0010fffd"} <= set(dropped)
+    assert {"\xad", "\u200b", "\ufeff", "\U000e0020"} <= set(dropped)
     text = " ".join(f"a{c}" for c in dropped)
-    listed = unread(tokenizer, text)
-    assert [text[start:end] for start, end, _ in listed] == dropped
-    assert {reason for *_, reason in listed} == {NOT_TEXT}
+    listed = Windower(tokenizer, window=8, limit=64).split(text).unread
+    assert [text[part.start : part.end] for part in listed] == dropped
+    reasons = [INVISIBLE if unicodedata.category(c) == "Cf" else NOT_TEXT for c in dropped]
+    assert [part.reason for part in listed] == reasons
+
+
+def test_a_text_as_long_as_the_limit_is_read_and_a_longer_one_refused(tokenizer):
+    assert too_long("a" * LONGEST_TEXT) == ""
+    longer = "pain " * (LONGEST_TEXT // 5) + "!"
+    assert too_long(longer) == "5,000,001 characters, expected at most 5,000,000; split it"
+    windower = Windower(tokenizer, window=64, limit=64)
+    with pytest.raises(UserError, match=r"^a text has 5,000,001 characters, expected at most 5,0"):
+        windower.split_many(["pain", longer])
+
+
+def test_threads_that_share_a_windower_read_what_one_reads(tokenizer):
+    windower = Windower(tokenizer, window=20, limit=64)
+    texts = [f"chest pain [SEP] {n} . " * (n + 1) for n in range(40)]
+    alone = [content(windower.split(text)) for text in texts]
+
+    def read(shift):
+        # Others use the tokenizer in their own way at the same time.
+        tokenizer(texts[shift], split_special_tokens=bool(shift % 2), truncation=True, max_length=9)
+        return [content(windower.split(text)) for text in texts]
+
+    with ThreadPoolExecutor(10) as pool:
+        assert all(found == alone for found in pool.map(read, range(30)))
 
 
 def test_half_of_a_surrogate_pair_costs_one_character_only(tokenizer):

@@ -12,8 +12,8 @@ from clinical.evaluation.figures import (
     plot_windows,
 )
 from clinical.evaluation.measures import evaluate
+from domainbert.errors import UserError
 from domainbert.figures import save_figure
-from domainbert.tables import TableError
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_a_failed_save_leaves_nothing(tmp_path, scored):
     with pytest.raises(ValueError, match="tiffany"):
         save_figure(plot_roc(y, scores), tmp_path / "roc.tiffany")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(TableError, match="no such folder"):
+    with pytest.raises(UserError, match="no such folder"):
         save_figure(plot_roc(y, scores), tmp_path / "absent" / "roc.png")
 
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
+from domainbert.errors import UserError
 from domainbert.tables import (
     FORMATS,
     STAY,
@@ -940,7 +941,7 @@ def test_a_written_file_has_the_rights_of_any_other(tmp_path):
 
 def test_a_folder_that_is_not_there_is_said_before_the_work(tmp_path):
     with (
-        pytest.raises(TableError, match="no such folder; make it first"),
+        pytest.raises(UserError, match="no such folder; make it first"),
         TableWriter(tmp_path / "nowhere" / "x.csv"),
     ):
         pass

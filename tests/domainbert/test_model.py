@@ -1,0 +1,83 @@
+"""Model: its fingerprint and the settings it accepts."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from domainbert.encoders import EncoderError
+from domainbert.errors import UserError
+from domainbert.model import Model
+from domainbert.settings import Settings
+
+
+@dataclass(frozen=True)
+class Plain:
+    window: int | None = None
+
+
+class Checked(Settings):
+    window: int | None = None
+
+
+class Task(Model):
+    task, train_command, settings_class = "task", "train", Plain
+
+    @classmethod
+    def network_class(cls):
+        from domainbert.classifier import CLSClassifier
+
+        return CLSClassifier
+
+    @classmethod
+    def resolve(cls, name):
+        return name
+
+    def card(self, config):
+        return config.task
+
+
+class CheckedTask(Task):
+    settings_class = Checked
+
+
+@pytest.mark.parametrize("kind", [Task, CheckedTask])
+def test_settings_of_both_kinds_are_saved_and_read(kind, network, tokenizer, tmp_path):
+    settings = kind.settings_class(window=32)
+    model = kind(network, tokenizer, settings=settings, device="cpu")
+    model.save_pretrained(tmp_path / "model")
+    again = kind.from_pretrained(tmp_path / "model", device="cpu")
+    assert again.settings == settings
+    assert again.window_tokens() == 32
+    assert again.fingerprint() == model.fingerprint()
+    with pytest.raises(EncoderError, match=r"settings has no 'windw'; expected one of window$"):
+        kind.read_settings({"windw": 3})
+
+
+def test_wrong_settings_of_a_folder_are_one_line():
+    with pytest.raises(UserError, match="window: expected a valid integer, got 'many'"):
+        CheckedTask.read_settings({"window": "many"})
+
+
+def test_a_fingerprint_differs_where_weights_tokenizer_or_settings_do(new_network, new_tokenizer):
+    def fingerprint(network=None, tokenizer=None, **settings):
+        settings = Plain(**settings)
+        return Task(network or new_network(), tokenizer or new_tokenizer(), settings=settings)
+
+    other = new_network()
+    with torch.no_grad():
+        other.bert.encoder.layer[1].output.dense.bias[3] += 1e-6
+    sharper = new_network()
+    sharper.config.layer_norm_eps = 1e-3
+    models = [
+        fingerprint(),
+        fingerprint(other),
+        fingerprint(sharper),
+        fingerprint(tokenizer=new_tokenizer(lower_case=False)),
+        fingerprint(window=32),
+    ]
+    assert len({model.fingerprint() for model in models}) == 5
+    assert fingerprint().fingerprint() == models[0].fingerprint()
+    assert len(models[0].fingerprint()) == 64
+    models[0].settings = Plain(window=32)
+    assert models[0].fingerprint() == models[4].fingerprint()

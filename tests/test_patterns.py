@@ -1,0 +1,84 @@
+"""Every regular expression of the packages takes time linear in the text, whatever is in it."""
+
+import importlib
+import pkgutil
+import re
+import time
+
+import pytest
+
+import biomed
+import clinical
+import domainbert
+from domainbert.pretraining.tokens import split_sentences
+
+LENGTH = 40_000
+UNITS = """. ? ... .) ." [** ** [**a __ - -= ( ()( " ' a A a. A. 1 1. 0. | a| a|t| { {} : ; , ,a and
+de Key " """.split(" ")
+BLANKS = [
+    " ",
+    "\n",
+    "\n ",
+    "\t",
+    "\r",
+    ". ",
+    " .",
+    "a ",
+    " a",
+    "A. ",
+    "1) ",
+    "\u00a0",
+    " and ",
+    "\n\n",
+]
+INNER = ["\u0301", "a\u0301", "\xad", "a\u200d", "\ud83d", "\x00", "\ue000", "é", "漢"]
+TEXTS = [
+    (unit * (LENGTH // len(unit) + 1))[:LENGTH] + end
+    for unit in dict.fromkeys([*UNITS, *BLANKS, *INNER])
+    if unit
+    for end in ("", "!", "x")
+]
+# Only ever matched from the start of a text; searched for, they would be quadratic.
+ANCHORED = {
+    "domainbert.files._PARTIAL",
+    "domainbert.tables.ids._WHOLE",
+    "biomed.corpora.pubtator._TEXT_LINE",
+}
+OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes
+
+
+def patterns():
+    """Every compiled pattern at the top of a module that may see a user's text."""
+    for package in (domainbert, clinical, biomed):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if found.name.endswith("__main__"):
+                continue
+            module = importlib.import_module(found.name)
+            for name, value in vars(module).items():
+                if isinstance(value, re.Pattern) and not found.name.startswith(OURS):
+                    yield pytest.param(value, id=f"{found.name}.{name}")
+
+
+def slowest(read):
+    """The text that takes longest, and its seconds."""
+    worst = (0.0, "")
+    for text in TEXTS:
+        start = time.process_time()
+        read(text)
+        worst = max(worst, (time.process_time() - start, f"{text[:8]!r} ... {text[-1]!r}"))
+    return worst
+
+
+@pytest.mark.parametrize("pattern", list(patterns()))
+def test_a_pattern_takes_less_than_a_second(pattern, request):
+    def read(text):
+        pattern.match(text)
+        pattern.fullmatch(text)
+        if request.node.callspec.id not in ANCHORED:
+            pattern.sub("", text)
+
+    assert slowest(read) < (1.0, "")
+
+
+def test_sentences_are_found_in_less_than_a_second():
+    assert slowest(split_sentences) < (1.0, "")
