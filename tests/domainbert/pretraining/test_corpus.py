@@ -392,11 +392,11 @@ def test_a_broken_gzip_file(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "legal"),
     [
-        ("held_out", 0, "greater than 0"),
-        ("held_out", 1.0, "less than 1"),
-        ("lines", -1, "greater than or equal to 0"),
-        ("lines", True, "a valid integer"),
-        ("text", 3, "a valid string"),
+        ("held_out", 0, "a number above 0"),
+        ("held_out", 1.0, "a number below 1"),
+        ("lines", -1, "a number of at least 0"),
+        ("lines", True, "a whole number"),
+        ("text", 3, "text"),
         ("documents", "pages", "'auto', 'file' or 'block'"),
     ],
 )
