@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Self, get_origin
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,19 +14,20 @@ Count = Annotated[int, Field(ge=1, description="a whole number above 0")]
 Positive = Annotated[float, Field(gt=0, description="a number above 0")]
 Share = Annotated[float, Field(ge=0, lt=1, description="a number from 0 to below 1")]
 Seed = Annotated[int, Field(ge=0, lt=2**32, description=f"a whole number from 0 to {2**32 - 1}")]
+Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list in TOML
 _EXPECTED = {
     "bool_type": "true or false",
     "int_type": "a whole number",
     "float_type": "a number",
-    "finite_number": "a number",
+    "finite_number": "a finite number",
     "string_type": "text",
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "a table",
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
 }
 
 
@@ -34,8 +35,7 @@ class Settings(BaseModel):
     """A frozen table of settings; unknown names and wrong types are refused.
 
     Subclasses declare typed fields and document them under ``Attributes``. Numbers are not read
-    from text, and true or false is not a number. NumPy's scalars are taken as Python's, and lists
-    where a tuple is declared.
+    from text, and true or false is not a number. NumPy's scalars are taken as Python's.
 
     Raises:
         UserError: the first setting that is wrong, what came and what is expected.
@@ -45,21 +45,18 @@ class Settings(BaseModel):
 
     def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**{name: self._plain(name, value) for name, value in values.items()})
+            super().__init__(**{name: _plain(value) for name, value in values.items()})
         except ValidationError as error:
             raise UserError(_one_line(error, type(self))) from None
-
-    @classmethod
-    def _plain(cls, name: str, value: Any) -> Any:
-        if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
-            return value.item()
-        field = cls.model_fields.get(name)
-        is_tuple = field is not None and get_origin(field.annotation) is tuple
-        return tuple(value) if is_tuple and isinstance(value, list) else value
 
     def replaced(self, **changes: Any) -> Self:
         """A checked copy with some settings changed."""
         return type(self)(**{**self.model_dump(), **changes})
+
+
+def _plain(value: Any) -> Any:
+    is_scalar = hasattr(value, "dtype") and getattr(value, "ndim", None) == 0
+    return value.item() if is_scalar else value
 
 
 def as_dict(settings: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from domainbert.errors import UserError
-from domainbert.settings import Settings
+from domainbert.settings import Names, Settings
 from domainbert.training.recipes import ModelTable, Recipe, read_recipe, shipped_recipes
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.trainer import training_arguments
@@ -86,7 +86,7 @@ def test_a_setting_becomes_an_argument_of_the_trainer(tmp_path):
 class Tagging(ModelTable):
     """A task's own model settings."""
 
-    labels: tuple[str, ...] = ("O",)
+    labels: Names = ("O",)
     window: int = 128
 
 
