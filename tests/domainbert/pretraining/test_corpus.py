@@ -376,7 +376,7 @@ def test_bytes_that_are_no_text(tmp_path):
     with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
         list(Corpus([tmp_path / "notes.txt"]))
     (tmp_path / "wide.txt").write_bytes("\n".join(numbered(50)).encode("utf-16"))
-    with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
+    with pytest.raises(TableError, match=r"^wide\.txt is in UTF-16: .*save it as UTF-8$"):
         list(Corpus([tmp_path / "wide.txt"]))
 
 
