@@ -98,7 +98,11 @@ class Model(ABC):
             expected = ", ".join(sorted(known))
             msg = f"config.json: settings has no {strange[0]!r}; expected one of {expected}"
             raise EncoderError(msg)
-        return cls.settings_class(**stored)
+        try:
+            return cls.settings_class(**stored)
+        except UserError as error:
+            msg = f"config.json: settings: {error}"
+            raise EncoderError(msg) from None
 
     @classmethod
     def load(cls, name: str | Path) -> TaskModel:
@@ -263,7 +267,12 @@ class Model(ABC):
             config=config,
             card=self.card(config),
             adapter=adapter,
+            extra_files={} if adapter else self._extra_files(),
         )
+
+    def _extra_files(self) -> dict[str, str]:
+        """Files that other libraries want beside all weights: name -> content."""
+        return {}
 
     def _task_config(self) -> TaskConfig:
         stored = self.config or self._new_config(self.network.config.name_or_path or "unnamed")

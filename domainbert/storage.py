@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders import (
@@ -24,6 +25,8 @@ from domainbert.files import folder_beside, replace_folder
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONFIG_KEY = "domainbert"
@@ -31,7 +34,11 @@ ADAPTER_FILE = "adapter.safetensors"
 # Heads whose weights have the same names and shapes; only their class tells them apart.
 LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
 # Everything a model folder of ours may hold.
-OUR_FILES = ("config.json", "README.md", "*.safetensors", "*.safetensors.index.json")
+OUR_FILES = (
+    *("config.json", "README.md", "*.safetensors", "*.safetensors.index.json"),
+    *("modules.json", "sentence_bert_config.json"),
+)
+POOLING_FOLDERS = ("1_Pooling",)
 TOKENIZER_FILES = (
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
     *("merges.txt", "chat_template.jinja"),
@@ -109,6 +116,7 @@ def save_task_model(
     config: TaskConfig,
     card: str,
     adapter: dict[str, Any] | None = None,
+    extra_files: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write a model folder under a temporary name, then rename it.
 
@@ -119,6 +127,7 @@ def save_task_model(
         config: becomes `config.json`.
         card: becomes `README.md`.
         adapter: tensors from `adapter_tensors`.
+        extra_files: of sentence-transformers, see `domainbert.pooling.module_files`.
 
     Raises:
         FileExistsError: the folder exists and is no model folder, or holds other files too.
@@ -140,6 +149,9 @@ def save_task_model(
         document[CONFIG_KEY] = asdict(config)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         (temporary / "README.md").write_text(card, "utf-8")
+        for name, content in extra_files.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
+            (temporary / name).write_text(content, "utf-8")
         share_files(temporary)
         replace_folder(temporary, folder)
 
@@ -167,7 +179,8 @@ def check_replaceable(folder: str | Path) -> None:
         msg = f"{folder} is there and is not a model folder; choose another name"
         raise FileExistsError(msg)
     for path in folder.iterdir():
-        if path.is_dir() or not any(path.match(name) for name in OUR_FILES + TOKENIZER_FILES):
+        known = POOLING_FOLDERS if path.is_dir() else OUR_FILES + TOKENIZER_FILES
+        if not any(path.match(name) for name in known):
             msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
             raise FileExistsError(msg)
 
