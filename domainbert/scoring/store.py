@@ -16,7 +16,7 @@ from domainbert.errors import UserError
 from domainbert.files import replace, write_json
 from domainbert.locks import locked
 from domainbert.scoring.layout import to_frame
-from domainbert.tables import FORMATS, TableWriter, table_format, atomic_path
+from domainbert.tables import FORMATS, TableWriter, atomic_path, table_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
