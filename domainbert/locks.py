@@ -1,24 +1,21 @@
-"""One writer at a time: a lock on a folder that ends with the process that holds it."""
+"""A lock on a folder, for one writer at a time; it ends with the process that holds it."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOCK = ".lock"
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if it is not there, for the length of the block.
+    """Make a folder if needed and hold it during the block.
 
     Raises:
         UserError: another process holds it.

@@ -31,13 +31,8 @@ def add_lora(model: PreTrainedModel, lora: LoRA | None) -> Any:
 
     present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
     heads = [name for name in HEAD_MODULES if name in present]
-    config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=LINEAR,
-        modules_to_save=heads or None,
-    )
+    shape = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
+    config = LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
     with warnings.catch_warnings():
         # peft reads an attribute of transformers by its old name.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
@@ -53,14 +48,9 @@ def adapter_tensors(peft_model: Any) -> dict[str, Any]:
 
 
 def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
-    """Load adapter tensors into a LoRA model and merge them into its weights.
+    """Load tensors from `adapter_tensors` into a model from `add_lora` and merge them.
 
-    Args:
-        wrapped: from `add_lora`.
-        tensors: as `adapter_tensors` gives them, in any precision.
-
-    Returns:
-        The plain model in evaluation mode.
+    Returns the plain model in evaluation mode.
     """
     from peft import set_peft_model_state_dict
 

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from domainbert.encoders import EncoderError, window_limit
-from domainbert.errors import UserError
+from domainbert.encoders import window_limit
+from domainbert.errors import EncoderError, UserError
 from domainbert.settings import as_dict
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from domainbert.inference import Device
     from domainbert.lora import LoRA
     from domainbert.storage import TaskConfig, TaskModel
     from domainbert.training.settings import TrainingSettings
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class Model(ABC):
     """A network with a tokenizer and settings, loaded from a folder and saved to one.
 
-    A subclass sets `task`, `labels` (one name for each output; empty if any number will do),
+    A subclass sets `task`, `labels` (one name for each output; empty for any number),
     `settings_class` (a `Settings` class or a dataclass) and `train_command`.
 
     Args:
@@ -40,8 +41,7 @@ class Model(ABC):
     Attributes:
         runner: runs windows through the network.
         manifest: how the model was trained and how it scored.
-        config: of the folder it was loaded from, or of its training; None for a plain Hugging
-            Face checkpoint.
+        config: of its folder or its training; None for a plain Hugging Face checkpoint.
         adapter: the tensors merged into the encoder; None with full weights.
     """
 
@@ -56,7 +56,7 @@ class Model(ABC):
         tokenizer: PreTrainedTokenizerBase,
         *,
         settings: Any = None,
-        device: str | torch.device | None = None,
+        device: Device = None,
         batch_tokens: int | None = None,
     ) -> None:
         from domainbert.inference import WindowRunner
@@ -87,17 +87,12 @@ class Model(ABC):
 
     @classmethod
     def read_settings(cls, stored: dict[str, Any]) -> Any:
-        """The settings of a model folder.
-
-        Raises:
-            EncoderError: unknown or wrong settings.
-        """
+        """The settings of a model folder; unknown ones are an `EncoderError`."""
         names = getattr(cls.settings_class, "model_fields", None)
-        known = set(names or (field.name for field in fields(cls.settings_class)))
-        if strange := sorted(set(stored) - known):
-            expected = ", ".join(sorted(known))
-            msg = f"config.json: settings has no {strange[0]!r}; expected one of {expected}"
-            raise EncoderError(msg)
+        known = sorted(names or (field.name for field in fields(cls.settings_class)))
+        for name in set(stored) - set(known):
+            listed = ", ".join(known)
+            raise EncoderError(f"config.json: settings has no {name!r}; expected one of {listed}")
         return cls.settings_class(**stored)
 
     @classmethod
@@ -115,20 +110,12 @@ class Model(ABC):
 
     @classmethod
     def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
+        cls, name: str | Path, *, device: Device = None, batch_tokens: int | None = None
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too.
-
-        Args:
-            name: of the model.
-            device: see the class.
-            batch_tokens: see the class.
+        A plain Hugging Face checkpoint with a head for the same task loads too. `device` and
+        `batch_tokens` are those of the class.
 
         Raises:
             EncoderError: see `domainbert.storage.load_task_model`.
@@ -136,13 +123,8 @@ class Model(ABC):
         """
         loaded = cls.load(name)
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
-        model = cls(
-            loaded.model,
-            loaded.tokenizer,
-            settings=settings,
-            device=device,
-            batch_tokens=batch_tokens,
-        )
+        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
+        model = cls(loaded.model, loaded.tokenizer, settings=settings, **run)
         model.remember(loaded)
         return model
 
@@ -155,13 +137,10 @@ class Model(ABC):
         settings: Any = None,
         labels: Sequence[str] = (),
     ) -> Self:
-        """An encoder with a new head, to be trained.
+        """An encoder (shipped name, folder or `hub:owner/name`) with a new head, to be trained.
 
-        Args:
-            encoder: shipped name, folder or `hub:owner/name`.
-            training: gives the seed of the head and the dropout of hidden states.
-            settings: see the class.
-            labels: of the outputs, if the task has none of its own.
+        `training` gives the seed of the head and the dropout of hidden states; `labels` name the
+        outputs if the task has none of its own.
         """
         import torch
 
@@ -179,11 +158,11 @@ class Model(ABC):
         return cls(network, load_tokenizer(found), settings=settings)
 
     def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
-        """The model after training, as it will be loaded from its folder.
+        """The model after training, exactly as it will be loaded from its folder.
 
         Args:
             network: as the trainer leaves it, with its adapters.
-            encoder: what `untrained` was given.
+            encoder: as passed to `untrained`.
             lora: the adapters that trained; None with full weights.
         """
         from domainbert.encoders import find_encoder
@@ -191,7 +170,6 @@ class Model(ABC):
         from domainbert.storage import TaskModel
 
         adapter = adapter_tensors(network) if lora else None
-        # The file has half precision; what is scored from here on is what will be loaded.
         plain = merge_adapter(network, adapter) if adapter else network.eval()
         found = find_encoder(encoder)
         config = self._new_config(found.name, sha256=found.sha256, lora=lora)
@@ -200,22 +178,14 @@ class Model(ABC):
         return model
 
     def facts(self, encoder: str | Path) -> dict[str, Any]:
-        """What identifies an untrained model: a run resumes only where this is the same."""
+        """What identifies an untrained model; a run resumes only if it is the same."""
         from domainbert.encoders import find_encoder
 
-        found = find_encoder(encoder)
-        return {
-            "task": self.task,
-            "labels": list(self.labels),
-            "encoder": found.sha256 or found.name,
-            "settings": as_dict(self.settings),
-        }
+        task = {"task": self.task, "labels": list(self.labels), "settings": as_dict(self.settings)}
+        return {**task, "encoder": find_encoder(encoder).sha256}
 
     def fingerprint(self) -> str:
-        """SHA-256 over task, weights, tokenizer and settings; models that differ differ in it.
-
-        Weights and tokenizer are read once and must not change afterwards; settings may.
-        """
+        """SHA-256 over task, settings, weights and tokenizer; the last two are read only once."""
         if self._weights_hash is None:
             self._weights_hash = _weights_hash(self.network, self.tokenizer)
         settings = json.dumps(as_dict(self.settings), sort_keys=True, default=str)
@@ -230,8 +200,7 @@ class Model(ABC):
         limit = window_limit(self.network.config)
         window: int = self.settings.window or limit
         if window > limit:
-            msg = f"window must be at most {limit} for this encoder, got {window}"
-            raise UserError(msg)
+            raise UserError(f"window must be at most {limit} for this encoder, got {window}")
         return window
 
     def remember(self, loaded: TaskModel) -> None:
@@ -243,9 +212,8 @@ class Model(ABC):
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
         """Write the model folder: the adapter if there is one, else all weights.
 
-        Args:
-            folder: replaced if it is a model folder of ours.
-            merged: write all weights in any case, to be read by Hugging Face's own classes.
+        With `merged`, all weights in any case, to be read by Hugging Face's own classes. A model
+        folder of ours is replaced.
 
         Raises:
             FileExistsError: the folder exists and is no model folder.
@@ -253,7 +221,8 @@ class Model(ABC):
         from domainbert.storage import save_task_model
 
         adapter = None if merged else self.adapter
-        config = self._task_config()
+        config = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
+        config = replace(config, settings=as_dict(self.settings), manifest=self.manifest)
         if adapter is None:
             config = replace(config, lora=None)
         save_task_model(
@@ -264,10 +233,6 @@ class Model(ABC):
             card=self.card(config),
             adapter=adapter,
         )
-
-    def _task_config(self) -> TaskConfig:
-        stored = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
-        return replace(stored, settings=as_dict(self.settings), manifest=self.manifest)
 
     def _new_config(
         self, encoder: str, *, sha256: str | None = None, lora: LoRA | None = None
