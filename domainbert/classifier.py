@@ -30,19 +30,10 @@ class CLSClassifier(BertForSequenceClassification):
         token_type_ids: torch.Tensor | None = None,
         **_: Any,
     ) -> SequenceClassifierOutput:
-        """Score windows.
+        """`logits` of shape (windows, labels); all inputs have the shape (windows, tokens).
 
-        Args:
-            input_ids: token ids, shape (windows, tokens).
-            attention_mask: 1 for a token and 0 for padding, shape (windows, tokens); None if
-                nothing is padded, which is faster.
-            token_type_ids: segment of each token, shape (windows, tokens); None for one segment.
-
-        Returns:
-            `logits` of shape (windows, labels).
-
-        Raises:
-            UserError: the attention kernel is not SDPA, the only one that reads this mask.
+        The mask has 1 for a token and 0 for padding; None, if nothing is padded, is faster. Any
+        attention kernel but SDPA, the only one that reads this mask, is a `UserError`.
         """
         if self.config._attn_implementation != "sdpa":
             raise UserError(

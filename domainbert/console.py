@@ -31,9 +31,7 @@ stdout = Console(highlight=False)
 
 def command_line(name: str, about: str) -> typer.Typer:
     """A typer application called `name` with --version, --debug and `about` as its help."""
-    app = typer.Typer(
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about
-    )
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
     def show_version(asked: bool) -> None:  # noqa: FBT001  (typer passes it by position)
         if asked:
@@ -72,8 +70,8 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
             with _signals_interrupt():
                 return command(*args, **kwargs)
         except (UserError, OSError) as error:
-            file = isinstance(error, OSError) and error.strerror and error.filename
-            _print_error(f"{file}: {error.strerror.lower()}" if file else str(error))
+            file, why = getattr(error, "filename", None), getattr(error, "strerror", None)
+            _print_error(f"{file}: {why.lower()}" if file is not None and why else str(error))
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt as stop:
             stderr.print("stopped")
@@ -99,7 +97,7 @@ def _signals_interrupt() -> Iterator[None]:
         if os.getpid() == owner:
             signal.signal(number, signal.SIG_IGN)
             raise KeyboardInterrupt(number)
-        signal.signal(number, signal.SIG_DFL)  # a forked worker ends as it would have without us
+        signal.signal(number, signal.SIG_DFL)  # a forked worker ends without cleaning up for us
         os.kill(os.getpid(), number)
 
     in_main = threading.current_thread() is threading.main_thread()

@@ -14,20 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert import verification
 from domainbert.errors import EncoderError
 from domainbert.files import file_sha256
-from domainbert.verification import (
-    INDEX,
-    check_casing,
-    check_config,
-    check_loaded,
-    check_stored,
-    check_vocabulary,
-    explained,
-    quiet,
-    short_reason,
-    weights_files,
-)
+from domainbert.verification import INDEX, check_casing, explained, quiet, weights_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,19 +36,12 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 @dataclass(frozen=True)
 class ShippedEncoder:
-    """An encoder in an installed package, which is read as files and never imported.
+    """An encoder in an installed package, which is read as files and never imported."""
 
-    Attributes:
-        distribution: name of the package.
-        config_file: path of its config.json.
-        sha256: of its weights.
-        files: SHA-256 of every other file that is read; not checked if empty.
-    """
-
-    distribution: str
-    config_file: str
-    sha256: str
-    files: Mapping[str, str] = field(default_factory=dict)
+    distribution: str  # name of the package
+    config_file: str  # path of its config.json
+    sha256: str  # of its weights
+    files: Mapping[str, str] = field(default_factory=dict)  # other files and their SHA-256
 
 
 _MINILM = """
@@ -84,26 +67,20 @@ SHIPPED = {
 class Encoder:
     """Where an encoder's files are.
 
-    Attributes:
-        name: as the user typed it.
-        location: the folder of its files.
-        sha256: of all files that loading reads: weights, tokenizer and configuration; of a
-            shipped encoder, whose other files are pinned, of its weights alone.
+    `sha256` is of all files that loading reads: weights, tokenizer and configuration. Of a shipped
+    encoder, whose other files are pinned, it is of the weights alone.
     """
 
-    name: str
-    location: str
+    name: str  # as the user typed it
+    location: str  # the folder of its files
     sha256: str
 
 
 def find_encoder(name: str | Path = DEFAULT_ENCODER, *, download: bool = True) -> Encoder:
     """Find a shipped encoder, a local folder, or a Hub model written `hub:owner/name`.
 
-    With `download=False` a Hub model is taken from the local cache only.
-
-    Raises:
-        EncoderError: no such encoder; a folder without a model in it; a shipped encoder whose
-            files are not the published ones.
+    With `download=False` a Hub model is taken from the local cache only. Raises `EncoderError` for
+    an unknown name, a folder without a model, and files that are not the published ones.
     """
     name = str(name)
     if name in SHIPPED:
@@ -146,7 +123,7 @@ def _hub_folder(name: str, *, download: bool) -> Path:
                 wanted.append("pytorch_model.bin")
             return Path(snapshot_download(repository, allow_patterns=wanted))
         except Exception as error:  # noqa: BLE001  (without a network, the cache will do)
-            reason = short_reason(error)
+            reason = verification.short_reason(error)
     try:
         return Path(snapshot_download(repository, local_files_only=True))
     except (LocalEntryNotFoundError, OSError, ValueError):
@@ -183,10 +160,8 @@ def _checksums(folder: Path) -> dict[str, str]:
 def window_limit(config: PretrainedConfig) -> int:
     """The longest window, in tokens including special ones, that the encoder has positions for.
 
-    It comes from the model's config, because a tokenizer's `model_max_length` is often wrong.
-
-    Raises:
-        EncoderError: the config does not say.
+    Read from the config, because a tokenizer's `model_max_length` is often wrong; raises
+    `EncoderError` if it is not there.
     """
     limit = getattr(config, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit < 3:
@@ -198,34 +173,27 @@ def window_limit(config: PretrainedConfig) -> int:
 
 
 def load_config(encoder: Encoder) -> PretrainedConfig:
-    """The encoder's configuration.
-
-    Raises:
-        EncoderError: it is broken, of a decoder, quantised, or has absurd sizes.
-    """
+    """The configuration; `EncoderError` if broken, of a decoder, quantised, or of absurd size."""
     from transformers import AutoConfig
 
     with quiet(), explained(encoder.name):
         config = AutoConfig.from_pretrained(encoder.location, **_LOCAL)
-    check_config(config, name=encoder.name)
+    verification.check_config(config, name=encoder.name)
     return config
 
 
 def load_tokenizer(encoder: Encoder, *, lower_case: bool | None = None) -> PreTrainedTokenizerBase:
     """The encoder's fast tokenizer, without the truncation and padding that some files set.
 
-    `lower_case` overrides the tokenizer's files.
-
-    Raises:
-        EncoderError: no fast tokenizer; no vocabulary, or one larger than the encoder's; or a
-            cased vocabulary with lower-casing, which would silently misread capitalised words.
+    `lower_case` overrides the tokenizer's files. Raises `EncoderError` for a slow tokenizer, no
+    vocabulary or one larger than the encoder's, and a cased vocabulary with lower-casing.
     """
     from transformers import AutoTokenizer
 
     options = _LOCAL if lower_case is None else {**_LOCAL, "do_lower_case": lower_case}
     with quiet(), explained(encoder.name):
         tokenizer = AutoTokenizer.from_pretrained(encoder.location, **options)
-    check_vocabulary(tokenizer, load_config(encoder), name=encoder.name)
+    verification.check_vocabulary(tokenizer, load_config(encoder), name=encoder.name)
     check_casing(tokenizer, name=encoder.name)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
@@ -256,7 +224,7 @@ def load_model(
         The model in evaluation mode, fp32, with scaled-dot-product attention.
 
     Raises:
-        EncoderError: weights of another architecture or shape, or that are missing, unknown, not
+        EncoderError: weights of another architecture or shape, missing, unknown, not
             floating-point or not finite.
     """
     import torch
@@ -266,7 +234,7 @@ def load_model(
     if wanted not in (None, stored.model_type):
         found = f"{encoder.name} is a {stored.model_type} model"
         raise EncoderError(f"{found}; this needs one of the {wanted} family")
-    check_stored(Path(encoder.location), stored, name=encoder.name)
+    verification.check_stored(Path(encoder.location), stored, name=encoder.name)
     with quiet(), explained(encoder.name):
         model, report = model_class.from_pretrained(
             encoder.location,
@@ -277,5 +245,5 @@ def load_model(
             ignore_mismatched_sizes=True,  # checked below
             **config,
         )
-    check_loaded(model, report, name=encoder.name, train_command=train_command)
+    verification.check_loaded(model, report, name=encoder.name, train_command=train_command)
     return model.eval()

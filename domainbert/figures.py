@@ -43,12 +43,7 @@ def new_axes(
 
 
 def save_figure(figure: Figure, path: str | Path, *, dpi: int = 200) -> Path:
-    """Write a figure atomically, by its ending (.png, .svg, .pdf); no date is written.
-
-    Raises:
-        ValueError: matplotlib does not know the ending.
-        UserError: the folder does not exist.
-    """
+    """Write a figure atomically, without a date, as its ending (.png, .svg, .pdf) says."""
     import matplotlib as mpl
 
     path = Path(path)

@@ -1,7 +1,8 @@
-"""Files and folders that appear complete or not at all, and a check that no output is an input."""
+"""Files and folders that appear complete or not at all; locks; inputs that are no outputs."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from typing import Any
 
 from domainbert.errors import UserError
 
+LOCK = ".lock"
 _ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
 
 
@@ -28,13 +30,9 @@ def file_sha256(path: Path) -> str:
 
 
 def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Check that a file to be written is none of the files that are read.
+    """Raise `UserError` if a file to be written is also read, under this or another name.
 
-    Links and other spellings of a path are resolved. Inputs that are not files, such as database
-    URLs, are ignored.
-
-    Raises:
-        UserError: `out` is one of the inputs.
+    Inputs that are not files, such as database URLs, are ignored.
     """
     target = Path(out).expanduser()
     for name in inputs:
@@ -51,13 +49,28 @@ def write_json(document: Any, path: Path) -> None:
 
 
 @contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder if needed and hold it during the block; `UserError` if another process does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = f"{folder} is in use by process {file.read().strip() or '(unknown)'}"
+            raise UserError(f"{holder}; wait for it, or use another folder") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+@contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """A temporary file beside `path`, flushed to disk and renamed over it if the block succeeds.
 
-    Temporaries of `path` that a killed process left behind are removed first.
-
-    Raises:
-        UserError: the folder of `path` does not exist.
+    Temporaries of `path` that a killed process left behind are removed first. A missing folder is
+    a `UserError`.
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -80,10 +93,7 @@ def replace(temporary: Path, path: Path) -> None:
 
 @contextmanager
 def folder_beside(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder`, to be filled and passed to `replace_folder`.
-
-    It is removed when the block ends, if it still exists.
-    """
+    """A temporary folder beside `folder`, for `replace_folder`; removed when the block ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(folder)
     temporary.mkdir()
@@ -96,8 +106,7 @@ def folder_beside(folder: Path) -> Iterator[Path]:
 def replace_folder(new: Path, folder: Path) -> None:
     """Flush a finished folder to disk and replace another one by it.
 
-    The other one is restored if that fails; if the process is killed halfway, it is restored when
-    the same name is written next.
+    The other one is restored if that fails, or, after a kill, when the name is written next.
     """
     for path in [*new.rglob("*"), new]:
         _flush(path)
@@ -129,8 +138,7 @@ def _temporary_name(path: Path, *, ending: str = "") -> Path:
                 shutil.rmtree(found)
             else:
                 found.unlink()
-    process = os.getpid()
-    owner = f"{_host()}-{process}-{_started(process)}"
+    owner = f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
     return path.with_name(f"{stem}{owner}-{secrets.token_hex(4)}{ending}")
 
 

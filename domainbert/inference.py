@@ -31,12 +31,11 @@ def plan_batches(lengths: Sequence[int] | np.ndarray, *, batch_tokens: int) -> l
     windows first. A window longer than the budget has a batch of its own.
     """
     lengths = np.asarray(lengths)
-    order = np.argsort(-lengths, kind="stable")
-    batches, start = [], 0
-    while start < len(order):
-        rows = max(1, batch_tokens // max(1, int(lengths[order[start]])))
-        batches.append(order[start : start + rows])
-        start += rows
+    order, batches = np.argsort(-lengths, kind="stable"), []
+    while len(order):
+        rows = max(1, batch_tokens // max(1, int(lengths[order[0]])))
+        batches.append(order[:rows])
+        order = order[rows:]
     return batches
 
 
@@ -66,10 +65,9 @@ def chunked(items: Iterable[T], *, size: Callable[[T], int], limit: int) -> Iter
 
 
 def find_device(name: Device = None) -> torch.device:
-    """The device of a name; by default CUDA if there is one, else the CPU.
+    """The device called cpu, cuda or cuda:N; by default CUDA if available, else the CPU.
 
-    Raises:
-        UserError: it is not one of cpu, cuda and cuda:N, or not on this machine.
+    Raises `UserError` for other names and for devices that this machine lacks.
     """
     import torch
 
@@ -192,8 +190,7 @@ def pad(
 
     longest = max(len(window) for window in windows)
     ids = np.full((len(windows), longest), pad_token_id, dtype=np.int64)
-    mask = np.zeros((len(windows), longest), dtype=np.int64)
+    mask = np.zeros_like(ids)
     for row, window in enumerate(windows):
-        ids[row, : len(window)] = window
-        mask[row, : len(window)] = 1
+        ids[row, : len(window)], mask[row, : len(window)] = window, 1
     return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-HEAD_MODULES = ("classifier", "pooler", "qa_outputs")
-# Every linear layer of the encoder, as peft finds them.
-LINEAR = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"
+HEAD_MODULES = {"classifier", "pooler", "qa_outputs"}
+LINEAR = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"  # every layer of the encoder
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,7 @@ def add_lora(model: PreTrainedModel, lora: LoRA | None) -> Any:
         return model
     from peft import LoraConfig, get_peft_model
 
-    present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
-    heads = [name for name in HEAD_MODULES if name in present]
+    heads = sorted(HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()})
     shape = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
     config = LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
     with warnings.catch_warnings():
@@ -48,10 +46,7 @@ def adapter_tensors(peft_model: Any) -> dict[str, Any]:
 
 
 def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
-    """Load tensors from `adapter_tensors` into a model from `add_lora` and merge them.
-
-    Returns the plain model in evaluation mode.
-    """
+    """The plain model, with tensors from `adapter_tensors` merged into a model from `add_lora`."""
     from peft import set_peft_model_state_dict
 
     set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})

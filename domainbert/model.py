@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 class Model(ABC):
     """A network with a tokenizer and settings, loaded from a folder and saved to one.
 
-    A subclass sets `task`, `labels` (one name for each output; empty for any number),
-    `settings_class` (a `Settings` class or a dataclass) and `train_command`.
-
     Args:
         network: a Hugging Face model.
         tokenizer: its fast tokenizer.
@@ -46,8 +43,8 @@ class Model(ABC):
     """
 
     task: ClassVar[str]
-    labels: tuple[str, ...] = ()
-    settings_class: ClassVar[Any]
+    labels: tuple[str, ...] = ()  # one name for each output; empty for any number
+    settings_class: ClassVar[Any]  # a `Settings` class or a dataclass
     train_command: ClassVar[str]
 
     def __init__(
@@ -90,7 +87,7 @@ class Model(ABC):
         """The settings of a model folder; unknown ones are an `EncoderError`."""
         names = getattr(cls.settings_class, "model_fields", None)
         known = sorted(names or (field.name for field in fields(cls.settings_class)))
-        for name in set(stored) - set(known):
+        for name in sorted(set(stored).difference(known)):
             listed = ", ".join(known)
             raise EncoderError(f"config.json: settings has no {name!r}; expected one of {listed}")
         return cls.settings_class(**stored)
@@ -114,12 +111,8 @@ class Model(ABC):
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too. `device` and
-        `batch_tokens` are those of the class.
-
-        Raises:
-            EncoderError: see `domainbert.storage.load_task_model`.
-            UserError: a head or settings that the class refuses.
+        A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
+        `domainbert.storage.load_task_model`; settings that the class refuses are a `UserError`.
         """
         loaded = cls.load(name)
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
@@ -146,24 +139,16 @@ class Model(ABC):
 
         from domainbert.encoders import find_encoder, load_model, load_tokenizer, named_outputs
 
-        found = find_encoder(encoder)
+        found, outputs = find_encoder(encoder), named_outputs(labels or cls.labels)
+        dropout = {"hidden_dropout_prob": training.dropout, "attention_probs_dropout_prob": 0.0}
         torch.manual_seed(training.seed)
-        network = load_model(
-            found,
-            cls.network_class(),
-            hidden_dropout_prob=training.dropout,
-            attention_probs_dropout_prob=0.0,
-            **named_outputs(labels or cls.labels),
-        )
+        network = load_model(found, cls.network_class(), **dropout, **outputs)
         return cls(network, load_tokenizer(found), settings=settings)
 
     def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
         """The model after training, exactly as it will be loaded from its folder.
 
-        Args:
-            network: as the trainer leaves it, with its adapters.
-            encoder: as passed to `untrained`.
-            lora: the adapters that trained; None with full weights.
+        `network` is as the trainer leaves it, with its adapters, or full weights if `lora` is None.
         """
         from domainbert.encoders import find_encoder
         from domainbert.lora import adapter_tensors, merge_adapter
@@ -192,11 +177,7 @@ class Model(ABC):
         return hashlib.sha256(f"{self.task} {settings} {self._weights_hash}".encode()).hexdigest()
 
     def window_tokens(self) -> int:
-        """Tokens of a window: the setting, by default all that the encoder has positions for.
-
-        Raises:
-            UserError: the setting is larger than that.
-        """
+        """Tokens of a window: the setting, by default (and at most) the encoder's positions."""
         limit = window_limit(self.network.config)
         window: int = self.settings.window or limit
         if window > limit:
@@ -213,18 +194,14 @@ class Model(ABC):
         """Write the model folder: the adapter if there is one, else all weights.
 
         With `merged`, all weights in any case, to be read by Hugging Face's own classes. A model
-        folder of ours is replaced.
-
-        Raises:
-            FileExistsError: the folder exists and is no model folder.
+        folder of ours is replaced; any other is a `FileExistsError`.
         """
         from domainbert.storage import save_task_model
 
         adapter = None if merged else self.adapter
         config = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
-        config = replace(config, settings=as_dict(self.settings), manifest=self.manifest)
-        if adapter is None:
-            config = replace(config, lora=None)
+        lora = config.lora if adapter is not None else None
+        config = replace(config, lora=lora, settings=as_dict(self.settings), manifest=self.manifest)
         save_task_model(
             folder,
             model=self.network,
@@ -257,7 +234,9 @@ def _weights_hash(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
     config = network.config
     names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
     found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
-    found.update(tokenizer.backend_tokenizer.to_str().encode())
+    # The library's tokenizers keep the truncation and padding of their last call.
+    words = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+    found.update(json.dumps(words, sort_keys=True).encode())
     for name, tensor in sorted(network.state_dict().items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         flat = tensor.detach().cpu().contiguous().flatten()

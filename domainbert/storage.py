@@ -30,27 +30,16 @@ OUR_FILES = (  # all that a model folder of ours may hold
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What a task model's `config.json` says under the key `domainbert`.
+    """What a task model's `config.json` says under the key `domainbert`."""
 
-    Attributes:
-        task: such as "readmission".
-        labels: one name for each output of the head.
-        encoder: name of the encoder that was trained.
-        encoder_sha256: its checksum; see `domainbert.encoders.Encoder`.
-        lower_case: whether the tokenizer lower-cases.
-        lora: the adapter's shape; None with full weights.
-        settings: the task's own, such as window and c.
-        manifest: how the model was trained and how it scored.
-    """
-
-    task: str
-    labels: tuple[str, ...]
-    encoder: str
-    encoder_sha256: str | None
-    lower_case: bool
-    lora: LoRA | None
-    settings: dict[str, Any] = field(default_factory=dict)
-    manifest: dict[str, Any] = field(default_factory=dict)
+    task: str  # such as "readmission"
+    labels: tuple[str, ...]  # one name for each output of the head
+    encoder: str  # as it was named in training
+    encoder_sha256: str | None  # see `domainbert.encoders.Encoder`
+    lower_case: bool  # by the tokenizer
+    lora: LoRA | None  # None with full weights
+    settings: dict[str, Any] = field(default_factory=dict)  # the task's own, such as window and c
+    manifest: dict[str, Any] = field(default_factory=dict)  # how it was trained and how it scored
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TaskConfig:
@@ -98,10 +87,7 @@ def save_task_model(
     """Write a model folder under a temporary name, then rename it.
 
     With `adapter`, from `adapter_tensors`, these tensors alone are written; without, all weights
-    and the tokenizer. The card becomes README.md.
-
-    Raises:
-        FileExistsError: see `check_replaceable`.
+    and the tokenizer. The card becomes README.md. For errors see `check_replaceable`.
     """
     from safetensors.torch import save_file
 
@@ -131,11 +117,7 @@ def share_files(folder: Path) -> None:
 
 
 def check_replaceable(folder: str | Path) -> None:
-    """Check that writing a model to a folder replaces nothing but a model of ours.
-
-    Raises:
-        FileExistsError: the folder holds something else.
-    """
+    """Raise `FileExistsError` if a folder holds anything but a model of ours."""
     folder = Path(folder).expanduser()
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -170,8 +152,7 @@ def load_task_model(
         train_command: the command that trains a head, for the error if there is none.
 
     Raises:
-        EncoderError: another task or number of labels, an encoder with another checksum than in
-            training, missing weights, or an encoder without a trained head.
+        EncoderError: another task, number of labels or encoder; missing weights; no trained head.
     """
     path = Path(folder).expanduser()
     document = _read_config(path) if path.is_dir() else {}
@@ -185,9 +166,8 @@ def load_task_model(
     config = TaskConfig.from_dict(document[CONFIG_KEY])
     if config.task != task:
         raise EncoderError(f"{path} is a model for {config.task}, not for {task}")
-    if labels not in (None, len(config.labels)):
-        msg = f"{path} has {len(config.labels)} labels; a model for {task} has {labels}"
-        raise EncoderError(msg)
+    if labels not in (None, found := len(config.labels)):
+        raise EncoderError(f"{path} has {found} labels; a model for {task} has {labels}")
     adapter, outputs = None, encoders.named_outputs(config.labels)
     if config.lora is None:
         encoder, outputs["train_command"] = find_encoder(path), train_command
@@ -220,11 +200,7 @@ def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
 
 
 def resolve_model(name: str | Path, shipped: dict[str, Path]) -> str | Path:
-    """The folder of a shipped model; any other folder, encoder or Hub model unchanged.
-
-    Raises:
-        EncoderError: it is none of these; lists the shipped models.
-    """
+    """The folder of a shipped model; folders, encoders and Hub models unchanged, others refused."""
     typed = str(name)
     if typed in shipped:
         return shipped[typed]

@@ -35,10 +35,7 @@ _HEADS = re.compile(
     r"|vocab_\w+|discriminator_predictions|generator_\w+|lm_predictions|mask_predictions"
 )
 _BUFFERS = ("position_ids", "token_type_ids")
-_FLOATS = {  # as safetensors and torch spell them
-    *("F64", "F32", "F16", "BF16"),
-    *("torch.float64", "torch.float32", "torch.float16", "torch.bfloat16"),
-}
+_FLOATS = re.compile(r"B?F(64|32|16)|torch\.b?float(64|32|16)")  # in safetensors, in .bin
 
 
 _quiet_lock = threading.Lock()
@@ -87,18 +84,13 @@ def short_reason(error: Exception) -> str:
 
 
 def weights_files(folder: Path) -> list[Path]:
-    """The weights of a model folder: safetensors (if in shards, after their index), or .bin.
-
-    Raises:
-        EncoderError: the folder has none, or its index names files that are not in it.
-    """
+    """The weights of a model folder: safetensors (if in shards, after their index), or .bin."""
     index = folder / INDEX
     for file in ("model.safetensors", "pytorch_model.bin"):
         if (folder / file).is_file() and not (file.endswith(".bin") and index.is_file()):
             return [folder / file]
     if not index.is_file():
-        msg = f"{folder} holds no weights: expected model.safetensors (or an old pytorch_model.bin)"
-        raise EncoderError(msg)
+        raise EncoderError(f"{folder} holds no weights: expected model.safetensors or an old .bin")
     try:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
         wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
@@ -117,8 +109,8 @@ def check_config(config: PretrainedConfig, *, name: str) -> None:
     for key, most in LARGEST.items():
         size = getattr(config, key, None)
         if isinstance(size, int) and not 0 <= size <= most:
-            msg = f"{name}: config.json has {key} {size:,}, expected at most {most:,}"
-            raise EncoderError(msg)
+            found = f"config.json has {key} {size:,}"
+            raise EncoderError(f"{name}: {found}, expected at most {most:,}")
 
 
 def check_vocabulary(
@@ -129,8 +121,7 @@ def check_vocabulary(
         raise EncoderError(f"{name} has no fast tokenizer; offsets into the text need one")
     words, rows = len(tokenizer), getattr(config, "vocab_size", None)
     if words <= len(tokenizer.all_special_tokens):
-        msg = f"{name} has no vocabulary: expected tokenizer.json or vocab.txt beside it"
-        raise EncoderError(msg)
+        raise EncoderError(f"{name} has no vocabulary: expected tokenizer.json or vocab.txt in it")
     if rows is not None and words > rows:
         raise EncoderError(
             f"{name} has a vocabulary of {words} but its config.json says {rows}; "
@@ -139,11 +130,7 @@ def check_vocabulary(
 
 
 def check_casing(tokenizer: PreTrainedTokenizerBase, *, name: str) -> None:
-    """Refuse a cased vocabulary under a tokenizer that lower-cases.
-
-    Raises:
-        EncoderError: with the line that fixes it.
-    """
+    """Refuse a cased vocabulary with lower-casing, which silently misreads capitalised words."""
     special = set(tokenizer.all_special_tokens)
     cased = any(
         token != token.lower() and token not in special and not token.startswith("[")
@@ -160,14 +147,13 @@ def check_casing(tokenizer: PreTrainedTokenizerBase, *, name: str) -> None:
 def check_stored(folder: Path, config: PretrainedConfig, *, name: str) -> None:
     """Refuse weights that are not floating-point, or far fewer than config.json asks for."""
     if (folder / "adapter_config.json").exists():
-        msg = f"{name} is a peft adapter, which names another model; merge it into that one"
-        raise EncoderError(msg)
+        raise EncoderError(f"{name} is a peft adapter, which names another model; merge the two")
     shapes: dict[str, tuple[str, Sequence[int]]] = {}
     with explained(name):
         for file in weights_files(folder):
             shapes |= _stored_shapes(file)
     for key, (kind, _) in shapes.items():
-        if kind not in _FLOATS and key.rsplit(".", 1)[-1] not in _BUFFERS:
+        if not _FLOATS.fullmatch(kind) and key.rsplit(".", 1)[-1] not in _BUFFERS:
             raise EncoderError(f"{name}: {key} holds {kind}, expected floating-point numbers")
     hidden = getattr(config, "hidden_size", 0)
     asked = getattr(config, "vocab_size", 0) * (getattr(config, "embedding_size", None) or hidden)
@@ -209,8 +195,8 @@ def check_loaded(
         key for key, *_ in report["mismatched_keys"] if train_command is not None or in_body(key)
     )
     if misfits:
-        msg = f"{name}: {len(misfits)} weights, such as {misfits[0]}, do not fit config.json"
-        raise EncoderError(msg)
+        found = f"{len(misfits)} weights, such as {misfits[0]}"
+        raise EncoderError(f"{name}: {found}, do not fit config.json")
     missing = sorted(report["missing_keys"])
     if lost := list(filter(in_body, missing)):
         raise EncoderError(f"{name} lacks {len(lost)} weights of the encoder, such as {lost[0]}")

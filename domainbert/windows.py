@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Encoding
     from transformers import PreTrainedTokenizerBase
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
@@ -35,10 +35,9 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")  # tokenizers refuse a text with one
 
 
 def too_long(text: str) -> str:
-    """Why a text is too long to be read, or "" if it is not."""
-    if len(text) <= LONGEST_TEXT:
-        return ""
-    return f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
+    """Why a text is too long to be read, and what to do; "" if it is not."""
+    reason = f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
+    return reason if len(text) > LONGEST_TEXT else ""
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ class Window:
         return len(self.input_ids)
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(NamedTuple):
     """Characters `start` to `end` of a text that the encoder could not read, and the reason."""
 
     start: int
@@ -68,10 +66,10 @@ class Unread:
 
 @dataclass(frozen=True)
 class WindowedText:
-    """The windows of one text, its number of content tokens, and what could not be read."""
+    """The windows of one text, and what could not be read."""
 
     windows: tuple[Window, ...]
-    tokens: int
+    tokens: int  # without special ones, and without counting an overlap twice
     unread: tuple[Unread, ...]
 
 
@@ -89,9 +87,6 @@ def plan_windows(
         capacity: content tokens of a window, >= 1.
         overlap: tokens that consecutive windows share, 0 <= overlap < capacity.
         good_cuts: shape (tokens,), bool: whether the place after token i is a good cut.
-
-    Raises:
-        UserError: capacity or overlap out of range.
     """
     if capacity < 1:
         raise UserError(f"a window must hold at least one token of text, got capacity {capacity}")
@@ -124,9 +119,6 @@ class Windower:
         window: largest number of tokens, including [CLS] and [SEP]; 3 <= window <= limit.
         overlap: tokens that consecutive windows share; 0 <= overlap < window - 2.
         limit: the encoder's own limit, from `encoders.window_limit`.
-
-    Raises:
-        UserError: a window or an overlap out of range.
     """
 
     def __init__(
@@ -137,13 +129,19 @@ class Windower:
         overlap: int = 0,
         limit: int = 512,
     ) -> None:
+        from tokenizers import Tokenizer
+
         if not SPECIAL_TOKENS < window <= limit:
             least = SPECIAL_TOKENS + 1
             raise UserError(f"window must be between {least} and {limit}, got {window}")
         self.window, self.overlap = window, overlap
         self._capacity = window - SPECIAL_TOKENS
         plan_windows(0, capacity=self._capacity, overlap=overlap)  # checks the overlap
-        self._tokenizer = own_tokenizer(tokenizer)
+        # The library's tokenizers change their state at every call, so threads must not share one.
+        self._tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True  # which reads them as text
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._unknown = tokenizer.unk_token_id
         ends = tokenizer.convert_tokens_to_ids([".", "!", "?"])
@@ -156,10 +154,8 @@ class Windower:
     def split_many(self, texts: Sequence[str]) -> list[WindowedText]:
         """The windows of every text; a text without a token has none.
 
-        No token is dropped, and `[SEP]` and the like are read as text. The time is linear.
-
-        Raises:
-            UserError: a text is longer than `LONGEST_TEXT`.
+        No token is dropped, and `[SEP]` and the like are read as text. The time is linear. A text
+        longer than `LONGEST_TEXT` is a `UserError`.
         """
         for text in texts:
             if reason := too_long(text):
@@ -188,8 +184,8 @@ class Windower:
             Unread(*match.span(), NOT_TEXT if match[1] else INVISIBLE)
             for match in _DROPPED.finditer(text)
         ]
-        unknown = [Unread(*map(int, ends), UNKNOWN) for ends in offsets[ids == self._unknown]]
-        unread = sorted(unknown + dropped, key=lambda part: (part.start, part.end))
+        unknown = offsets[ids == self._unknown].tolist()
+        unread = sorted([Unread(first, last, UNKNOWN) for first, last in unknown] + dropped)
         return WindowedText(windows, tokens=len(ids), unread=tuple(unread))
 
     def _good_cuts(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -200,14 +196,3 @@ class Windower:
         # A full stop inside "3.5" is followed by no space.
         sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > offsets[:, 1])
         return line_ends | sentence_ends
-
-
-def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """A copy that reads special tokens as text; the library's own must not be shared by threads."""
-    from tokenizers import Tokenizer
-
-    own = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    own.no_truncation()
-    own.no_padding()
-    own.encode_special_tokens = True
-    return own
