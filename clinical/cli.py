@@ -42,11 +42,12 @@ def synthesize(
     stays: Annotated[int, typer.Option(min=1, help="How many stays.")] = 1000,
     seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 0,
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
+    notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
 ) -> None:
-    """Write a made-up hospital as MIMIC-III-shaped CSV, its true risks beside it."""
+    """Write a made-up hospital as MIMIC-III-shaped CSV, with the true risk of each stay."""
     from clinical.datasets.synthetic import synthesize as make
 
-    hospital = make(folder, stays=stays, seed=seed, brief=brief)
+    hospital = make(folder, stays=stays, seed=seed, brief=brief, notes_per_stay=notes_per_stay)
     say(
         f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes in "
         f"{folder}; the best possible AUROC is {hospital.best_auroc:.3f}"
@@ -63,7 +64,11 @@ def cohort(
     hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,
     definition: Annotated[Path | None, typer.Option(help="Your own definition, TOML.")] = None,
     mapping: Annotated[Path | None, typer.Option(help="With generic: your columns, TOML.")] = None,
-    data_end: Annotated[str | None, typer.Option(help="When the data end (a date).")] = None,
+    data_end: Annotated[
+        str | None, typer.Option(help="Until when admissions were recorded: a date, or none.")
+    ] = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
     seed: Annotated[int, typer.Option(help="Of the split by patient.")] = 0,
 ) -> None:
     """Admissions and notes -> a labelled cohort, with every exclusion counted."""
@@ -78,6 +83,8 @@ def cohort(
         definition=definition,
         mapping=mapping,
         data_end=data_end,
+        delimiter=delimiter,
+        encoding=encoding,
         seed=seed,
         out=out,
     )

@@ -45,7 +45,9 @@ def as_dict(settings: Any) -> dict[str, Any]:
 
 def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first problem, as `table.name: what is expected, got what came`."""
-    problem = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    # A mistyped name is missing too: its own spelling says more.
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     *tables, name = map(str, problem["loc"]) if problem["loc"] else ("settings",)
     place = f"[{'.'.join(tables)}] {name}" if tables else name
     if problem["type"] == "extra_forbidden":
@@ -54,11 +56,8 @@ def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     if problem["type"] == "missing":
         return f"{place}: this setting is required"
     if problem["type"] == "value_error":  # from a nested table, or a check of the table's own
-        return (
-            f"[{place}] {problem['ctx']['error']}"
-            if problem["loc"]
-            else f"{problem['ctx']['error']}"
-        )
+        where = f"[{'.'.join(map(str, problem['loc']))}] " if problem["loc"] else ""
+        return f"{where}{problem['ctx']['error']}"
     message = problem["msg"].removeprefix("Input should be ")
     return f"{place}: expected {message}, got {problem['input']!r}"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from biomed.ner.ensemble import TaggerEnsemble
-    from domainbert.pretraining.documents import CorpusFile
+    from domainbert.pretraining.corpus import CorpusFile
 
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -50,7 +50,7 @@ def read_lines(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
         ValueError: a file that is not there, is of another kind or is broken, or a share that is
             none.
     """
-    from domainbert.pretraining.documents import corpus_files
+    from domainbert.pretraining.corpus import corpus_files
 
     if not 0 < share <= 1:
         msg = f"share must be above 0 and at most 1, got {share}"
@@ -59,7 +59,7 @@ def read_lines(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
 
 
 def _lines(files: Iterable[CorpusFile], share: float) -> Iterator[str]:
-    from domainbert.pretraining.documents import read_documents
+    from domainbert.pretraining.corpus import read_documents
     from domainbert.pretraining.settings import CorpusSettings
 
     settings = CorpusSettings(documents="block", lines=1)

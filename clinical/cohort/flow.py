@@ -9,13 +9,8 @@ from domainbert.tables.csv_files import NO_ROW
 if TYPE_CHECKING:
     import duckdb
 
-SINGLE_CENTRE = (
-    "Readmissions to other hospitals are not in this data: a patient who went elsewhere counts as "
-    "not readmitted, so the true rate is higher."
-)
-
-# (what is left, step, reason): every way out of the cohort, in the order in which it is tried. The
-# step is the value of the column `exclusion`; steps that lead to the same box stand together.
+# (what is left, step, reason): every exclusion rule, in the order in which they are tried. The step
+# is the value of the column `exclusion`; steps with the same first entry share a box of the figure.
 STEPS: tuple[tuple[str, str, str], ...] = (
     ("Usable stays", "malformed_line", "line of the file that is no row"),
     ("Usable stays", "missing_id", "no patient id or no stay id"),

@@ -1,4 +1,4 @@
-"""The steps between a source and a cohort file: SQL in DuckDB, out of core."""
+"""From a source to a cohort file: SQL steps in DuckDB, which spills to disk."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import json
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.flow import SINGLE_CENTRE, count_flow
-from clinical.cohort.load import find, summary_categories, wanted_notes
-from clinical.cohort.reading import Tables, read_rows
+from clinical.cohort.caveats import UNMATCHED, find_caveats, unmatched_values
+from clinical.cohort.flow import count_flow
+from clinical.cohort.reading import Reader, Tables, find_tables, step
 from clinical.cohort.splits import assign_splits
-from clinical.cohort.sql import run_step, step
 from domainbert.tables import TableError
 from domainbert.tables.databases import open_source
+from domainbert.tables.ids import id_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from clinical.cohort.definition import Definition
     from clinical.cohort.schemas import Schema
 
-MEMORY_LIMIT = "1GB"  # DuckDB's share; what does not fit waits on disk, beside the result
+MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
 SUMMARY_KEY = "clinical.cohort"
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
@@ -35,7 +34,7 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True)
 class Request:
-    """What `build_cohort` was asked for, checked."""
+    """The checked arguments of `build_cohort`."""
 
     source: str | Path
     schema: Schema
@@ -44,11 +43,14 @@ class Request:
     definition: Definition
     seed: int
     data_end: datetime | None
+    derive_data_end: bool
+    delimiter: str | None
+    encoding: str | None
 
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that spills to disk, in `folder`, as memory fills; gone when the block ends."""
+    """A database that spills to disk in `folder`, removed when the block ends."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix=".cohort-", dir=folder) as private:
@@ -57,11 +59,14 @@ def scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             con.execute("SET temp_directory = $path", {"path": private})
             con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
             con.execute("SET TimeZone = 'UTC'")
-            # A notebook without widgets has no bar to switch off, and says so by failing.
+            # In a notebook without widgets there is no progress bar, and switching it off fails.
             with suppress(duckdb.InvalidInputException):
                 con.execute("SET enable_progress_bar = false")
-            # A closed network: nothing is fetched while we run.
+            # Nothing may be downloaded at run time.
             con.execute("SET autoinstall_known_extensions = false")
+            con.create_function(
+                "python_id_key", id_key, ["VARCHAR"], "VARCHAR", null_handling="special"
+            )
             with _quiet():
                 yield con
         finally:
@@ -69,45 +74,37 @@ def scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def read_source(con: duckdb.DuckDBPyConnection, request: Request) -> list[str]:
-    """Read every table of the source once, and decide on every row but for the texts.
+    """Read every table of the source once, and decide about every row except for the texts.
 
     Returns:
         What a reader of the cohort should know.
     """
-    schema = request.schema
-    with open_source(request.source, con=con) as source:
-        find_table = partial(find, source, schema=schema, notes=request.notes)
-        admissions = find_table(schema.admissions)
-        patients = find_table(schema.patients) if schema.patients else None
-        wanted = wanted_notes(schema, request.notes)
-        notes = [find_table(table) for table in wanted]
-        if admissions is None:
-            msg = f"[admissions] of the schema {schema.name!r} cannot be optional"
-            raise TableError(msg)
-        found = Tables(admissions, patients, [table for table in notes if table is not None])
-        run_step(con, "macros")
-        _set_rules(con, request, found)
-        read_rows(con, source, schema, found)
-    absent = [table.table for table, there in zip(wanted, notes, strict=True) if there is None]
-    return _caveats(con, request, found, absent)
+    options = {"delimiter": request.delimiter, "encoding": request.encoding}
+    with open_source(request.source, con=con, **options) as source:
+        tables = find_tables(source, request.schema, notes=request.notes)
+        con.execute(step("macros"))
+        _set_rules(con, request, tables)
+        Reader(con, source, request.schema).read(tables)
+    return find_caveats(con, request, tables)
 
 
 def export_issues(con: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Write the list of everything that was wrong with a row of the source."""
-    run_step(con, "texts")
-    run_step(con, "issues")
-    con.execute("COPY (SELECT * FROM issues ORDER BY source, problem, row) TO $path (HEADER)",
+    con.execute(step("texts"))
+    con.execute(step("issues"))
+    con.execute("COPY (SELECT * REPLACE (no_formula(id) AS id) FROM issues "
+                "ORDER BY source, problem, row) TO $path (FORMAT csv, HEADER)",
                 {"path": str(path)})  # fmt: skip
 
 
 def export_cohort(
     con: duckdb.DuckDBPyConnection, path: Path, *, request: Request, caveats: list[str]
 ) -> None:
-    """Write the cohort piece by piece, the definition and the flow in its metadata."""
+    """Write the cohort piece by piece, with the definition and the flow in its metadata."""
     import pyarrow.parquet as pq
 
     _split(con, request.seed)
-    run_step(con, "cohort")
+    con.execute(step("cohort"))
     metadata = {
         SUMMARY_KEY: json.dumps(_summary(con, request, caveats), ensure_ascii=False),
         "clinical.definition": request.definition.text,
@@ -117,7 +114,7 @@ def export_cohort(
     pieces = con.execute("SELECT first_stay, last_stay FROM pieces ORDER BY first_stay").fetchall()
     writer = None
     try:
-        # An empty source has no piece, but its cohort has columns all the same.
+        # The cohort of an empty source has columns too.
         for first, last in pieces or [(0, 0)]:
             bounds = {"first_stay": first, "last_stay": last}
             rows = con.sql(query, params=bounds).to_arrow_table()
@@ -132,7 +129,7 @@ def export_cohort(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """DuckDB's messages may quote the line they failed on, and a line may be a note."""
+    """Replace DuckDB's messages: they may quote the line that failed, which may be a note."""
     import duckdb
 
     try:
@@ -142,41 +139,42 @@ def _quiet() -> Iterator[None]:
         raise TableError(msg) from None
     except duckdb.Error as error:
         msg = (
-            f"the source cannot be read to its end ({type(error).__name__}): a file that is not "
-            "whole, or a connection that was lost"
+            f"the source cannot be read to its end ({type(error).__name__}): a file is incomplete, "
+            "or a connection was lost"
         )
         raise TableError(msg) from None
 
 
-def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, found: Tables) -> None:
-    """The definition and the request as a table of one row, which all SQL reads."""
+def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:
+    """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     definition, schema = request.definition, request.schema
-    patients = found.patients.chosen if found.patients else {}
     rules: dict[str, tuple[Any, str]] = {
-        "gap_us": (round(definition.transfer_gap_hours * _HOUR_US), "BIGINT"),
-        "horizon_us": (round(definition.horizon_days * _DAY_US), "BIGINT"),
+        "gap_us": (round(definition.episode.transfer_gap_hours * _HOUR_US), "BIGINT"),
+        "horizon_us": (round(definition.readmission.horizon_days * _DAY_US), "BIGINT"),
         "hours_us": (round(request.hours * _HOUR_US), "BIGINT"),
         "data_end": (request.data_end, "TIMESTAMP"),
+        "derive_data_end": (request.derive_data_end, "BOOLEAN"),
         "early": (request.notes == "early", "BOOLEAN"),
-        "exclude_deaths": (definition.death_after_discharge == "exclude", "BOOLEAN"),
-        "minimum_age": (definition.minimum_age, "DOUBLE"),
-        "maximum_age": (definition.maximum_age, "DOUBLE"),
-        "newborn_types": (list(definition.newborn_types), "VARCHAR[]"),
-        "died_locations": (list(definition.died_locations), "VARCHAR[]"),
-        "planned_types": (list(definition.planned_types), "VARCHAR[]"),
-        "discharge_categories": (list(summary_categories(schema)), "VARCHAR[]"),
+        "exclude_deaths": (
+            definition.readmission.death_after_discharge == "exclude", "BOOLEAN"),
+        "minimum_age": (definition.index.minimum_age, "DOUBLE"),
+        "maximum_age": (definition.index.maximum_age, "DOUBLE"),
+        "newborn_types": (list(definition.index.newborn_types), "VARCHAR[]"),
+        "died_locations": (list(definition.index.died_locations), "VARCHAR[]"),
+        "planned_types": (list(definition.readmission.planned_types), "VARCHAR[]"),
+        "discharge_categories": (list(schema.summary_categories), "VARCHAR[]"),
         "addendum_kinds": (list(schema.addendum_kinds), "VARCHAR[]"),
-        "has_patients": (found.patients is not None, "BOOLEAN"),
-        "has_notes": (bool(found.notes), "BOOLEAN"),
-        "has_types": ("admission_type" in found.admissions.chosen, "BOOLEAN"),
-        "deaths_known": (
-            "death_date" in patients or "death_date" in found.admissions.chosen, "BOOLEAN"),
+        "has_patients": (tables.patients is not None, "BOOLEAN"),
+        "has_notes": (bool(tables.notes), "BOOLEAN"),
+        "has_types": ("admission_type" in tables.admissions.chosen, "BOOLEAN"),
+        "deaths_known": ("death_date" in tables.known, "BOOLEAN"),
     }  # fmt: skip
     columns = ", ".join(f"${name}::{kind} AS {name}" for name, (_, kind) in rules.items())
     con.execute(f"CREATE TABLE rules AS SELECT {columns}", {k: v for k, (v, _) in rules.items()})
 
 
 def _split(con: duckdb.DuckDBPyConnection, seed: int) -> None:
+    """Create `splits` from the patients' ids as they are compared."""
     import pyarrow as pa
 
     rows = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")
@@ -190,49 +188,24 @@ def _split(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     con.unregister("assigned")
 
 
-def _caveats(
-    con: duckdb.DuckDBPyConnection, request: Request, found: Tables, absent: list[str]
-) -> list[str]:
-    """What the source cannot tell, in sentences for the reader of results."""
-    known = set(found.admissions.chosen) | set(found.patients.chosen if found.patients else ())
-    decimal = con.execute("SELECT count(*) FROM notes WHERE id_was_decimal").fetchall()[0][0]
-    patients = request.schema.patients
-    said = {
-        SINGLE_CENTRE: True,
-        f"No table of notes ({', '.join(absent) or 'none is mapped'}): "
-        "the cohort has labels and no text.": not found.notes,
-        f"Tables of notes that are not there: {', '.join(absent)}.": found.notes and absent,
-        f"No table {patients.table if patients else ''}: age and sex may be unknown.": (
-            patients and not found.patients
-        ),
-        "No dates of death: deaths after discharge are unknown.": "death_date" not in known,
-        "Nothing tells of deaths in hospital: such stays count as discharged alive.": (
-            not {"died", "death_time", "discharge_location"} & known
-        ),
-        "No admission types: planned returns and newborns cannot be told apart.": (
-            "admission_type" not in known
-        ),
-        f"{decimal} notes write their stay id as a decimal; read as whole numbers.": decimal,
-    }
-    return [sentence for sentence, applies in said.items() if applies]
-
-
 def _summary(
     con: duckdb.DuckDBPyConnection, request: Request, caveats: list[str]
 ) -> dict[str, Any]:
     definition = request.definition
+    data_end = con.execute("SELECT data_end FROM rules").fetchall()[0][0]
     return {
         "schema": request.schema.name,
         "notes": request.notes,
         "hours": request.hours if request.notes == "early" else None,
         "seed": request.seed,
-        "data_end": request.data_end.isoformat() if request.data_end else None,
+        "data_end": data_end.isoformat() if data_end else None,
         "definition": {
             "name": definition.name,
             "version": definition.version,
             "sha256": definition.sha256,
-            "horizon_days": definition.horizon_days,
+            "horizon_days": definition.readmission.horizon_days,
         },
         **count_flow(con, table=request.schema.admissions.table),
+        "unmatched": {column: unmatched_values(con, column, limit=100) for column in UNMATCHED},
         "caveats": caveats,
     }

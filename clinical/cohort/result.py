@@ -1,4 +1,4 @@
-"""A built cohort: a Parquet file that carries its definition and its flow."""
+"""A built cohort: a Parquet file with its definition and its flow."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Cohort:
         path: the Parquet file.
         flow: `step, reason, removed, left`: one row for the input and one for each rule in order;
             `removed` and the last `left` add up to the input.
-        issues: `source, problem, count`: what was wrong with rows of the source; each of them is
-            listed by `list_issues`, from the file `issues_path(path)`.
+        issues: `source, problem, count`: what was wrong with rows of the source; `list_issues`
+            lists each of them.
         n_admissions: rows of the table of admissions.
         n_stays: stays kept.
         n_patients: patients of the stays kept.
@@ -77,9 +77,9 @@ class Cohort:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """The whole table, excluded rows too; `frame[frame.exclusion.isna()]` are the kept ones.
+        """The whole table with excluded rows; `frame[frame.exclusion.isna()]` are those kept.
 
-        `text` is a list of notes a row; `readmitted` is an integer, missing on excluded rows.
+        `text` is a list of notes; `readmitted` is an integer, missing on excluded rows.
         """
         import pyarrow.parquet as pq
 
@@ -90,14 +90,17 @@ class Cohort:
     def list_issues(self) -> pd.DataFrame:
         """Every faulty row of the source: `source, row, id, problem`; rows count from 1.
 
-        Notes that have an id are listed by it, without a row number. What is wrong with a CSV file
-        as such is listed under the file's name, and `row` is then the line of the file.
+        Notes with an id are listed by it, without a row number. Malformed lines of a CSV file are
+        listed under the file's name, and `row` is the line of the file.
         """
         import pandas as pd
 
         types = {"source": str, "row": "Int64", "id": str, "problem": str}
-        return pd.read_csv(issues_path(self.path), dtype=types, keep_default_na=False,
-                           na_values={"row": [""]})  # fmt: skip
+        frame = pd.read_csv(issues_path(self.path), dtype=types, keep_default_na=False,
+                            na_values={"row": [""]})  # fmt: skip
+        # The file has an apostrophe before an id that a spreadsheet would run as a formula.
+        frame["id"] = frame["id"].str.replace("^'(?=[=+@-])", "", regex=True)
+        return frame
 
     def save_flow_json(self, path: str | Path) -> None:
         """Write the flow, the counts, the issues and the caveats as JSON."""
@@ -111,5 +114,5 @@ class Cohort:
 
 
 def issues_path(path: str | Path) -> Path:
-    """Where the list of faulty rows of a cohort is: `NAME.issues.csv` beside `NAME.parquet`."""
+    """The list of faulty rows of a cohort: `NAME.issues.csv` beside `NAME.parquet`."""
     return Path(path).with_suffix(".issues.csv")

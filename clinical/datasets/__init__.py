@@ -1,1 +1,1 @@
-"""Cohorts to try things on: real diabetes encounters, and a made-up hospital."""
+"""Example data: real diabetes encounters, and a made-up hospital."""

@@ -1,14 +1,13 @@
-"""Real encounters with real outcomes: the UCI table "Diabetes 130-US hospitals" as a cohort.
+"""The UCI table "Diabetes 130-US hospitals" as a cohort with real outcomes.
 
-The table (Strack et al. 2014, BioMed Research International, CC BY 4.0) has no notes: it has 50
-columns an encounter. Each encounter is told here as one short discharge note, which says what the
-columns say and nothing else, so that a text model can be trained and judged on real readmissions.
+The table (Strack et al. 2014, BioMed Research International, CC BY 4.0) has no notes but 50 columns
+for each encounter. Here each encounter becomes one short discharge note that says what the columns
+say, so that a text model can be trained and tested on real readmissions.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -24,7 +23,7 @@ from clinical.datasets.icd9 import (
     read_titles,
     source_file,
 )
-from domainbert.tables import TableError, require_columns
+from domainbert.tables import TableError, read_table, require_columns, table_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -65,7 +64,7 @@ _DECADES: Final = "teens twenties thirties forties fifties sixties seventies eig
 _AGES: Final = {f"[{n}0-{n + 1}0)": name for n, name in enumerate(_DECADES.split(), start=1)}
 _PEOPLE: Final = {"Female": ("Woman", "her"), "Male": ("Man", "his")}
 _RACES: Final = {"AfricanAmerican": "African American", "Other": "other race"}
-# The source publishes no list of its payer codes; these can be read, the others stay codes.
+# The source does not explain its payer codes; these are obvious, the others stay codes.
 _PAYERS: Final = {
     "MC": "Medicare",
     "MD": "Medicaid",
@@ -77,8 +76,8 @@ _PAYERS: Final = {
 _A1C: Final = {">7": "seven to eight percent", ">8": "above eight percent", "Norm": "normal"}
 _GLUCOSE: Final = {">200": "above 200", ">300": "above 300", "Norm": "normal"}
 _DOSES: Final = {"Up": "raised", "Down": "lowered", "Steady": "unchanged"}
-# What a column may hold; an id may be any that the mapping file has.
-_LEGAL: Final[Mapping[str, Collection[str]]] = {
+# The values of each column; the mapping file has those of the id columns.
+_KNOWN: Final[Mapping[str, Collection[str]]] = {
     "age": ("[0-10)", *_AGES),
     "gender": (*_PEOPLE, "Unknown/Invalid"),
     "A1Cresult": (*_A1C, "None"),
@@ -92,27 +91,27 @@ _COLUMNS: Final = (
     *("diag_1", "diag_2", "diag_3"),
     *_COUNTS,
     *ID_COLUMNS,
-    *_LEGAL,
+    *_KNOWN,
 )
 
 
 def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
     """Turn the source folder into a cohort table.
 
-    Every encounter of the source is a row. Those that ended in death or hospice cannot be
-    readmitted: they keep their row, with `exclusion` set and no `split`. The others are split by
+    Every encounter of the source is a row. Encounters that ended in death or hospice cannot be
+    followed by a readmission: they have an `exclusion` and no `split`. The others are split by
     patient. The source has no dates, so the times and `days_to_readmission` are null.
 
     Args:
-        folder: where the three files of the source lie.
-        seed: of the split.
+        folder: folder with the three files of the source.
+        seed: seed of the split.
 
     Returns:
-        The cohort table, one row an encounter, in the order of the source; `age` is the source's
-        band such as `[70-80)`, `insurance` its payer code.
+        The cohort table with one row for each encounter, in the order of the source; `age` is a
+        band such as `[70-80)` and `insurance` a payer code.
 
     Raises:
-        TableError: a file or a column that is not there, or a value that cannot be told.
+        TableError: a missing file or column, or an unknown value.
     """
     import pandas as pd
 
@@ -142,14 +141,14 @@ def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
 
 
 def narrate(row: Mapping[str, str], *, titles: CodeTitles) -> str:
-    """Tell one encounter as a short discharge note.
+    """Write one encounter as a short discharge note.
 
     Args:
         row: the source's columns of one encounter, all as strings.
         titles: what its codes mean.
 
     Returns:
-        Up to six short paragraphs, one a line. What the source does not know is left out.
+        Up to six short paragraphs, one per line, without what the source does not know.
     """
     paragraphs = (
         f"{_person(row)} {_visits(row)}",
@@ -241,7 +240,7 @@ def _disposition(row: Mapping[str, str], *, titles: CodeTitles) -> str:
 
 
 def _count(text: str, noun: str, *, plural: str = "") -> str:
-    """`3, stay` -> `three stays`: bags of words drop single digits, so ten and less are words."""
+    """`3, stay` -> `three stays`: bags of words drop single digits, so small numbers are words."""
     number = int(text)
     words = _NUMBERS[number] if number < len(_NUMBERS) else str(number)
     return f"{words} {noun if number == 1 else plural or noun + 's'}"
@@ -256,34 +255,25 @@ def _or_null(column: pd.Series) -> pd.Series:
 
 
 def _read_encounters(path: Path, *, titles: CodeTitles) -> pd.DataFrame:
-    """Read the table, every column as strings, and check it whole before anything is told."""
-    import pandas as pd
+    """Read the table, every column as strings, and check every value."""
+    require_columns(table_columns(path), _COLUMNS, source=path.name)
+    source = read_table(path, columns=_COLUMNS).fillna("")
 
-    try:
-        # Here "None" is a word (test not done), so nothing may be read as NaN.
-        source = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        # The parser's own message may quote the row: it stays unsaid.
-        msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
-        raise TableError(msg) from None
-    require_columns(source.columns, _COLUMNS, source=path.name)
-    legal = {**_LEGAL, **{column: titles.ids[column] for column in ID_COLUMNS}}
-    for column, values in legal.items():
-        bad = ~source[column].isin(list(values))
-        _refuse(bad, f"{path.name}, {column!r}", legal=f"one of {', '.join(values)}")
+    def check(column: str, bad: pd.Series, expected: str) -> None:
+        if bad.any():
+            first = int(bad.to_numpy().argmax()) + 2  # the header is line 1
+            msg = (
+                f"{path.name}, {column!r}: {int(bad.sum())} rows are wrong, first on line {first}; "
+                f"expected {expected}"
+            )
+            raise TableError(msg)
+
+    known = {**_KNOWN, **{column: titles.ids[column] for column in ID_COLUMNS}}
+    for column, values in known.items():
+        check(column, ~source[column].isin(list(values)), f"one of {', '.join(values)}")
     for column in _COUNTS:
-        bad = ~source[column].str.fullmatch("[0-9]{1,6}", na=False)
-        _refuse(bad, f"{path.name}, {column!r}", legal="a whole number")
+        check(column, ~source[column].str.fullmatch("[0-9]{1,6}"), "a whole number")
     for column in ("encounter_id", "patient_nbr"):
-        bad = source[column].isna() | source[column].isin(MISSING)
-        _refuse(bad, f"{path.name}, {column!r}", legal="an id on every row")
-    bad = source["encounter_id"].duplicated()
-    _refuse(bad, f"{path.name}, 'encounter_id'", legal="each id once")
+        check(column, source[column].isin(MISSING), "an id on every row")
+    check("encounter_id", source["encounter_id"].duplicated(), "each id once")
     return source
-
-
-def _refuse(bad: pd.Series, where: str, *, legal: str) -> None:
-    if bad.any():
-        first = int(bad.to_numpy().argmax()) + 2  # the header is line 1
-        msg = f"{where}: {int(bad.sum())} rows are wrong, first on line {first}; legal: {legal}"
-        raise TableError(msg)

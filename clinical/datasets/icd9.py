@@ -1,8 +1,8 @@
-"""What the codes of the diabetes table mean: its three id columns, and ICD-9-CM diagnoses.
+"""Titles of the codes in the diabetes table: its three id columns, and ICD-9-CM diagnoses.
 
-The source has a file for each. Most of its rows hold diagnosis categories, such as 428, which the
-file of ICD-9-CM titles does not name: they are named here by what the titles of their codes share,
-or, where that gives no good name, by `icd9_categories.csv` beside this module.
+Most rows of the table have diagnosis categories such as 428, which the file of ICD-9-CM titles does
+not name. A category gets the words that the titles of its codes share, or a name from
+`icd9_categories.csv` where that gives no good name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MISSING: Final = frozenset(
 )
 ID_COLUMNS: Final = ("admission_type_id", "discharge_disposition_id", "admission_source_id")
 
-# The mapping file's shorthand, in lower case, and how a note says it.
+# The abbreviations of the mapping file, in lower case, and what a note has instead.
 _ID_REWRITES: Final = (
     (r"discharged/transferred(/referred)?(?: (?=another))?", "discharged to "),
     (r"discharged to +(?=to|within)", "discharged "),
@@ -41,14 +41,15 @@ _ID_REWRITES: Final = (
     (r"critial", "critical"),
     (r"\b(?:hmo|iv)\b", lambda found: found[0].upper()),
     (r"\bmedic(?:are|aid)\b", lambda found: found[0].capitalize()),
-    (r" \(cah\)|[ .]+$", ""),
+    (r" \(cah\)", ""),
 )
-# What a title says only for the coder, or about what is not known.
+# Parts of a title that are only for the coder, or about what is unknown.
 _BOILERPLATE: Final = re.compile(
     r", type II or unspecified type|,? not (?:stated|specified) as [^,]*"
     r"|,? not elsewhere classified| \[[^]]*\]| without mention of [^,]*"
     r"|, (?:organism |part )?unspecified$"
 )
+_CODE: Final = re.compile(r"[0-9VE][0-9]{2,4}")
 _VAGUE_TITLE: Final = re.compile(
     r"other|unspecified"
     r"|.*(?:, unspecified|unspecified site|site unspecified|other and unspecified)",
@@ -64,11 +65,11 @@ _VAGUE_WORDS: Final = re.compile(
 
 @dataclass(frozen=True)
 class CodeTitles:
-    """What the numbers and codes of the table mean.
+    """Titles of the codes of the table.
 
     Attributes:
-        ids: for each of the three id columns, a phrase by id; empty where the id means "unknown".
-        diagnoses: ICD-9-CM titles by code without its dot, whole categories among them.
+        ids: for each id column, a phrase by id; empty where the id means "unknown".
+        diagnoses: ICD-9-CM titles by code or category, without a dot.
     """
 
     ids: Mapping[str, Mapping[str, str]] = field(repr=False)
@@ -77,7 +78,7 @@ class CodeTitles:
     def diagnosis(self, code: str) -> str:
         """The title of an ICD-9-CM code, or of the nearest category above it, or the code."""
         whole, _, decimals = code.strip().upper().partition(".")
-        # The table was once read as numbers: 38 is category 038, 8 is 008.
+        # The source lost leading zeros: 38 is category 038, 8 is 008.
         plain = whole.zfill(3) + decimals
         for length in range(len(plain), _category_length(plain) - 1, -1):
             if title := self.diagnoses.get(plain[:length]):
@@ -135,7 +136,7 @@ def _phrase(title: str) -> str:
     phrase = title.lower()
     for pattern, plain in _ID_REWRITES:
         phrase = re.sub(pattern, plain, phrase)
-    return phrase
+    return phrase.rstrip(" .")
 
 
 def _category_length(code: str) -> int:
@@ -143,9 +144,12 @@ def _category_length(code: str) -> int:
 
 
 def _read_diagnoses(path: Path) -> dict[str, str]:
-    """Titles by code, and by the categories (428, V45, E849) and subcategories above them."""
+    """Titles by code, category (428, V45, E849) and subcategory."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    codes = dict(re.findall(r"(?m)^([0-9VE][0-9]{2,4})\s+(\S.*?)\s*$", text))
+    pairs = (line.partition(" ")[::2] for line in text.replace("\t", " ").splitlines())
+    codes = {
+        code: title.strip() for code, title in pairs if _CODE.fullmatch(code) and title.strip()
+    }
     if not codes:
         msg = f"{path.name} has no lines such as '4280  Congestive heart failure, unspecified'"
         raise TableError(msg)
@@ -166,9 +170,9 @@ def _read_categories() -> dict[str, str]:
 
 
 def _category(titles: list[str]) -> str:
-    """Name a category by what its codes share, else by its last code for "unspecified" or "other".
+    """The words that the titles of a category share, or its last "unspecified" or "other" title.
 
-    Empty where neither is found: no name is better than a wrong one.
+    Empty if there is neither: no name is better than a wrong one.
     """
     heads = {title.split(",")[0] for title in titles}
     if len(heads) == 1:
@@ -176,7 +180,7 @@ def _category(titles: list[str]) -> str:
     vague = [title for title in titles if _VAGUE_TITLE.match(title)]
     if not vague:
         return ""
-    # A list ("ovary, fallopian tube, and ligament") is one thing; else a comma starts a detail.
+    # A list ("ovary, fallopian tube, and ligament") stays whole; otherwise a comma starts a detail.
     title = vague[-1] if re.search(r", (?:and|or) ", vague[-1]) else vague[-1].split(",")[0]
     name = _VAGUE_WORDS.sub("", title).strip()
     return name[:1].upper() + name[1:]

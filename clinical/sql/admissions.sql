@@ -1,4 +1,4 @@
--- One row in, one row out: every admission as read, with the fault that makes it unusable, if any.
+-- Every admission as it was read, with the fault that makes it unusable, if any.
 -- In:  raw_admissions (row, then our columns as text), rules (one row).
 -- Out: admissions; fault is NULL or the name of a step of the flow.
 
@@ -6,8 +6,10 @@ CREATE TABLE admissions AS
 WITH read AS (
     SELECT
         row,
-        identifier(patient_id) AS patient_id,
-        identifier(stay_id) AS stay_id,
+        id_key(patient_id) AS patient_id,
+        id_key(stay_id) AS stay_id,
+        id_text(patient_id) AS patient_text,
+        id_text(stay_id) AS stay_text,
         coalesce(is_decimal(patient_id) OR is_decimal(stay_id), false) AS id_was_decimal,
         moment(admit_time) AS admit_time,
         moment(discharge_time) AS discharge_time,
@@ -21,6 +23,7 @@ WITH read AS (
         is_no_number(age) AS age_unreadable,
         is_neither(died) AS died_unclear,
         upper_clean(admission_type) AS admission_type,
+        upper_clean(discharge_location) AS discharge_location,
         is_true(died)
             OR clean(death_time) IS NOT NULL
             OR coalesce(list_contains(rules.died_locations, upper_clean(discharge_location)), false)
@@ -32,7 +35,7 @@ WITH read AS (
         clean(ethnicity) AS ethnicity,
         clean(insurance) AS insurance,
         -- What two rows must share to be copies of one another.
-        [identifier(patient_id), clean(admit_time), clean(discharge_time), clean(death_time),
+        [id_key(patient_id), clean(admit_time), clean(discharge_time), clean(death_time),
          clean(died), clean(admission_type), clean(discharge_location), clean(sex), clean(age),
          clean(birth_date), clean(death_date), clean(ethnicity), clean(insurance)] AS content
     FROM raw_admissions, rules
@@ -45,9 +48,12 @@ repeats AS (
 )
 SELECT
     read.*,
+    -- An id that is written in more than one way is shown in the first of them.
+    coalesce(min(patient_text) OVER (PARTITION BY patient_id) <> patient_text, false)
+        AS id_was_respelled,
     CASE
         WHEN patient_id IS NULL OR read.stay_id IS NULL THEN 'missing_id'
-        -- A copy adds nothing. Rows that contradict each other cannot be decided between.
+        -- A copy adds nothing. Of rows that contradict each other, none can be believed.
         WHEN repeats.versions > 1 OR row <> repeats.first_row THEN 'duplicate_stay'
         WHEN admit_unreadable OR discharge_unreadable OR death_unreadable THEN 'unreadable_time'
         WHEN admit_time IS NULL OR discharge_time IS NULL THEN 'missing_time'
@@ -56,3 +62,7 @@ SELECT
     repeats.versions > 1 AS is_contradicted
 FROM read
 LEFT JOIN repeats USING (stay_id);
+
+-- Without a given end of data, the last admission.
+UPDATE rules SET data_end = (SELECT max(admit_time) FROM admissions WHERE fault IS NULL)
+WHERE derive_data_end;

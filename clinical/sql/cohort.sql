@@ -1,8 +1,11 @@
--- The cohort without its texts, and where to cut it so that a piece's texts fit in memory.
+-- The cohort without its texts, and where to cut it so that the texts of a piece fit in memory.
 -- In:  stays, splits, texts, rules.  Out: cohort, pieces.
 
 CREATE TABLE cohort AS
-WITH lengths AS (
+WITH shown AS (   -- ids as they were written
+    SELECT stay_id, min(stay_text) AS stay_text FROM stays WHERE stay_id IS NOT NULL GROUP BY ALL
+),
+lengths AS (
     SELECT stay_no, sum(strlen(text)) AS bytes FROM texts GROUP BY stay_no
 ),
 judged AS (
@@ -16,14 +19,14 @@ judged AS (
 SELECT
     stay_no,
     coalesce(bytes, 0) AS bytes,
-    patient_id,
-    stay_id,
+    patient_text AS patient_id,
+    judged.stay_text AS stay_id,
     admit_time,
     discharge_time,
-    -- An excluded stay has no label: nobody can train on it by mistake.
+    -- An excluded stay has no label, so that nobody trains on it by mistake.
     CASE WHEN exclusion IS NULL THEN readmitted::TINYINT END AS readmitted,
     CASE WHEN exclusion IS NULL THEN days_to_readmission END AS days_to_readmission,
-    CASE WHEN exclusion IS NULL THEN return_stay END AS readmission_stay_id,
+    CASE WHEN exclusion IS NULL THEN returned.stay_text END AS readmission_stay_id,
     CASE WHEN exclusion IS NULL THEN splits.split END AS split,
     exclusion,
     age::SMALLINT AS age,
@@ -31,13 +34,15 @@ SELECT
     ethnicity,
     insurance,
     admission_type,
-    episode_stay AS episode_stay_id,
+    episode.stay_text AS episode_stay_id,
     episode_start,
     coalesce(transfer, false) AS transfer,
     died_within_horizon,
     censored
 FROM judged
-LEFT JOIN splits USING (patient_id)
+LEFT JOIN splits ON splits.patient_id = judged.patient_id
+LEFT JOIN shown returned ON returned.stay_id = judged.return_stay
+LEFT JOIN shown episode ON episode.stay_id = judged.episode_stay
 ORDER BY stay_no;
 
 CREATE TABLE pieces AS

@@ -1,10 +1,9 @@
--- Stays of a patient that touch or overlap become one episode of care, and each episode learns
--- what came after it.
+-- Stays of a patient that touch or overlap become one episode of care, followed by the next one.
 -- In:  admissions, rules.
 -- Out: members (stay -> episode), episodes (with the next unplanned return).
 
--- A stay without a readable end is no index, but its beginning is a fact: it can be the return of
--- an earlier stay. Where its end would be is not guessed: it lasts no time here.
+-- A stay without a readable end cannot be an index stay, but it can be the return after an earlier
+-- stay. Its end is not guessed: it has no length here.
 CREATE TABLE members AS
 WITH timeline AS (
     SELECT *, coalesce(discharge_time, admit_time) AS end_time
@@ -37,7 +36,7 @@ WITH whole AS (
     SELECT
         patient_id,
         episode,
-        -- An episode with an open stay has no known end: the open stay stands for it.
+        -- An episode with an open stay has no known end: the open stay represents it.
         first(stay_id ORDER BY discharge_time DESC NULLS FIRST, admit_time DESC, stay_id DESC)
             AS last_stay,
         first(stay_id ORDER BY admit_time, end_time, stay_id) AS first_stay,

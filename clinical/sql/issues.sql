@@ -1,13 +1,13 @@
--- Everything that was wrong with a row of the source, row by row; rows count from 1 below a header.
--- Notes that have an id are listed by it; only unreadable times have their row numbers as well.
--- Flaws of a CSV file count the lines of the file instead, from 1.
+-- Everything that was wrong with the source, row by row; rows count from 1 below the header.
+-- Notes are listed by their id if they have one; unreadable times have their row numbers as well.
+-- Flaws of a CSV file have the line of the file, from 1.
 -- In:  admissions, patients_read, patients, members, notes, repeated_notes, unreadable_notes, flaws.
 -- Out: issues.
 
 CREATE TABLE issues AS
-SELECT getvariable('admissions_table') AS source, row, stay_id AS id, problem
+SELECT getvariable('admissions_table') AS source, row, stay_text AS id, problem
 FROM (
-    SELECT row, stay_id, CASE
+    SELECT row, stay_text, CASE
         WHEN fault = 'duplicate_stay' AND NOT is_contradicted THEN 'copy of another row'
         WHEN fault = 'duplicate_stay' THEN 'stay id with contradicting rows'
         WHEN fault = 'missing_id' THEN 'no patient id or no stay id'
@@ -20,55 +20,58 @@ FROM (
     END AS problem
     FROM admissions
     UNION ALL
-    SELECT row, stay_id, 'birth or death date unreadable' FROM admissions WHERE date_unreadable
+    SELECT row, stay_text, 'birth or death date unreadable' FROM admissions WHERE date_unreadable
     UNION ALL
-    SELECT row, stay_id, 'age is no number, counted as unknown' FROM admissions WHERE age_unreadable
+    SELECT row, stay_text, 'age is no number, counted as unknown' FROM admissions WHERE age_unreadable
     UNION ALL
-    SELECT row, stay_id, 'died is neither yes nor no, counted as no'
+    SELECT row, stay_text, 'died is neither yes nor no, counted as no'
     FROM admissions WHERE died_unclear
     UNION ALL
-    SELECT row, stay_id, 'id written as a decimal, read as a whole number'
+    SELECT row, stay_text, 'id written as a decimal, read as a whole number'
     FROM admissions WHERE id_was_decimal
     UNION ALL
-    SELECT row, stay_id, 'no admission type, counted as unplanned'
+    SELECT row, stay_text, 'patient id written in more than one way, read as one'
+    FROM admissions WHERE id_was_respelled
+    UNION ALL
+    SELECT row, stay_text, 'no admission type, counted as unplanned'
     FROM admissions, rules WHERE rules.has_types AND admission_type IS NULL AND fault IS NULL
     UNION ALL
-    SELECT a.row, a.stay_id, 'patient not in the table of patients'
+    SELECT a.row, a.stay_text, 'patient not in the table of patients'
     FROM admissions a JOIN patients p USING (patient_id), rules
     WHERE rules.has_patients AND NOT p.is_listed
     UNION ALL
-    SELECT a.row, a.stay_id, 'admitted after the day of the patient''s death'
+    SELECT a.row, a.stay_text, 'admitted after the day of the patient''s death'
     FROM admissions a JOIN patients p USING (patient_id)
     WHERE a.admit_time >= date_trunc('day', p.death_date) + INTERVAL 1 DAY
     UNION ALL
-    SELECT a.row, a.stay_id, 'label may miss a stay of the patient that had to be left out'
+    SELECT a.row, a.stay_text, 'label may miss a stay of the patient that had to be left out'
     FROM admissions a SEMI JOIN (
         SELECT patient_id FROM admissions ANTI JOIN members USING (row)
         WHERE fault <> 'duplicate_stay' OR is_contradicted
     ) USING (patient_id)
     WHERE a.fault IS NULL
     UNION ALL
-    SELECT row, stay_id, 'admitted after the end of data'
+    SELECT row, stay_text, 'admitted after the end of data'
     FROM admissions, rules WHERE admit_time > rules.data_end
 )
 WHERE problem IS NOT NULL
 
 UNION ALL
-SELECT getvariable('patients_table'), row, patient_id, problem
+SELECT getvariable('patients_table'), row, patient_text, problem
 FROM (
-    SELECT row, patient_id, CASE
+    SELECT row, patient_text, CASE
         WHEN patient_id IS NULL THEN 'no patient id'
         WHEN is_contradicted THEN 'patient id with contradicting rows, none used'
     END AS problem
     FROM patients_read
     UNION ALL
-    SELECT row, patient_id, 'birth or death date unreadable'
+    SELECT row, patient_text, 'birth or death date unreadable'
     FROM patients_read WHERE date_unreadable
     UNION ALL
-    SELECT row, patient_id, 'age is no number, counted as unknown'
+    SELECT row, patient_text, 'age is no number, counted as unknown'
     FROM patients_read WHERE age_unreadable
     UNION ALL
-    SELECT row, patient_id, 'id written as a decimal, read as a whole number'
+    SELECT row, patient_text, 'id written as a decimal, read as a whole number'
     FROM patients_read WHERE id_was_decimal
 )
 WHERE problem IS NOT NULL

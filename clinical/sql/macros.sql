@@ -1,18 +1,28 @@
--- How a piece of text becomes an id, a time or a yes. Everything arrives as text.
--- Notes come by the million: what is dear (regular expressions) runs only where it can matter.
+-- How text becomes an id, a time or a yes. Everything arrives as text.
+-- There are millions of notes: slow steps (regular expressions) run only where they can matter.
 
 CREATE MACRO clean(x) AS nullif(trim(x), '');
 
+-- Spreadsheets run a cell that begins with one of these as a formula.
+CREATE MACRO no_formula(x) AS CASE
+    WHEN regexp_matches(x, '^[=+@\-]') AND try_cast(x AS DOUBLE) IS NULL THEN concat('''', x)
+    ELSE x END;
+
 CREATE MACRO upper_clean(x) AS upper(clean(x));
 
--- Ids compare as text. A whole number that passed through a float column comes back as 145834.0.
+-- Ids as they are shown, and as they are compared: "P1 " is "p1". A whole number that passed through
+-- a float column comes back as 145834.0. The rules are those of domainbert/tables/ids.py, which
+-- python_id_key calls; SQL alone is enough where every character is ASCII.
+CREATE MACRO strip(x) AS nullif(trim(x, concat(' ', chr(9), chr(10), chr(11), chr(12), chr(13))), '');
 CREATE MACRO is_decimal(x) AS
-    CASE WHEN contains(x, '.') THEN regexp_full_match(trim(x), '-?[0-9]+\.0+') ELSE false END;
-CREATE MACRO identifier(x) AS
-    CASE WHEN is_decimal(x) THEN regexp_replace(trim(x), '\.0+$', '') ELSE clean(x) END;
+    CASE WHEN contains(x, '.') THEN regexp_full_match(strip(x), '[-+]?[0-9]+\.0+') ELSE false END;
+CREATE MACRO id_text(x) AS
+    CASE WHEN is_decimal(x) THEN regexp_replace(strip(x), '\.0+$', '') ELSE strip(x) END;
+CREATE MACRO id_key(x) AS
+    CASE WHEN strlen(x) = length(x) THEN lower(id_text(x)) ELSE python_id_key(x) END;
 
--- ISO 8601 only: a cast alone would take 01/02/19 for a day of the year 1, and 10:00 PM for the
--- morning. A time with an offset is taken to UTC, one without stands as it is.
+-- ISO 8601 only: a plain cast would read 01/02/19 as a day of the year 1, and 10:00 PM as the
+-- morning. A time with an offset is converted to UTC; one without an offset is kept as it is.
 CREATE MACRO iso_moment(x) AS CASE
     WHEN x >= '0' AND (x LIKE '____-__-__' OR x LIKE '____-__-__ __:__:__')
       OR regexp_full_match(x, '\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?')
@@ -30,7 +40,7 @@ CREATE MACRO is_true(x) AS
 CREATE MACRO is_neither(x) AS clean(x) IS NOT NULL AND NOT is_true(x)
     AND NOT list_contains(['0', '0.0', 'false', 'f', 'no', 'n'], lower(clean(x)));
 
--- NaN is what a gap in a column of floats becomes, and no number.
+-- A gap in a column of floats comes back as NaN, which is not a number here.
 CREATE MACRO number(x) AS
     CASE WHEN isfinite(try_cast(clean(x) AS DOUBLE)) THEN try_cast(clean(x) AS DOUBLE) END;
 CREATE MACRO is_no_number(x) AS clean(x) IS NOT NULL AND number(x) IS NULL;

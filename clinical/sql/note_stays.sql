@@ -1,10 +1,10 @@
--- Which stay's notes belong to which row of the cohort, and until when they count.
--- In:  stays.  Out: note_stays, one row a stay id.
+-- Which row of the cohort the notes of a stay belong to, and until when they count.
+-- In:  stays.  Out: note_stays, one row for each stay id.
 
 CREATE TABLE note_stays AS
 SELECT
     member.stay_id,
-    -- Contradicting rows may name two patients; then none is checked.
+    -- Contradicting rows may name two patients; then no patient is checked.
     CASE WHEN count(DISTINCT member.patient_id) = 1 THEN min(member.patient_id) END AS patient_id,
     min(kept.stay_no) AS stay_no,
     min(kept.episode_start) + to_microseconds(min(rules.hours_us)) AS cutoff,

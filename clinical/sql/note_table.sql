@@ -1,5 +1,5 @@
--- What becomes of every note, and where a time is unreadable; filled by notes.sql and
--- unreadable_notes.sql, one table of the source after the other.
+-- The status of every note, and the rows whose time is unreadable. notes.sql and
+-- unreadable_notes.sql fill them, for one table of the source after the other.
 CREATE TABLE notes (
     source VARCHAR,
     row BIGINT,

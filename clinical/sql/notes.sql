@@ -1,12 +1,12 @@
--- One pass over a table of notes: what becomes of each, and the text of those that are used alone.
+-- One pass over a table of notes: the status of each, and the text of those that are used.
 -- In:  raw_notes (row, then our columns as text), note_stays, rules.
 -- Out: appended to notes.
 --
 -- Prediction at discharge: discharge summaries and their addenda, whenever charted, but nothing
--- charted once the patient was back: it may tell of the return.
--- Early prediction: every note but those, charted at or before admission + hours. A note with a
--- date alone counts as charted at the end of that day, the latest that it can be. A note that does
--- not say what it is may be a summary, and is never used.
+-- charted once the patient was back: it may describe the return.
+-- Early prediction: every other note charted at or before admission + hours. A note with a date and
+-- no time counts as charted at the end of that day. A note without a category may be a summary, and
+-- is never used.
 
 INSERT INTO notes
 WITH read AS (
@@ -14,10 +14,10 @@ WITH read AS (
         n.row,
         s.stay_no,
         clean(n.note_id) AS note_id,
-        identifier(n.stay_id) AS stay_id,
+        id_text(n.stay_id) AS stay_id,
         coalesce(is_decimal(n.stay_id), false) AS id_was_decimal,
         s.stay_id IS NOT NULL AS is_known,
-        identifier(n.patient_id) <> s.patient_id AS other_patient,
+        id_key(n.patient_id) <> s.patient_id AS other_patient,
         is_true(n.error) AS is_error,
         NOT coalesce(regexp_matches(n.text, '\S'), false) AS is_empty,
         coalesce(list_contains(rules.discharge_categories, upper_clean(n.category)), false)
@@ -25,7 +25,7 @@ WITH read AS (
         clean(n.category) IS NULL AS is_uncategorised,
         coalesce(list_contains(rules.addendum_kinds, upper_clean(n.kind)), false) AS is_addendum,
         is_unreadable(n.chart_time) OR is_unreadable(n.chart_date) AS is_unreadable,
-        -- Of summaries MIMIC-IV knows the day alone, and writes it as a time: midnight.
+        -- MIMIC-IV writes the day of a summary as a time: midnight.
         CASE WHEN is_date_only(n.chart_time)
                OR NOT rules.early AND moment(n.chart_time) = date_trunc('day', moment(n.chart_time))
              THEN NULL ELSE moment(n.chart_time) END AS chart_time,
@@ -34,7 +34,7 @@ WITH read AS (
         n.text
     FROM raw_notes n
     CROSS JOIN rules
-    LEFT JOIN note_stays s ON s.stay_id = identifier(n.stay_id)
+    LEFT JOIN note_stays s ON s.stay_id = id_key(n.stay_id)
 ),
 timed AS (
     SELECT *, coalesce(chart_time, chart_day + INTERVAL 1 DAY) AS charted_by
@@ -55,7 +55,7 @@ judged AS (
         WHEN rules.early AND charted_by > cutoff THEN 'charted_later'
         WHEN NOT rules.early AND coalesce(
             CASE WHEN chart_time IS NOT NULL THEN chart_time >= next_start
-                 -- On the day of discharge itself the date cannot tell before from after.
+                 -- On the day of discharge the date cannot separate before from after.
                  ELSE chart_day >= date_trunc('day', next_start)
                   AND chart_day > date_trunc('day', discharge_time) END, false)
             THEN 'after_return'

@@ -6,7 +6,8 @@ CREATE TABLE patients_read AS
 WITH read AS (
     SELECT
         row,
-        identifier(patient_id) AS patient_id,
+        id_key(patient_id) AS patient_id,
+        id_text(patient_id) AS patient_text,
         clean(sex) AS sex,
         moment(birth_date) AS birth_date,
         moment(death_date) AS death_date,

@@ -1,4 +1,4 @@
--- One piece of the finished cohort; a stay's notes in time order, a summary before its addenda.
+-- One piece of the finished cohort; the notes of a stay in time order, a summary before its addenda.
 SELECT
     c.patient_id, c.stay_id, c.admit_time, c.discharge_time,
     coalesce(t.text, []) AS text,

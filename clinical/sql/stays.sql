@@ -1,6 +1,6 @@
--- The label and the reasons, before any note is read: the first rule that applies names the row.
+-- The label, and the first exclusion rule that applies, before any note is read.
 -- In:  admissions, patients, members, episodes, rules.
--- Out: stays, one row an admission, numbered in an order that does not depend on the input's.
+-- Out: stays, one row for each admission, numbered in an order that does not depend on the input's.
 
 CREATE TABLE stays AS
 WITH joined AS (
@@ -8,6 +8,8 @@ WITH joined AS (
         a.row,
         a.patient_id,
         a.stay_id,
+        a.stay_text,
+        min(a.patient_text) OVER (PARTITION BY a.patient_id) AS patient_text,
         a.admit_time,
         a.discharge_time,
         a.admission_type,
@@ -24,16 +26,16 @@ WITH joined AS (
         e.return_stay,
         e.n_stays > 1 AS transfer,
         e.newborn,
-        -- A date of death before the day of discharge: discharged dead (organ donors, for one).
+        -- A date of death before the day of discharge means discharged dead (organ donors, say).
         e.died_in_hospital OR coalesce(p.death_date < date_trunc('day', a.discharge_time), false)
             AS died_in_hospital,
-        -- De-identification shifts births of people over 89 by centuries: 90 stands for all of them.
+        -- De-identification shifts births of people over 89 by centuries: all of them become 90.
         CASE
             WHEN coalesce(a.age, age_then) > 120 THEN 90
             WHEN coalesce(a.age, age_then) >= 0 THEN floor(coalesce(a.age, age_then))
         END AS age,
         date_diff('microsecond', a.discharge_time, e.return_time) AS return_us,
-        -- A death is mostly known by its day alone, which begins before the hour of discharge.
+        -- Usually only the day of a death is known, and it begins before the hour of discharge.
         CASE WHEN rules.deaths_known AND p.death_known THEN
             coalesce(p.death_date >= date_trunc('day', a.discharge_time)
                      AND p.death_date < a.discharge_time + to_microseconds(rules.horizon_us), false)

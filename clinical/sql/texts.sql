@@ -1,4 +1,4 @@
--- The notes that are used, each once, laid out by stay so that a few stays can be read at a time.
+-- The notes that are used, each once, sorted by stay so that a few stays can be read at a time.
 -- In:  notes.  Out: repeated_notes, texts.
 
 CREATE TABLE repeated_notes AS
@@ -12,7 +12,7 @@ SELECT
     stay_no,
     charted_by,
     is_addendum,
-    -- The number that ends a note id orders notes of the same time: 7, '10000032-DS-7'.
+    -- The number at the end of a note id orders notes of the same time: 7, '10000032-DS-7'.
     try_cast(regexp_extract(note_id, '[0-9]+$') AS UBIGINT) AS note_number,
     note_id,
     text

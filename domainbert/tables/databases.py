@@ -1,7 +1,8 @@
-"""Open a source of tables by its form: a folder, a DuckDB file, PostgreSQL or SQLite."""
+"""Open a source of tables by its address: a folder, a DuckDB file, PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -25,24 +26,37 @@ _SQLITE_TABLES = "SELECT 'main', name FROM sqlite_master WHERE type IN ('table',
 
 
 @contextmanager
-def open_source(source: str | Path, *, con: duckdb.DuckDBPyConnection) -> Iterator[Source]:
-    """Open a source by its form: a folder, a DuckDB file, `postgresql://…` or `sqlite:///…`.
+def open_source(
+    source: str | Path,
+    *,
+    con: duckdb.DuckDBPyConnection,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> Iterator[Source]:
+    """Open a folder, a DuckDB file, `postgresql://…` or `sqlite:///…`.
+
+    Args:
+        source: path or address.
+        con: where its tables are scanned.
+        delimiter: of the CSV files of a folder; a tab for .tsv, else a comma by default.
+        encoding: of the CSV files of a folder; UTF-8 by default.
 
     Raises:
-        TableError: no such folder or file, a form we do not know, or a database that cannot be
-            read.
+        TableError: no such folder or file, an unknown kind of address, or a database that cannot
+            be read.
     """
     text = str(source)
     if text.startswith(("postgresql://", "postgres://", "sqlite://")):
         with open_database(text, con=con) as database:
             yield database
     elif Path(source).is_dir():
-        yield FolderSource(Path(source), con)
+        yield FolderSource(Path(source), con, delimiter=delimiter, encoding=encoding)
     elif Path(source).is_file():
         yield DuckDBSource(Path(source), con)
     else:
+        name = _public_name(text).removesuffix("://...") if "://" in text else text
         msg = (
-            f"{text.split('@')[-1]}: no such folder or file. A source is a folder of "
+            f"{name}: no such folder or file. A source is a folder of "
             f"{', '.join(FILE_ENDINGS)} files, a DuckDB file, postgresql://… or sqlite:///…"
         )
         raise TableError(msg)
@@ -50,15 +64,15 @@ def open_source(source: str | Path, *, con: duckdb.DuckDBPyConnection) -> Iterat
 
 @contextmanager
 def open_database(uri: str, *, con: duckdb.DuckDBPyConnection) -> Iterator[DatabaseSource]:
-    """Open a database for reading; everything is read in one transaction, closed at the end.
+    """Open a database for reading, in one transaction.
 
     Args:
         uri: `postgresql://user:password@host/database` or `sqlite:///path`.
         con: where the streams are registered.
 
     Raises:
-        TableError: the database cannot be opened or read, or its driver is missing; the message
-            has the line that installs it.
+        TableError: the database cannot be opened or read, with the part of the address that is
+            wrong; or its driver is missing, with the line that installs it.
     """
     kind = "sqlite" if uri.startswith("sqlite") else "postgresql"
     driver = _driver(f"adbc_driver_{kind}")
@@ -67,8 +81,9 @@ def open_database(uri: str, *, con: duckdb.DuckDBPyConnection) -> Iterator[Datab
         with connect(driver, uri) as connection:
             yield DatabaseSource(connection, con, kind=kind, name=_public_name(uri))
     except driver.Error as error:
-        # The driver's own words may hold the address with its password.
-        msg = f"{_public_name(uri)} cannot be read ({type(error).__name__})"
+        # The driver's own message may hold the address with its password.
+        fault = _fault(str(error), uri) or type(error).__name__
+        msg = f"{_public_name(uri)} cannot be read ({fault})"
         raise TableError(msg) from None
 
 
@@ -125,12 +140,12 @@ class DatabaseSource(Source):
             return [column[0] for column in cursor.description]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
-        """A stream of the columns, cast to text by the database, under a name for one scan."""
+        """A stream of the columns, cast to text by the database; valid for one scan."""
         place = find_table(table, self._tables, source=self.name)
         if place is None:
             raise AssertionError(table)
-        # The SQLite driver takes a column's type from its first rows: none of them may be NULL.
-        # To us an empty text is the same as nothing.
+        # The SQLite driver takes a column's type from its first rows, so none of them may be NULL.
+        # An empty text means missing.
         cast = (
             "CAST({0} AS TEXT)" if self._kind == "postgresql" else "coalesce(CAST({0} AS TEXT), '')"
         )
@@ -153,7 +168,7 @@ class DatabaseSource(Source):
 def _connect_sqlite(driver: Any, uri: str) -> Any:
     path = Path(uri.removeprefix("sqlite://").removeprefix("/"))
     if not path.is_file():
-        # The driver would create an empty database under a mistyped name.
+        # The driver would create an empty database for a mistyped name.
         msg = f"{path}: no such SQLite file (sqlite:///relative.db, sqlite:////absolute.db)"
         raise TableError(msg)
     return driver.connect(f"file:{quote(str(path))}?mode=ro")
@@ -162,7 +177,7 @@ def _connect_sqlite(driver: Any, uri: str) -> Any:
 def _connect_postgres(driver: Any, uri: str) -> Any:
     connection = driver.connect(uri)
     with connection.cursor() as cursor:
-        # Times travel as text: in one form, and with no local clock in between.
+        # Times are read as text: always in the same form, and never in a local zone.
         cursor.execute("SET datestyle TO 'ISO'")
         cursor.execute("SET TIME ZONE 'UTC'")
     return connection
@@ -177,9 +192,34 @@ def _driver(package: str) -> Any:
 
 
 def _public_name(uri: str) -> str:
-    """The address without user and password."""
+    """The address without user, password and options."""
     scheme, _, rest = uri.partition("://")
-    return f"{scheme}://{rest.split('@')[-1].split('?')[0]}"
+    if "?" in rest.rpartition("@")[0]:  # a password may hold either of them: nothing is certain
+        return f"{scheme}://..."
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+# A part of the driver's message -> what is wrong; `{}` is that part of the address.
+_FAULTS = (
+    ("password authentication failed|no password supplied", "wrong password or user {user!r}"),
+    ("database .* does not exist", "there is no database {database!r}"),
+    ("role .* does not exist", "there is no user {user!r}"),
+    ("pg_hba.conf", "user {user!r} may not log in from here"),
+    ("could not translate host name", "there is no host {host!r}"),
+    ("invalid integer value|invalid port number", "the port is not a number from 1 to 65535"),
+    ("Connection refused", "nothing listens on this host and port"),
+    ("timeout|timed out|no route to host|unreachable", "host or port cannot be reached"),
+    ("permission denied", "user {user!r} may not read a table"),
+    ("SSL", "the server does not offer the SSL mode of the address"),
+)
+
+
+def _fault(message: str, uri: str) -> str:
+    """Which part of the address is wrong, without repeating the driver's message."""
+    fault = next((said for sign, said in _FAULTS if re.search(sign, message, re.IGNORECASE)), "")
+    host, _, database = _public_name(uri).partition("://")[2].partition("/")
+    user = uri.partition("://")[2].rpartition("@")[0].partition(":")[0]
+    return fault.format(user=user, database=database, host=host)
 
 
 def _path(place: tuple[str, str]) -> str:

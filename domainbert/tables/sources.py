@@ -1,31 +1,41 @@
-"""Open a hospital's tables wherever they are: a folder, a DuckDB file, PostgreSQL or SQLite.
+"""Sources of tables: a folder of files or a DuckDB file; `databases` has PostgreSQL and SQLite.
 
-Every source hands over its tables in the same way: as something DuckDB can scan once, with every
-column as text, so that a CSV file and a database are read by the same rules.
+Every source gives a table as a relation that DuckDB can scan once, with every column as text, so
+that CSV files and databases are read by the same rules.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.tables import TableError
-from domainbert.tables.csv_files import FlawedCSVError, careful_stream_csv, csv_columns, stream_csv
+from domainbert.tables.csv_files import (
+    FlawedCSVError,
+    careful_stream_csv,
+    csv_columns,
+    csv_rows,
+    default_delimiter,
+    stream_csv,
+)
 from domainbert.tables.sql import as_text, identifier, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import duckdb
     import pyarrow as pa
 
-FILE_ENDINGS = (".csv", ".csv.gz", ".parquet")
+FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+_BATCH_ROWS = 4096
 _DEEPEST = 4  # folders below the source in which a table's file is looked for
 
 
 class Source(ABC):
-    """A set of tables; names are matched without regard to case."""
+    """A set of tables; names match in any case."""
 
     name: str
 
@@ -39,30 +49,46 @@ class Source(ABC):
 
     @abstractmethod
     def scan(self, table: str, columns: Sequence[str]) -> str:
-        """What to write after FROM: a relation of these columns as text, good for one scan."""
+        """What to write after FROM: a relation of these columns as text, valid for one scan."""
 
     def error(self, table: str) -> Exception | None:
-        """Why the last scan failed, where it is the file's fault.
+        """Why the last scan failed, if the file is to blame.
 
-        After a `FlawedCSVError` another scan passes over the flaws, and `flaws` tells of them.
+        After a `FlawedCSVError` another scan skips the malformed lines, and `flaws` lists them.
         """
         return None
 
     def flaws(self) -> list[tuple[str, int, str]]:
-        """File, line and problem of every flaw of its files."""
+        """File, line and problem of every malformed line."""
         return []
+
+    def check_unchanged(self) -> None:  # noqa: B027 - a database reads in one transaction
+        """Check, after everything is read, that no file was changed in the meantime.
+
+        Raises:
+            TableError: a file that was cut short, appended to, replaced or removed.
+        """
 
 
 class FolderSource(Source):
-    """A folder of files, one a table; the shallowest file of a name is taken."""
+    """A folder with one file per table; of several files of a name the shallowest is used."""
 
-    def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        con: duckdb.DuckDBPyConnection,
+        *,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+    ) -> None:
         self.name = str(folder)
+        self._csv = {"delimiter": delimiter, "encoding": encoding}
         self._folder = folder
         self._con = con
         self._errors: dict[str, Exception] = {}
         self._flaws: dict[str, list[tuple[str, int, str]]] = {}
         self._files: dict[str, list[Path]] = {}
+        self._opened: dict[Path, tuple[int, int, int]] = {}
         for path in _walk(folder, _DEEPEST):
             ending = next((e for e in FILE_ENDINGS if path.name.lower().endswith(e)), None)
             if ending:
@@ -78,34 +104,54 @@ class FolderSource(Source):
         path = self._path(table)
         if path is None:
             return None
+        self._opened.setdefault(path, _version(path))
         if path.suffix.lower() == ".parquet":
             return _parquet_columns(path)
-        return csv_columns(path)
+        return csv_columns(path, **self._csv)
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
-        """The file; CSV is a stream, and a slow one once a line of it has proved to be no row."""
+        """The file; CSV is a stream, and a slower one after a malformed line was found."""
         path = self._path(table)
         if path is None:
             raise AssertionError(table)
         if path.suffix.lower() == ".parquet":
-            return f"(SELECT {as_text(columns)} FROM read_parquet({quoted(str(path))}))"  # noqa: S608
+            # Every path is literal: DuckDB would read [ ] * ? as a pattern, and a=b as a column.
+            literal = quoted(re.sub(r"([*?\[])", r"[\1]", str(path.absolute())))
+            parquet = f"read_parquet({literal}, hive_partitioning = false)"
+            return f"(SELECT {as_text(columns)} FROM {parquet})"  # noqa: S608
         stream = self._stream(table.lower(), path, columns)
         name = f"csv_stream_{id(stream)}"
         self._con.register(name, stream)
         return name
 
     def error(self, table: str) -> Exception | None:
-        """A flaw of the file, or that it cannot be read to its end."""
+        """A malformed line, or the error that ended the reading."""
         return self._errors.get(table.lower())
 
     def flaws(self) -> list[tuple[str, int, str]]:
-        """File, line and problem of every flaw."""
+        """File, line and problem of every malformed line."""
         return [flaw for flaws in self._flaws.values() for flaw in flaws]
+
+    def check_unchanged(self) -> None:
+        """Compare inode, size and time of every file with those when it was opened."""
+        for path, before in self._opened.items():
+            after = _version(path)
+            if after != before:
+                size = f"{before[1]:,} bytes at first, {after[1]:,} bytes now"
+                msg = (
+                    f"{path.name} changed while it was read ({size}); start again when nothing "
+                    "writes to it any more, or read a copy"
+                )
+                raise TableError(msg)
 
     def _stream(self, table: str, path: Path, columns: Sequence[str]) -> pa.RecordBatchReader:
         def on_error(error: Exception) -> None:
             self._errors[table] = error
 
+        is_plain = (self._csv["delimiter"] or default_delimiter(path)) == ","
+        if not is_plain or self._csv["encoding"]:
+            self._flaws[table] = []
+            return _slow_stream(path, columns, self._csv, self._flaws[table], on_error)
         if not isinstance(self._errors.get(table), FlawedCSVError):
             return stream_csv(path, columns, on_error=on_error)
         self._flaws[table] = []  # a table may be read twice
@@ -123,7 +169,7 @@ class FolderSource(Source):
 
 
 class DuckDBSource(Source):
-    """The tables of a DuckDB file, opened for reading only."""
+    """The tables of a DuckDB file, opened read-only."""
 
     def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
         import duckdb
@@ -185,6 +231,44 @@ def find_table(
         )
         raise TableError(msg)
     return matches[0] if matches else None
+
+
+def _slow_stream(
+    path: Path,
+    columns: Sequence[str],
+    options: dict[str, str | None],
+    flaws: list[tuple[str, int, str]],
+    on_error: Callable[[Exception], None],
+) -> pa.RecordBatchReader:
+    """The columns of a file with another delimiter or encoding, row by row."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in columns])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            names = csv_columns(path, **options)
+            places = [names.index(name) for name in columns]
+            rows = csv_rows(path, width=len(names), **options)
+            while piece := list(islice(rows, _BATCH_ROWS)):
+                flaws.extend((path.name, row[0], row[2] or row[3]) for row in piece if any(row[2:]))
+                fields = [row[1] for row in piece if not row[2]]
+                arrays = [pa.array([row[n] for row in fields], pa.string()) for n in places]
+                yield pa.record_batch(arrays, schema=schema)
+        except (TableError, OSError, EOFError) as error:
+            on_error(error)
+            raise
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _version(path: Path) -> tuple[int, int, int]:
+    """Inode, size and time of the last change; zeros for a file that is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:

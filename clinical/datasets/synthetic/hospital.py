@@ -1,4 +1,4 @@
-"""Write the made-up hospital as the tables of MIMIC-III, and beside them the true risks."""
+"""Write the made-up hospital as the tables of MIMIC-III, with the true risk of each stay."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ class Hospital:
     """What was written.
 
     Attributes:
-        folder: Where the four tables are.
+        folder: Folder of the four tables.
         patients: Rows of PATIENTS.csv.
         admissions: Rows of ADMISSIONS.csv.
-        stays: Index stays, those with a true risk; rows of TRUE_RISK.csv.
+        stays: Index stays, which have a true risk; rows of TRUE_RISK.csv.
         notes: Rows of NOTEEVENTS.csv.
-        prevalence: Share of the index stays, 0 to 1, that were followed by an unplanned
-            readmission within 30 days.
-        best_auroc: AUROC of the true risks against these outcomes, the most that a reader of the
-            notes can reach.
-        expected_auroc: The same over all outcomes that these risks could have led to.
+        prevalence: Share, 0 to 1, of the index stays with an unplanned readmission within 30 days.
+        best_auroc: AUROC of the true risks against these outcomes, an upper limit for any model.
+        expected_auroc: The AUROC expected over all outcomes that these risks could have led to.
     """
 
     folder: Path
@@ -47,39 +45,50 @@ class Hospital:
 
 
 def synthesize(
-    folder: str | Path, *, stays: int = 1000, seed: int = 0, brief: bool = False
+    folder: str | Path,
+    *,
+    stays: int = 1000,
+    seed: int = 0,
+    brief: bool = False,
+    notes_per_stay: str = "few",
 ) -> Hospital:
     """Write a made-up hospital whose readmission risks are known.
 
-    PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv are shaped as in MIMIC-III. TRUE_RISK.csv holds,
-    for each index stay, the probability with which its 30-day readmission was drawn: the logistic
-    function of the weights of the stay's facts (`FACTS`), which its notes tell,
-    and of nothing else. Newborns, deaths in hospital and stays that end in a transfer have no true
-    risk; planned returns are no readmissions.
+    PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv have the columns of MIMIC-III. TRUE_RISK.csv
+    holds the probability with which the 30-day readmission of each index stay was drawn: the
+    logistic function of the weights of the stay's facts (`FACTS`), which its notes tell. Newborns,
+    deaths in hospital and stays that end in a transfer have no true risk. Planned returns are not
+    readmissions.
 
     Args:
-        folder: Where to write; made if absent. Tables of these names in it are replaced.
-        stays: Index stays to make, at least 1.
-        seed: The same seed gives the same bytes.
-        brief: Discharge summaries of the hospital course alone, about 200 word-pieces instead of
-            1,000 to 4,000: much to learn from at little cost.
+        folder: Where to write; created if absent. Existing tables of these names are replaced.
+        stays: Number of index stays, at least 1.
+        seed: The same seed and options give the same bytes.
+        brief: Write discharge summaries with the hospital course only, about 200 word-pieces
+            instead of 1,000 to 4,000.
+        notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, and each
+            note tells half of the true facts. "many" gives 20 to 60 notes, most of which say
+            nothing about the risk.
 
     Raises:
-        ValueError: `stays` is less than 1.
+        UserError: `stays` is less than 1, or `notes_per_stay` is not "few" or "many".
     """
     if stays < 1:
-        msg = f"stays is {stays}, it must be at least 1: synthesize(folder, stays=1000)"
+        msg = f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)"
+        raise UserError(msg)
+    if notes_per_stay not in rows.NOTES_PER_STAY:
+        msg = f"notes_per_stay is {notes_per_stay!r}, expected 'few' or 'many'"
         raise UserError(msg)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # Outcomes and wordings are drawn apart, so that a new phrase leaves the patients as they are.
+    # Separate generators: a new phrase does not change the patients.
     patients = draw_patients(stays, random.Random(seed))  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
     numbered = rows.number(patients, rng)
     tables = {
         "PATIENTS": rows.patient_rows(numbered),
         "ADMISSIONS": rows.admission_rows(numbered, rng),
-        "NOTEEVENTS": rows.note_rows(numbered, rng, brief=brief),
+        "NOTEEVENTS": rows.note_rows(numbered, rng, brief=brief, notes_per_stay=notes_per_stay),
         "TRUE_RISK": rows.risk_rows(numbered),
     }
     counts = {
@@ -102,16 +111,14 @@ def synthesize(
 
 
 def ceiling_auroc(risk: np.ndarray, outcome: np.ndarray) -> float:
-    """AUROC of risks against outcomes, ties counting half.
+    """AUROC of risks against outcomes; ties count half.
 
     Args:
-        risk: Shape (stays,), the scores.
-        outcome: Shape (stays,), 0 or 1; or probabilities, which give the expected AUROC, that is
-            the probability that of a random positive and a random negative the positive has the
-            higher score.
+        risk: Scores, shape (stays,).
+        outcome: 0 or 1, shape (stays,); or probabilities, which give the expected AUROC.
 
     Returns:
-        The area, 0 to 1; NaN where there is no positive or no negative.
+        The area, 0 to 1; NaN without a positive or without a negative.
     """
     _, group = np.unique(risk, return_inverse=True)
     positives, negatives = np.bincount(group, outcome), np.bincount(group, 1 - outcome)
@@ -121,7 +128,7 @@ def ceiling_auroc(risk: np.ndarray, outcome: np.ndarray) -> float:
 
 
 def _write(path: Path, columns: Sequence[str], table: Iterable[list[Any]]) -> int:
-    """Write rows, each with its ROW_ID where the table has one, as they come; their number."""
+    """Write rows, with a ROW_ID if the table has one; returns their number."""
     count = 0
     with (
         atomic_path(path) as partial,

@@ -1,4 +1,4 @@
-"""Writers of the made-up notes: discharge summary, addendum, nursing and physician notes."""
+"""Write the made-up notes: discharge summaries, addenda, nursing and physician notes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from clinical.datasets.synthetic import filler
-from clinical.datasets.synthetic.phrases import FILLINGS, KIN, NEUTRAL
+from clinical.datasets.synthetic.phrases import FILLER, FILLINGS, KIN, NEUTRAL
 from clinical.datasets.synthetic.telling import Names, fill, statements, tell
 
 if TYPE_CHECKING:
@@ -31,14 +30,8 @@ class Chart:
     """What the notes of a stay share.
 
     Attributes:
-        sex: ``M`` or ``F``.
-        birth: Date of birth.
-        admitted: Time of admission.
-        discharged: Time of discharge.
         true_names: Names of the facts and neutral conditions that are true of the stay.
-        complaint: Chief complaint.
-        details: What the slots of the phrases are filled with throughout.
-        expired: The stay ended in death.
+        details: What the slots of the phrases are filled with in all notes.
     """
 
     sex: str
@@ -52,7 +45,7 @@ class Chart:
 
 
 def draw_chart(patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random) -> Chart:
-    """Draw what a stay's notes share beyond the facts; none of it has a bearing on the risk."""
+    """Draw what a stay's notes share beyond the facts; it does not change the risk."""
     neutral = {condition.name for condition in NEUTRAL if rng.random() < condition.rate}
     details = {slot: rng.choice(options) for slot, options in FILLINGS.items()}
     return Chart(
@@ -61,17 +54,17 @@ def draw_chart(patient: Patient, stay: Stay, facts: frozenset[str], rng: random.
         admitted=stay.admitted,
         discharged=stay.discharged,
         true_names=facts | neutral,
-        complaint=rng.choice(filler.COMPLAINTS),
+        complaint=rng.choice(FILLER["complaints"]),
         details=details,
         expired=stay.kind == "death",
     )
 
 
 def discharge_summary(chart: Chart, rng: random.Random) -> str:
-    """A discharge summary of about 1,000 to 4,000 word-pieces, mostly near the short end.
+    """A discharge summary of about 1,000 to 4,000 word-pieces, usually nearer to 1,000.
 
-    All true facts are told in the hospital course and once more in the issues that follow it, both
-    within about 300 word-pieces, so that a cut between two windows spares at least one of them.
+    The hospital course tells all true facts, and the issues that follow it tell them again. Each
+    has about 300 word-pieces, so a cut between two windows leaves at least one of them whole.
     """
     names = _names(chart, rng)
     target = min(max(_TYPICAL_PIECES * math.exp(rng.gauss(0.0, 0.42)), _LEAST_PIECES), _MOST_PIECES)
@@ -92,27 +85,27 @@ def discharge_summary(chart: Chart, rng: random.Random) -> str:
 
 
 def brief_summary(chart: Chart, rng: random.Random) -> str:
-    """The hospital course and the issues alone, about 200 word-pieces with all true facts."""
+    """The hospital course and the issues only: about 200 word-pieces with all true facts."""
     return _hospital_course(chart, _names(chart, rng), rng) + "\n"
 
 
 def addendum(chart: Chart, rng: random.Random) -> str:
     """A short addendum to a discharge summary, without any fact."""
     names = _names(chart, rng)
-    lines = _draw(filler.PROGRESS, 4, names, rng)
+    lines = _draw(FILLER["progress"], 4, names, rng)
     return f"{_dates(chart)}\n\nADDENDUM:\n{_wrap(' '.join(lines))}\n"
 
 
-def nursing_note(chart: Chart, rng: random.Random) -> str:
-    """A nursing note of about 60 to 150 word-pieces with some of the facts."""
-    told, lines = _short_note(chart, filler.NURSING, rng)
-    return "\n".join(["NPN 1900-0700", *lines, _wrap(f"NOTE: {told}")]) + "\n"
+def nursing_note(chart: Chart, rng: random.Random, *, told: float = 0.5) -> str:
+    """A nursing note of 60 to 150 word-pieces; it tells each true fact with chance `told`."""
+    story, lines = _short_note(chart, FILLER["nursing"], rng, told)
+    return "\n".join(["NPN 1900-0700", *lines, _wrap(f"NOTE: {story}")]) + "\n"
 
 
-def physician_note(chart: Chart, rng: random.Random) -> str:
-    """A physician's admission note of about 60 to 150 word-pieces with some of the facts."""
-    told, lines = _short_note(chart, filler.PHYSICIAN, rng)
-    return "\n".join([f"Chief Complaint: {chart.complaint}", _wrap(told), *lines]) + "\n"
+def physician_note(chart: Chart, rng: random.Random, *, told: float = 0.5) -> str:
+    """A physician's note of 60 to 150 word-pieces; it tells each true fact with chance `told`."""
+    story, lines = _short_note(chart, FILLER["physician"], rng, told)
+    return "\n".join([f"Chief Complaint: {chart.complaint}", _wrap(story), *lines]) + "\n"
 
 
 def newborn_summary(chart: Chart, rng: random.Random) -> str:
@@ -148,7 +141,7 @@ def _names(chart: Chart, rng: random.Random) -> Names:
         "man": "man" if male else "woman",
         "age": _age(chart),
         "complaint": chart.complaint,
-        "pmh": " and ".join(rng.sample(filler.HISTORY, 2)),
+        "pmh": " and ".join(rng.sample(FILLER["history"], 2)),
         "kin": tuple(kin for people in KIN.values() for kin in people),
         "date": tuple(
             _plain_date(chart.admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)
@@ -158,11 +151,12 @@ def _names(chart: Chart, rng: random.Random) -> Names:
 
 def _header(chart: Chart, names: Names, rng: random.Random) -> str:
     service = rng.choice(("MEDICINE", "CARDIOTHORACIC", "SURGERY", "NEUROLOGY", "ORTHOPAEDICS"))
-    procedure = fill(rng.choice(filler.PROCEDURES), names, rng)
+    procedure = fill(rng.choice(FILLER["procedures"]), names, rng)
+    allergy = rng.choice(FILLER["allergies"])
     return (
         f"{_dates(chart)}\n\n"
         f"Date of Birth:  {_date(chart.birth)}     Sex:  {chart.sex}\n\nService: {service}\n\n"
-        f"Allergies:\n{rng.choice(filler.ALLERGIES)}\n\n"
+        f"Allergies:\n{allergy}\n\n"
         f"Attending: [**First Name{rng.randint(1, 9)} (NamePattern{rng.randint(1, 2)}) **]\n\n"
         f"Chief Complaint:\n{chart.complaint.capitalize()}\n\n"
         f"Major Surgical or Invasive Procedure:\n{procedure}"
@@ -170,12 +164,12 @@ def _header(chart: Chart, names: Names, rng: random.Random) -> str:
 
 
 def _history(chart: Chart, names: Names, rng: random.Random) -> str:
-    opening = fill(rng.choice(filler.PRESENTATION), names, rng)
-    # Part of the hospital course copied forward, as charts do.
+    opening = fill(rng.choice(FILLER["presentation"]), names, rng)
+    # Charts copy part of the hospital course forward.
     told = tell(
         statements(chart.true_names, rng, told=0.5, refuted=0.15), names, rng, clause_share=0.8
     )
-    lines = _draw(filler.HPI, rng.randint(3, 5), names, rng) + told
+    lines = _draw(FILLER["hpi"], rng.randint(3, 5), names, rng) + told
     rng.shuffle(lines)
     return "HISTORY OF PRESENT ILLNESS:\n" + _wrap(" ".join([opening, *lines]))
 
@@ -196,11 +190,11 @@ def _dates(chart: Chart) -> str:
 
 
 def _background(names: Names, rng: random.Random) -> str:
-    history = _draw(filler.HISTORY, rng.randint(3, 7), names, rng)
-    surgery = _draw(filler.SURGERIES, rng.randint(0, 2), names, rng)
+    history = _draw(FILLER["history"], rng.randint(3, 7), names, rng)
+    surgery = _draw(FILLER["surgeries"], rng.randint(0, 2), names, rng)
     listed = "\n".join(f"{i}. {item.capitalize()}" for i, item in enumerate(history + surgery, 1))
-    social = " ".join(_draw(filler.SOCIAL, rng.randint(2, 3), names, rng))
-    family = " ".join(_draw(filler.FAMILY, rng.randint(1, 3), names, rng))
+    social = " ".join(_draw(FILLER["social"], rng.randint(2, 3), names, rng))
+    family = " ".join(_draw(FILLER["family"], rng.randint(1, 3), names, rng))
     return (
         f"PAST MEDICAL HISTORY:\n{listed}\n\nSOCIAL HISTORY:\n{_wrap(social)}\n\n"
         f"FAMILY HISTORY:\n{_wrap(family)}"
@@ -208,14 +202,14 @@ def _background(names: Names, rng: random.Random) -> str:
 
 
 def _exam(names: Names, rng: random.Random) -> str:
-    count = rng.randint(6, len(filler.EXAM))
-    kept = sorted(rng.sample(range(len(filler.EXAM)), count))
-    lines = [fill(filler.EXAM[i], names, rng) for i in kept]
+    count = rng.randint(6, len(FILLER["exam"]))
+    kept = sorted(rng.sample(range(len(FILLER["exam"])), count))
+    lines = [fill(FILLER["exam"][i], names, rng) for i in kept]
     return "PHYSICAL EXAM:\n" + "\n".join(lines)
 
 
 def _laboratory(names: Names, rng: random.Random) -> str:
-    lines = _draw(filler.LABS, rng.randint(2, 4), names, rng)
+    lines = _draw(FILLER["labs"], rng.randint(2, 4), names, rng)
     stamps = (
         f"[**{fill('{date}', names, rng)}**] {rng.randint(4, 11)}:{rng.randint(10, 59)}AM"
         for _ in lines
@@ -227,26 +221,27 @@ def _laboratory(names: Names, rng: random.Random) -> str:
 
 
 def _short_note(
-    chart: Chart, templates: Sequence[str], rng: random.Random
+    chart: Chart, templates: Sequence[str], rng: random.Random, told: float
 ) -> tuple[str, list[str]]:
-    """A few sentences on the facts, and lines from the templates that fill the note up."""
+    """A few sentences on the facts, and lines from the templates that fill up the note."""
     names = _names(chart, rng)
-    parts = statements(chart.true_names, rng, told=0.5, refuted=0.2)
-    told = ""
+    # Absent facts are denied less often in notes that tell less.
+    parts = statements(chart.true_names, rng, told=told, refuted=0.4 * told)
+    story = ""
     for sentence in tell(parts, names, rng, clause_share=0.6):
-        if count_pieces(told + sentence) <= _SHORT_PIECES[1]:
-            told = f"{told} {sentence}".strip()
+        if count_pieces(story + sentence) <= _SHORT_PIECES[1]:
+            story = f"{story} {sentence}".strip()
     lines: list[str] = []
     for line in _draw(templates, len(templates), names, rng):
-        if lines and count_pieces(" ".join([told, *lines])) >= _SHORT_PIECES[0]:
+        if lines and count_pieces(" ".join([story, *lines])) >= _SHORT_PIECES[0]:
             break
         lines.append(line)
-    return told, lines
+    return story, lines
 
 
 def _optional_sections(rng: random.Random) -> list[Callable[[Names, random.Random], str]]:
-    """Writers of sections that lengthen a note, in random order; each imaging report once."""
-    reports = [functools.partial(_report, report) for report in filler.REPORTS]
+    """Functions that write further sections, in random order; each imaging report once."""
+    reports = [functools.partial(_report, report) for report in FILLER["reports"]]
     writers: list[Callable[[Names, random.Random], str]] = [*reports]
     writers += [_laboratory, _progress] * 12
     return rng.sample(writers, len(writers))
@@ -258,13 +253,13 @@ def _report(report: str, names: Names, rng: random.Random) -> str:
 
 
 def _progress(names: Names, rng: random.Random) -> str:
-    lines = _draw(filler.PROGRESS, rng.randint(4, 8), names, rng)
+    lines = _draw(FILLER["progress"], rng.randint(4, 8), names, rng)
     return f"EVENTS [**{fill('{date}', names, rng)}**]:\n{_wrap(' '.join(lines))}"
 
 
 def _discharge_medications(names: Names, rng: random.Random) -> str:
     new = rng.randint(1, 3)
-    drugs = _draw(filler.MEDICATIONS, rng.randint(4, 8) + new, names, rng)
+    drugs = _draw(FILLER["medications"], rng.randint(4, 8) + new, names, rng)
     before = "\n".join(f"{i}. {item}" for i, item in enumerate(drugs[:-new], 1))
     after = "\n".join(f"{i}. {item}" for i, item in enumerate(drugs, 1))
     return f"MEDICATIONS ON ADMISSION:\n{before}\n\nDISCHARGE MEDICATIONS:\n{after}"
@@ -273,8 +268,8 @@ def _discharge_medications(names: Names, rng: random.Random) -> str:
 def _instructions(chart: Chart, names: Names, rng: random.Random) -> str:
     if chart.expired:
         return "DISCHARGE CONDITION:\nExpired."
-    condition = rng.choice(filler.CONDITIONS)
-    lines = _draw(filler.INSTRUCTIONS, rng.randint(3, 6), names, rng)
+    condition = rng.choice(FILLER["conditions"])
+    lines = _draw(FILLER["instructions"], rng.randint(3, 6), names, rng)
     told = _wrap(" ".join(lines))
     return f"DISCHARGE CONDITION:\n{_wrap(condition)}\n\nDISCHARGE INSTRUCTIONS:\n{told}"
 

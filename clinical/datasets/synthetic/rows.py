@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from clinical.datasets.synthetic.notes import (
+    Chart,
     addendum,
     brief_summary,
     discharge_summary,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+# The first three tables have the columns of MIMIC-III v1.4, in its order.
 COLUMNS = {
     "PATIENTS": (
         "ROW_ID", "SUBJECT_ID", "GENDER", "DOB", "DOD", "DOD_HOSP", "DOD_SSN", "EXPIRE_FLAG",
@@ -39,16 +41,18 @@ COLUMNS = {
     ),
     "TRUE_RISK": ("SUBJECT_ID", "HADM_ID", "TRUE_RISK"),
 }  # fmt: skip
-"""Tables and their columns; the first three are those of MIMIC-III v1.4, in its order."""
+_ADDENDA, _ERRORS = 0.05, 0.01  # share of stays with an addendum, and with a note marked as wrong
 
-_ADDENDA, _ERRORS = 0.05, 0.01  # of stays, those with an addendum, and with a note marked as wrong
+# How many short notes a stay has, and the chance that one of them tells a fact. With many notes
+# most of them say nothing about the risk, as in a real chart.
+NOTES_PER_STAY = {"few": ((1, 2, 2, 2, 3), 0.5), "many": (range(20, 61), 0.06)}
 
+# Patients with their SUBJECT_ID and the HADM_ID of each stay.
 Numbered = list[tuple[int, Patient, list[int]]]
-"""Patients with their SUBJECT_ID and the HADM_ID of each stay."""
 
 
 def number(patients: list[Patient], rng: random.Random) -> Numbered:
-    """Give patients and stays numbers that say nothing of their order."""
+    """Give patients and stays random numbers."""
     total = sum(len(patient.stays) for patient in patients)
     subjects = rng.sample(range(2, 2 + 3 * len(patients)), len(patients))
     stays = iter(rng.sample(range(100_000, 100_000 + 3 * total), total))
@@ -114,38 +118,47 @@ def _admission(
 
 
 def note_rows(
-    numbered: Numbered, rng: random.Random, *, brief: bool = False
+    numbered: Numbered, rng: random.Random, *, brief: bool = False, notes_per_stay: str = "few"
 ) -> Iterator[list[Any]]:
-    """The rows of NOTEEVENTS without ROW_ID, written as they are asked for."""
+    """The rows of NOTEEVENTS without ROW_ID; each is written when it is asked for."""
     for subject, patient, ids in numbered:
         coming = (*patient.stays[1:], None)
         for stay, following, hadm in zip(patient.stays, coming, ids, strict=True):
-            # The part before a transfer tells what the stay as a whole is about.
+            # The part before a transfer tells the facts of the whole episode.
             facts = following.facts if stay.kind == "transfer" and following else stay.facts
-            for row in _stay_notes(patient, stay, facts, rng, brief=brief):
+            chart = draw_chart(patient, stay, facts, rng)
+            if stay.kind == "newborn":
+                summary = _summary_row(stay, "Report", newborn_summary(chart, rng), rng)
+                yield [subject, hadm, *summary]
+                continue
+            for row in _short_notes(stay, chart, rng, notes_per_stay):
+                yield [subject, hadm, *row]
+            for row in _summaries(stay, chart, rng, brief=brief):
                 yield [subject, hadm, *row]
 
 
-def _stay_notes(
-    patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random, *, brief: bool
+def _short_notes(
+    stay: Stay, chart: Chart, rng: random.Random, notes_per_stay: str
 ) -> Iterator[list[Any]]:
-    chart = draw_chart(patient, stay, facts, rng)
-    summary = brief_summary if brief else discharge_summary
-    if stay.kind == "newborn":
-        yield _summary_row(stay, "Report", newborn_summary(chart, rng), rng)
-        return
+    """Nursing and physician notes of the first two days."""
+    counts, told = NOTES_PER_STAY[notes_per_stay]
     hours = min(46.0, (stay.discharged - stay.admitted) / timedelta(hours=1) - 1)
-    times = sorted(rng.uniform(1, hours) for _ in range(rng.choice((1, 2, 2, 2, 3))))
+    times = sorted(rng.uniform(1, hours) for _ in range(rng.choice(counts)))
     for hour in times:
         charted = stay.admitted + timedelta(hours=hour)
         stored = _time(charted + timedelta(minutes=rng.randint(3, 90)))
         stamps = [_day(charted), _time(charted), stored]
         if rng.random() < 0.5:
-            kind, text = ["Nursing/other", "Report"], nursing_note(chart, rng)
+            kind, text = ["Nursing/other", "Report"], nursing_note(chart, rng, told=told)
         else:
             kind = ["Physician ", "Physician Resident Progress Note"]
-            text = physician_note(chart, rng)
+            text = physician_note(chart, rng, told=told)
         yield [*stamps, *kind, rng.randint(14_000, 21_000), "", text]
+
+
+def _summaries(stay: Stay, chart: Chart, rng: random.Random, *, brief: bool) -> Iterator[list[Any]]:
+    """The discharge summary, sometimes with an addendum or with a wrong one before it."""
+    summary = brief_summary if brief else discharge_summary
     if rng.random() < _ERRORS:
         wrong = frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
         text = summary(replace(chart, true_names=wrong), rng)
@@ -158,7 +171,7 @@ def _stay_notes(
 def _summary_row(
     stay: Stay, description: str, text: str, rng: random.Random, *, error: str = ""
 ) -> list[Any]:
-    """A discharge summary's row: as in MIMIC-III it has a date and no time, and no caregiver."""
+    """The row of a discharge summary: as in MIMIC-III, a date without a time and no caregiver."""
     late = rng.choice((0, 0, 0, 1)) if description == "Report" else rng.randint(1, 4)
     dated = _day(stay.discharged + timedelta(days=late))
     return [dated, "", "", "Discharge summary", description, "", error, text]

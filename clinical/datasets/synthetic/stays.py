@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from clinical.datasets.synthetic.filler import DIAGNOSES
-from clinical.datasets.synthetic.phrases import FACTS, INTERCEPT
+from clinical.datasets.synthetic.phrases import FACTS, FILLER, INTERCEPT
 
 if TYPE_CHECKING:
     import random
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 Kind = Literal["index", "elective", "transfer", "death", "newborn"]
 
 _EPOCH = datetime(2100, 1, 1)  # noqa: DTZ001 - charts tell local time
-_RETURNS_LATER = 0.35  # of stays without a readmission, those followed by a much later stay
-_PLANNED = 0.05  # of stays without a readmission, those followed by a planned return within 30 days
-_TRANSFERRED = 0.02  # of stays, those that begin as a transfer between two services
-_DIES = 0.03  # of later stays, those that end in death
-_NEWBORN = 0.03  # newborns for each patient
+_RETURNS_LATER = 0.35  # share of stays without a readmission that a much later stay follows
+_PLANNED = 0.05  # share of stays without a readmission that a planned return in 30 days follows
+_TRANSFERRED = 0.02  # share of stays that begin with a transfer between two services
+_DIES = 0.03  # share of later stays that end in death
+_NEWBORN = 0.03  # newborns per patient
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,13 @@ class Stay:
     """One admission.
 
     Attributes:
-        kind: ``index`` and ``elective`` stays have a risk; the others are there to be left out.
-        admitted: Time of admission.
+        kind: ``index`` and ``elective`` stays have a risk; a cohort must exclude the others.
         discharged: Time of discharge or death.
-        diagnosis: Admission diagnosis; drawn apart from the facts.
+        diagnosis: Admission diagnosis, independent of the facts.
         facts: Names of the facts that are true of the stay.
-        risk: Probability, 0 to 1, of an unplanned readmission within 30 days; None for a stay
-            that is no index stay.
-        readmitted: The outcome drawn with that probability; None likewise.
+        risk: Probability, 0 to 1, of an unplanned readmission within 30 days; None if the stay
+            is not an index stay.
+        readmitted: The outcome drawn with that probability, or None.
     """
 
     kind: Kind
@@ -64,14 +62,14 @@ def true_risk(facts: Collection[str]) -> float:
 
 
 def draw_patients(stays: int, rng: random.Random) -> list[Patient]:
-    """Patients who have exactly `stays` index stays between them, and a few other stays."""
+    """Patients with exactly `stays` index stays in total, and a few other stays."""
     patients: list[Patient] = []
     while stays > 0:
         chain = _draw_chain(stays, rng)
         stays -= sum(stay.risk is not None for stay in chain)
         years = min(max(rng.gauss(66, 15), 18.5), 97)
         birth = _midnight(chain[0].admitted - timedelta(days=365.25 * years))
-        if years >= 90:  # as MIMIC-III hides the age of the very old
+        if years >= 90:  # MIMIC-III hides the age of the very old in this way
             birth = birth.replace(year=chain[0].admitted.year - 300, day=1)
         patients.append(Patient(rng.choice("MF"), birth, tuple(chain)))
         if rng.random() < _NEWBORN:
@@ -82,10 +80,10 @@ def draw_patients(stays: int, rng: random.Random) -> list[Patient]:
 
 
 def _draw_chain(most: int, rng: random.Random) -> list[Stay]:
-    """One patient's stays: each outcome is drawn first and the next stay then realises it.
+    """One patient's stays: each outcome is drawn first, and the next stay then follows from it.
 
-    A chain stops after a stay without a readmission, or with a death, which is no index stay;
-    so no outcome is ever cut off, and the last of `most` index stays may still be followed.
+    The stays end after a stay without a readmission, or with a death, which is not an index stay.
+    So no outcome is cut off, and a stay may still follow the last of `most` index stays.
     """
     chain: list[Stay] = []
     admitted, planned, no_return_before = _random_start(rng), False, _EPOCH
@@ -114,7 +112,7 @@ def _draw_chain(most: int, rng: random.Random) -> list[Stay]:
 def _draw_stay(admitted: datetime, rng: random.Random, *, planned: bool, dies: bool) -> Stay:
     discharged = admitted + timedelta(days=min(max(rng.lognormvariate(1.5, 0.55), 2.1), 40))
     facts = frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
-    diagnosis = rng.choice(DIAGNOSES)
+    diagnosis = rng.choice(FILLER["diagnoses"])
     if dies:
         return Stay("death", admitted, discharged, diagnosis, facts)
     risk = true_risk(facts)
@@ -123,9 +121,9 @@ def _draw_stay(admitted: datetime, rng: random.Random, *, planned: bool, dies: b
 
 
 def _add_transfer(chain: list[Stay], admitted: datetime, rng: random.Random) -> datetime:
-    """Put a short stay before the coming one, which then begins at or before its end."""
+    """Add a short stay; the next one begins at or shortly before its end."""
     left = admitted + timedelta(days=rng.uniform(1, 3))
-    chain.append(Stay("transfer", admitted, left, rng.choice(DIAGNOSES)))
+    chain.append(Stay("transfer", admitted, left, rng.choice(FILLER["diagnoses"])))
     return left - timedelta(hours=rng.choice((0, 0, 1, 4)))
 
 

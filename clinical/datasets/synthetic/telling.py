@@ -1,4 +1,4 @@
-"""From the facts of a stay to sentences: which are told, which are told off, and in what frame."""
+"""From the facts of a stay to sentences: which facts are told or denied, and in which frame."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection, Mapping, Sequence
 
-# How often an absent fact is told as absent, and any fact is told of another time or person. They
-# set how much the mere presence of a word gives away; see `tests/clinical/test_synthetic.py`.
+# How often an absent fact is denied, and how often a fact is told of another time or person. They
+# decide how much the presence of a word alone tells; the tests measure it.
 REFUTED = 0.25
 ELSEWHERE = 0.05
 
+# What named slots are filled with; one entry of a tuple is drawn each time.
 Names = dict[str, "str | tuple[str, ...]"]
-"""What named slots are filled with; of a tuple, one entry is drawn each time."""
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 class Statement(NamedTuple):
-    """One fact to be told once: true or not of this stay, or of another time or person."""
+    """One fact to tell: true of this stay or not, or of another time or person."""
 
     fact: Fact
     truth: bool
@@ -41,10 +41,10 @@ class Statement(NamedTuple):
 
 
 def fill(template: str, names: Mapping[str, str | tuple[str, ...]], rng: random.Random) -> str:
-    """Fill a template's slots, the innermost first.
+    """Fill the slots of a template, the innermost first.
 
-    ``{low..high}`` becomes a whole number, ``{one|other}`` one of its options, ``{name}`` what
-    `names` holds, and anything else in braces stays as it is, without them.
+    ``{low..high}`` becomes a whole number, ``{one|other}`` one of its options, and ``{name}`` the
+    value in `names`. Any other text in braces stays, without the braces.
     """
 
     def slot(match: re.Match[str]) -> str:
@@ -66,14 +66,14 @@ def statements(
 ) -> list[Statement]:
     """What a passage says, in random order: true facts, distractors and neutral conditions.
 
-    The numbers of things told as true and as not true hardly depend on how many facts are true:
-    neutral conditions make up the difference.
+    Neutral conditions fill up the passage, so the number of things told as true or as not true
+    hardly depends on how many facts are true.
 
     Args:
         true_names: Names of the facts and neutral conditions that are true of the stay.
-        rng: Source of every draw.
+        rng: Random number generator.
         told: Probability, 0 to 1, that a true fact is told.
-        refuted: Probability, 0 to 1, that an absent fact is told as absent.
+        refuted: Probability, 0 to 1, that an absent fact is denied.
     """
     chosen = [
         Statement(f, truth=True) for f in FACTS if f.name in true_names and rng.random() < told
@@ -99,7 +99,7 @@ def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> s
     if frame.of_other:
         subject = f"{names['his']} {rng.choice(KIN[possessive])}"
     elif "{kin}" in frame.text:
-        subject = "the patient"  # a pronoun could be taken for the relative
+        subject = "the patient"  # a pronoun could mean the relative
     elif "{He}" in frame.text:
         subject = str(names["he"])
     else:
@@ -111,7 +111,7 @@ def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> s
 
 
 def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random) -> list[str]:
-    """Statements as sentences around one to three noun phrases each, every statement once."""
+    """Sentences around one to three noun phrases each; every statement is told once."""
     left = list(parts)
     sentences = []
     while left:
@@ -125,7 +125,7 @@ def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random)
 def tell(
     parts: Sequence[Statement], names: Names, rng: random.Random, *, clause_share: float
 ) -> list[str]:
-    """Sentences for all statements, shuffled; `clause_share`, 0 to 1, of them as clauses."""
+    """Shuffled sentences for all statements; a share of `clause_share`, 0 to 1, as clauses."""
     as_clause = [rng.random() < clause_share or not _has_noun_frame(s) for s in parts]
     sentences = [
         clause_sentence(s, names, rng) for s, yes in zip(parts, as_clause, strict=True) if yes
@@ -147,7 +147,7 @@ def _has_noun_frame(statement: Statement) -> bool:
 
 
 def _draw_frame(left: Sequence[Statement], rng: random.Random) -> tuple[Frame, list[Statement]]:
-    """A frame that the statements left can fill, and those that fill it, in slot order."""
+    """A frame that the remaining statements can fill, and the statements in slot order."""
     possible = []
     for frame in NOUN_FRAMES:
         chosen: list[Statement] = []

@@ -16,6 +16,8 @@ import pytest
 from clinical.cohort import build_cohort
 from domainbert.tables import TableError
 
+from .conftest import by_stay
+
 
 @pytest.fixture
 def example(hospital):
@@ -196,7 +198,9 @@ def test_postgres_that_is_not_there_keeps_the_password():
     pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(TableError, match=rf"127\.0\.0\.1:{port}/db cannot be read") as caught:
+    with pytest.raises(
+        TableError, match=rf"127\.0\.0\.1:{port}/db cannot be read \(nothing listens"
+    ) as caught:
         build_cohort(f"postgresql://reader:secret-word@127.0.0.1:{port}/db")
     assert "secret-word" not in str(caught.value)
 
@@ -285,7 +289,11 @@ def generic(tmp_path):
 def test_generic_tables(generic, define):
     folder, mapping = generic
     cohort = build_cohort(
-        folder, schema="generic", mapping=mapping, definition=define(planned_types='["Booked"]')
+        folder,
+        schema="generic",
+        mapping=mapping,
+        definition=define(planned_types='["Booked"]'),
+        data_end="none",
     )
     frame = cohort.to_frame().set_index("stay_id")
     assert frame["exclusion"].fillna("").to_dict() == {
@@ -311,7 +319,7 @@ def test_the_mapping_of_the_documentation(tmp_path, define):
         "Case No,Kind,Written,Letter\nA,discharge letter,05/02/2019,dear colleague\n"
         "A,nursing,01/02/2019,slept well\nB,Discharge letter,09/03/2019,again\n"
     )
-    options = {"schema": "generic", "mapping": mapping}
+    options = {"schema": "generic", "mapping": mapping, "data_end": "none"}
     definition = define(planned_types='["booked"]')
     rows = build_cohort(tmp_path, definition=definition, **options).to_frame().set_index("stay_id")
     assert rows.loc["A", "text"] == ["dear colleague"]
@@ -332,3 +340,172 @@ def test_generic_early_needs_to_know_what_a_note_is(generic):
     mapping.write_text(f"discharge_categories = 'DS'\n{text}category = 'Letter'\n")
     with pytest.raises(ValueError, match=r"add to \[notes\] for letters: chart_time ="):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")
+
+
+@pytest.mark.parametrize(
+    ("ending", "separator", "encoding", "options", "refused"),
+    [
+        (".csv", ";", "utf-8", {"delimiter": ";"}, r"separates .* by ';'.*--delimiter"),
+        (".csv", "\t", "utf-8", {"delimiter": "tab"}, r"--delimiter 'tab'"),
+        (".csv", ",", "utf-16", {"encoding": "utf-16"}, r"UTF-16.*--encoding utf-16"),
+        (".csv.gz", ";", "cp1252", {"delimiter": ";", "encoding": "cp1252"}, "delimiter"),
+        (".tsv", "\t", "utf-8", {}, None),
+    ],
+)
+def test_other_delimiters_and_encodings(
+    example, tmp_path, ending, separator, encoding, options, refused
+):
+    example.notes[0]["TEXT"] = 'Käse; "no", and\nleft\tearly.'
+    expected = example.build()
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for name, frame in frames(example).items():
+        frame.to_csv(folder / f"{name}{ending}", sep=separator, encoding=encoding, index=False)
+    if refused:
+        with pytest.raises(TableError, match=refused):
+            build_cohort(folder)
+    cohort = build_cohort(folder, **options)
+    assert_equal(cohort, expected)
+    if ending == ".tsv":
+        with (folder / "ADMISSIONS.tsv").open("a") as file:
+            file.write("7\t200\n")
+        cohort = build_cohort(folder)
+        assert cohort.flow.set_index("step").removed["malformed_line"] == 1
+
+
+def caveats(cohort) -> str:
+    return "\n".join(cohort.caveats)
+
+
+@pytest.fixture
+def foreign(tmp_path, define):
+    """Build a cohort from a table whose words for death and urgency are not English."""
+    mapping = tmp_path / "columns.toml"
+    mapping.write_text(
+        "[admissions]\ntable = 'stays'\npatient_id = 'p'\nstay_id = 's'\nadmit_time = 'a'\n"
+        "discharge_time = 'd'\nadmission_type = 't'\ndischarge_location = 'l'\n"
+    )
+    (tmp_path / "stays.csv").write_text(
+        "p,s,a,d,t,l\n1,1,2019-01-01,2019-01-05,gepland,naar huis\n"
+        "2,2,2019-02-01,2019-02-05,spoed,overleden\n3,3,2019-05-01,2019-05-05,spoed,naar huis\n"
+    )
+
+    def build(**options):
+        changes = {key: options.pop(key) for key in ("died_locations",) if key in options}
+        definition = define(**changes) if changes else None
+        return build_cohort(
+            tmp_path, schema="generic", mapping=mapping, definition=definition, **options
+        )
+
+    return build
+
+
+def test_words_that_the_definition_lacks_are_listed(foreign):
+    cohort = foreign()
+    said = caveats(cohort)
+    assert "Discharge locations that count as alive: NAAR HUIS (2), OVERLEDEN (1)." in said
+    assert "Admission types that count as unplanned: SPOED (2), GEPLAND (1)." in said
+    assert (
+        "Deaths in hospital cannot be told: no discharge location is DEAD/EXPIRED or DIED" in said
+    )
+    assert cohort.summary["unmatched"]["discharge_location"] == {"NAAR HUIS": 2, "OVERLEDEN": 1}
+    told = foreign(died_locations='["Overleden"]')
+    assert by_stay(told)["2"]["exclusion"] == "died_in_hospital"
+    assert "Discharge locations that count as alive: NAAR HUIS (2)." in caveats(told)
+    assert "cannot be told" not in caveats(told)
+
+
+def test_without_an_end_of_data_it_is_the_last_admission(foreign):
+    cohort = foreign()
+    assert by_stay(cohort)["3"]["exclusion"] == "censored"
+    assert by_stay(cohort)["2"]["exclusion"] is None
+    assert cohort.summary["data_end"] == "2019-05-01T00:00:00"
+    assert "the last admission, 2019-05-01 00:00, is taken for it" in caveats(cohort)
+    kept = foreign(data_end="none")
+    assert by_stay(kept)["3"]["exclusion"] is None
+    assert "discharged less than 30 days before it counts as not readmitted" in caveats(kept)
+    given = foreign(data_end="2019-06-30")
+    assert by_stay(given)["3"]["exclusion"] is None
+    assert "end of data" not in caveats(given)
+
+
+def test_mimic_has_shifted_dates_and_no_end(example):
+    cohort = example.build()
+    assert cohort.summary["data_end"] is None
+    assert "the dates of MIMIC are shifted, so it cannot be derived" in caveats(cohort)
+
+
+def test_day_and_month_are_not_guessed_silently(generic, example):
+    folder, mapping = generic
+    formats = "['%d/%m/%Y %H:%M', '%m/%d/%Y %H:%M']"
+    mapping.write_text(mapping.read_text().replace("'%d/%m/%Y %H:%M'", formats))
+    cohort = build_cohort(folder, schema="generic", mapping=mapping)
+    assert "read by the first" in caveats(cohort)
+    assert "1 admissions have times that are not ISO 8601" in caveats(cohort)
+    assert "read by the first" not in caveats(example.build())
+
+
+def test_notes_without_a_readable_time_are_counted(hospital):
+    stay = hospital.stay(0, 3)
+    hospital.note(stay, "one", day=3)
+    hospital.note(stay, "two", day="03/01/2100"[:10], at="?")
+    said = caveats(hospital.build())
+    assert "1 notes have no readable chart time: they follow the other notes of their stay" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda u: u._replace(path="/no_such_db"), "there is no database 'no_such_db'"),
+        (lambda u: u._replace(netloc=f"ghost:secret-word@{u.netloc.split('@')[-1]}"),
+         "there is no user 'ghost'"),
+        (lambda u: u._replace(netloc="u:secret-word@no.such.host.invalid"),
+         r"there is no host 'no\.such\.host\.invalid'"),
+    ],
+)  # fmt: skip
+def test_postgres_says_which_part_of_its_address_is_wrong(postgres, change, said):
+    with pytest.raises(TableError, match=said) as caught:
+        build_cohort(change(urlsplit(postgres)).geturl())
+    assert "secret-word" not in str(caught.value)
+
+
+def test_postgres_says_that_the_password_is_wrong():
+    pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
+    import threading
+
+    def refuse(server):
+        client, _ = server.accept()
+        with client:
+            client.settimeout(10)
+            client.recv(1024)  # the request for SSL
+            client.sendall(b"N")
+            client.recv(1024)  # the greeting
+            said = b'password authentication failed for user "reader"'
+            fields = b"\0".join((b"SFATAL", b"VFATAL", b"C28P01", b"M" + said, b"", b""))
+            client.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+            client.recv(1024)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=refuse, args=(server,), daemon=True)
+        thread.start()
+        address = f"postgresql://reader:secret-word@127.0.0.1:{server.getsockname()[1]}/db"
+        with pytest.raises(TableError, match="wrong password or user 'reader'") as caught:
+            build_cohort(address)
+        thread.join(10)
+    assert "secret-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:pa/secret-word@127.0.0.1:1/db",
+        "postgresql://u:p?secret-word@127.0.0.1:1/db",
+        "postgresql://127.0.0.1:1/db?password=a@secret-word",
+        "oracle://u:p?secret-word@127.0.0.1:1/db",
+    ],
+)
+def test_odd_passwords_are_kept(address):
+    pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
+    with pytest.raises(TableError) as caught:
+        build_cohort(address)
+    assert "secret-word" not in str(caught.value)

@@ -248,11 +248,14 @@ def test_missing_folder_says_what_it_should_hold(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"number_inpatient": "many"}, "'number_inpatient': 1 rows are wrong, first on line 3"),
-        ({"insulin": "Maybe"}, "'insulin'.*legal: one of Up, Down, Steady, No"),
-        ({"readmitted": "YES"}, "'readmitted'.*legal: one of <30, >30, NO"),
-        ({"discharge_disposition_id": "99"}, "'discharge_disposition_id'.*legal: one of 1, 3, 11"),
-        ({"patient_nbr": ""}, "'patient_nbr'.*legal: an id on every row"),
-        ({"encounter_id": "1"}, "'encounter_id'.*legal: each id once"),
+        ({"insulin": "Maybe"}, "'insulin'.*expected one of Up, Down, Steady, No"),
+        ({"readmitted": "YES"}, "'readmitted'.*expected one of <30, >30, NO"),
+        (
+            {"discharge_disposition_id": "99"},
+            "'discharge_disposition_id'.*expected one of 1, 3, 11",
+        ),
+        ({"patient_nbr": ""}, "'patient_nbr'.*expected an id on every row"),
+        ({"encounter_id": "1"}, "'encounter_id'.*expected each id once"),
     ],
 )
 def test_a_value_that_cannot_be_told_is_refused(

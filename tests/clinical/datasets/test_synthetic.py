@@ -182,6 +182,16 @@ def test_same_seed_same_bytes_and_another_seed_other_bytes(tmp_path):
     assert not set(first) & set(digest("c", 4))
 
 
+@pytest.mark.parametrize(
+    ("seed", "brief", "expected"),
+    [(0, False, "2be13d2704cd5e7c"), (7, True, "8ef6f3d171bff045")],
+)
+def test_seeds_of_shipped_models_keep_their_notes(tmp_path, seed, brief, expected):
+    folder = synthesize(tmp_path, stays=60, seed=seed, brief=brief).folder
+    digest = hashlib.sha256((folder / "NOTEEVENTS.csv").read_bytes()).hexdigest()
+    assert digest.startswith(expected)
+
+
 def test_there_is_something_to_exclude(tables):
     admissions, notes = tables["ADMISSIONS"], tables["NOTEEVENTS"]
     share = admissions.ADMISSION_TYPE.value_counts(normalize=True)
@@ -315,8 +325,37 @@ def test_auroc_counts_ties_half_and_agrees_with_scikit_learn():
 
 
 def test_no_stays_asked_for_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match=r"stays is 0, it must be at least 1: synthesize\("):
+    with pytest.raises(ValueError, match=r"stays is 0, expected at least 1: synthesize\("):
         synthesize(tmp_path, stays=0)
+
+
+def test_many_notes_per_stay_mostly_say_nothing_about_the_risk(tmp_path):
+    few = synthesize(tmp_path / "few", stays=40, seed=4)
+    many = synthesize(tmp_path / "many", stays=40, seed=4, notes_per_stay="many")
+    risks = [h.folder.joinpath("TRUE_RISK.csv").read_bytes() for h in (few, many)]
+    assert risks[0] == risks[1]
+    notes = pd.read_csv(many.folder / "NOTEEVENTS.csv", dtype=str, keep_default_na=False)
+    short = notes[notes.CATEGORY != "Discharge summary"]
+    assert short.groupby("HADM_ID").size().between(20, 60).all()
+    index = {str(hadm) for hadm in pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID}
+    patients = draw_patients(40, random.Random(4))
+    facts = [s.facts for p in patients for s in p.stays if s.risk is not None]
+    hadm = pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID.astype(str)
+    stays = dict(zip(hadm, facts, strict=True))
+    tells = 0
+    for note in short[short.HADM_ID.isin(index)].itertuples():
+        flat = " ".join(note.TEXT.split()).split("NOTE: ")[-1]
+        told = set()
+        for sentence in _sentences(flat):
+            for reading in _readings(sentence):
+                told |= {name for name, truth, _ in reading if truth}
+        tells += bool(told & stays[note.HADM_ID])
+    assert 0.05 < tells / short.HADM_ID.isin(index).sum() < 0.35
+
+
+def test_unknown_number_of_notes_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="notes_per_stay is 'lots', expected 'few' or 'many'"):
+        synthesize(tmp_path, notes_per_stay="lots")
 
 
 # -- words --------------------------------------------------------------------------------------

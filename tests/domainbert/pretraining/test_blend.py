@@ -1,20 +1,24 @@
+import importlib.util
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer import Typer
 from typer.testing import CliRunner
 
-from domainbert.cli import app
 from domainbert.encoders import EncoderError, find_encoder, load_model
-from domainbert.pretraining.blending import blend
 from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.model import PretrainingNetwork
 from domainbert.pretraining.settings import ExampleSettings, Phase
 from domainbert.tables import write_table
 
+SCRIPT = Path(__file__).parents[3] / "experiments" / "blend.py"
+SPEC = importlib.util.spec_from_file_location("blend", SCRIPT)
+script = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(script)
+blend = script.blend
 PHASE = Phase(length=32, steps=3, batch_tokens=256, learning_rate=1e-2)
 
 
@@ -70,7 +74,7 @@ def test_it_tells_what_it_is_made_of(tiny_encoder, trained, tmp_path):
     }
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"0.25 x that of `{tiny_encoder}` + 0.75 x that of `{trained}`" in card
-    assert "What stands as after is of the trained weights, before they were mixed." in card
+    assert "those of the trained weights before they were mixed." in card
     assert (tmp_path / "out" / "config.json").read_text() == (trained / "config.json").read_text()
 
 
@@ -90,7 +94,9 @@ def test_without_a_head_for_pairs(new_trained, tiny_encoder, tmp_path):
 
 def test_the_command(tiny_encoder, trained, tmp_path):
     arguments = [str(tiny_encoder), str(trained), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, ["blend", *arguments, "--share", "0.75"])
+    app = Typer()
+    app.command()(script.main)
+    done = CliRunner().invoke(app, [*arguments, "--share", "0.75"])
     assert done.exit_code == 0, done.output
     assert f"use it as --encoder {tmp_path / 'out'}" in done.output
     manifest = json.loads((tmp_path / "out" / "pretraining.json").read_text())
@@ -102,25 +108,25 @@ def test_the_command(tiny_encoder, trained, tmp_path):
 
 def test_what_cannot_be_mixed(tiny_encoder, trained, notes_file, new_recipe, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(EncoderError, match="is not what `domainbert pretrain` wrote: it has no"):
+    with pytest.raises(EncoderError, match="was not written by `domainbert pretrain`: it has no"):
         blend(trained, tiny_encoder, out=out)
-    with pytest.raises(EncoderError, match="is not what `domainbert pretrain` wrote"):
+    with pytest.raises(EncoderError, match="was not written by `domainbert pretrain`"):
         blend(tiny_encoder, tmp_path / "nothing", out=out)
-    one_step = {"short": replace(PHASE, steps=1)}
+    one_step = {"short": PHASE.replaced(steps=1)}
     other = pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(phases=one_step))
     with pytest.raises(EncoderError, match="have different vocabularies; neither came from"):
         blend(tiny_encoder, other.folder, out=out)
-    smaller = replace(new_recipe().scratch, layers=1)
+    smaller = new_recipe().scratch.replaced(layers=1)
     less = pretrain(
         [notes_file], out=tmp_path / "less", recipe=new_recipe(phases=one_step, scratch=smaller)
     )
     with pytest.raises(EncoderError, match="have weights of different shapes"):
         blend(other.folder, less.folder, out=out)
     blend(tiny_encoder, trained, out=tmp_path / "half")
-    with pytest.raises(EncoderError, match="is a blend already; blend what it was made of"):
+    with pytest.raises(EncoderError, match="is a blend already; blend its two encoders again"):
         blend(tiny_encoder, tmp_path / "half", out=out)
     with pytest.raises(ValueError, match=r"share must be in \[0, 1\], got 1.5"):
         blend(tiny_encoder, trained, out=out, share=1.5)
     assert not out.exists()
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="exists already"):
         blend(tiny_encoder, trained, out=trained)

@@ -6,14 +6,14 @@ import torch
 from transformers import TrainerCallback
 
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
-from domainbert.pretraining.evaluation import HeldOut
-from domainbert.pretraining.masking import IGNORED, Masker
+from domainbert.pretraining.examples import IGNORED, Masker
+from domainbert.pretraining.fitting import prepare_examples
 from domainbert.pretraining.model import prepare, start_from_scratch
-from domainbert.pretraining.preparing import prepare_examples
+from domainbert.pretraining.objective import HeldOut, MaskedWords, plan_passes
 from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
-from domainbert.pretraining.trainer import PretrainingTrainer, collate, plan_passes
 from domainbert.tables import write_table
-from domainbert.training.old.checkpoints import checkpoint_step, last_checkpoint
+from domainbert.training.checkpoints import checkpoint_step, last_checkpoint
+from domainbert.training.trainer import ObjectiveTrainer
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +39,16 @@ def new_trainer(prepared, new_recipe, tmp_path):
         start = start_from_scratch(data.tokenizer, scratch=recipe.scratch, plan=given)
         adapters = prepare(start.network, plan=given, pairs=pairs)
         masker = Masker(data.tokenizer)
-        held_out = HeldOut(
-            data.examples["short"][HELD_OUT], masker=masker, tokens=1500, pad_token_id=0, seed=0
-        )
-        trainer = PretrainingTrainer(
-            start.network,
-            examples=data.examples["short"][TRAIN],
+        held_out = HeldOut(data.examples["short"][HELD_OUT], masker=masker, tokens=1500, seed=0)
+        objective = MaskedWords(
+            data.examples["short"][TRAIN],
+            held_out=held_out,
             phase=Phase(length=32, steps=steps, batch_tokens=batch_tokens, learning_rate=5e-3),
             plan=given,
             masker=masker,
-            evaluate=lambda network: held_out.scores(network).to_dict(),
-            pad_token_id=0,
-            folder=tmp_path / folder,
+        )
+        trainer = ObjectiveTrainer(
+            start.network, objective, arguments=objective.arguments(tmp_path / folder)
         )
         trainer.adapters, trainer.held_out = adapters, held_out
         return trainer
@@ -91,11 +89,11 @@ def test_held_out_loss_falls(new_trainer, pairs):
     before = trainer.held_out.scores(trainer.model)
     trainer.train()
     after = trainer.held_out.scores(trainer.model)
-    assert after.mlm_loss < 0.8 * before.mlm_loss
-    assert (after.nsp_accuracy is None) == (not pairs)
-    assert after.perplexity == pytest.approx(np.exp(after.mlm_loss))
-    assert trainer.tokens > 0
-    assert trainer.seconds > 0
+    assert after["mlm_loss"] < 0.8 * before["mlm_loss"]
+    assert ("nsp_accuracy" in after) == pairs
+    assert after["perplexity"] == pytest.approx(np.exp(after["mlm_loss"]))
+    assert trainer.objective.tokens > 0
+    assert trainer.objective.scoring_seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -149,7 +147,7 @@ def test_an_epoch_hides_other_words_of_the_same_texts(new_trainer):
     trainer = new_trainer(steps=12, batch_tokens=4096)
     passes = watch(trainer)
     trainer.train()
-    epoch = len(trainer._sampler)
+    epoch = len(trainer.objective.batches())
     assert len(passes) >= 2 * epoch
 
     def texts(part):
@@ -182,12 +180,7 @@ def test_a_step_has_its_tokens_in_as_many_passes_as_it_takes(new_trainer):
 def test_a_batch(prepared):
     data = prepared[True]
     examples = [data.examples["short"][TRAIN][n] for n in range(30)]
-    batch = collate(
-        examples,
-        masker=Masker(data.tokenizer),
-        generator=np.random.default_rng(0),
-        pad_token_id=0,
-    )
+    batch = Masker(data.tokenizer).batch(examples, np.random.default_rng(0))
     for row, example in enumerate(examples):
         length = len(example.tokens)
         wanted, shown = batch["labels"][row], batch["input_ids"][row]
@@ -206,12 +199,12 @@ def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer):
     first = trainer.held_out.scores(network)
     assert trainer.held_out.scores(network) == first
     assert network.training
-    assert first.tokens > 50
-    assert first.pairs > 10
+    assert first["tokens"] > 50
+    assert first["pairs"] > 10
     data = prepared[True].examples["short"][HELD_OUT]
     masker = Masker(prepared[True].tokenizer)
-    few = HeldOut(data, masker=masker, tokens=1, pad_token_id=0, seed=0).scores(network)
-    assert few.pairs == 1
+    few = HeldOut(data, masker=masker, tokens=1, seed=0).scores(network)
+    assert few["pairs"] == 1
 
 
 def test_nothing_is_printed(new_trainer, capfd):
