@@ -210,22 +210,14 @@ def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
 def load_model(
     encoder: Encoder, model_class: Any, *, train_command: str | None = None, **config: Any
 ) -> PreTrainedModel:
-    """Load weights into a Hugging Face model class and check every one of them.
+    """Load weights into a Hugging Face model class, perhaps an `Auto` class, and check them all.
 
-    Args:
-        encoder: from `find_encoder`.
-        model_class: for example `BertForSequenceClassification`, or an `Auto` class.
-        train_command: None to train; a new head (and pooler) is then initialised at random. To
-            predict, the command that trains a head, for the error if the file has none;
-            `{encoder}` in it is filled in.
-        **config: overrides of the configuration, such as `named_outputs(labels)`.
+    To train, a missing head (and pooler) is initialised at random. To predict, pass the command
+    that trains a head (`{encoder}` in it is filled in) for the error if the file has none. `config`
+    overrides the configuration, for example by `named_outputs(labels)`.
 
-    Returns:
-        The model in evaluation mode, fp32, with scaled-dot-product attention.
-
-    Raises:
-        EncoderError: weights of another architecture or shape, missing, unknown, not
-            floating-point or not finite.
+    The model is in evaluation mode, fp32, with scaled-dot-product attention. Weights of another
+    architecture or shape, missing, unknown, not floating-point or not finite are `EncoderError`s.
     """
     import torch
 

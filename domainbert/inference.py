@@ -137,9 +137,8 @@ class WindowRunner:
 
         Args:
             windows: token ids with special tokens, each of shape (tokens,).
-            read: (model output, mask of shape (rows, longest) or None if nothing is padded) ->
-                what to keep, one row per window. Of an axis of tokens, the first `len(window)`
-                entries belong to the window.
+            read: (output, mask of shape (rows, longest) or None if nothing is padded) -> one row
+                per window. Of an axis of tokens, the first `len(window)` entries are the window's.
             token_types: the segment of each token, shaped as `windows`; one segment by default.
         """
         import torch

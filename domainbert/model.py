@@ -132,8 +132,7 @@ class Model(ABC):
     ) -> Self:
         """An encoder (shipped name, folder or `hub:owner/name`) with a new head, to be trained.
 
-        `training` gives the seed of the head and the dropout of hidden states; `labels` name the
-        outputs if the task has none of its own.
+        `training` gives the seed and the dropout; `labels` are for tasks without their own.
         """
         import torch
 

@@ -144,15 +144,11 @@ def load_task_model(
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
-    Args:
-        folder: a model folder of ours, a Hugging Face checkpoint folder, or `hub:owner/name`.
-        task: what the model must be trained for.
-        labels: the number of outputs that its head must have; None for any.
-        model_class: a Hugging Face model class with that head.
-        train_command: the command that trains a head, for the error if there is none.
+    `folder` may also be `hub:owner/name`. `labels` is the number of outputs that the head must
+    have, None for any; `train_command`, which trains one, is for the error if there is none.
 
-    Raises:
-        EncoderError: another task, number of labels or encoder; missing weights; no trained head.
+    Raises `EncoderError` for another task, number of labels or encoder, missing weights and an
+    encoder without a trained head.
     """
     path = Path(folder).expanduser()
     document = _read_config(path) if path.is_dir() else {}
