@@ -139,9 +139,9 @@ class Model(ABC):
         from domainbert.encoders import find_encoder, load_model, load_tokenizer, named_outputs
 
         found, outputs = find_encoder(encoder), named_outputs(labels or cls.labels)
-        dropout = {"hidden_dropout_prob": training.dropout, "attention_probs_dropout_prob": 0.0}
+        outputs |= {"hidden_dropout_prob": training.dropout, "attention_probs_dropout_prob": 0.0}
         torch.manual_seed(training.seed)
-        network = load_model(found, cls.network_class(), **dropout, **outputs)
+        network = load_model(found, cls.network_class(), **outputs)
         return cls(network, load_tokenizer(found), settings=settings)
 
     def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
