@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from domainbert import __version__
+
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import EntityTagger
     from biomed.plots import plot_comparison, plot_similarity, plot_terms
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.answers import Answer
+    from biomed.qa.answerer import Answer, QuestionAnswerer
     from biomed.qa.yes_no import YesNoAnswerer
+    from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+    from biomed.sentences.search import SentenceIndex
     from biomed.terms.embedder import TermEmbedder
     from biomed.terms.evaluation import (
         compare_encoders,
@@ -20,18 +23,23 @@ if TYPE_CHECKING:
         read_rated_pairs,
     )
     from biomed.terms.similarity import TermIndex
+    from biomed.terms.tables import embed_frame
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
 
-# Each name is imported when it is first used, so that `biomed --help` waits for no torch.
+# Each name is imported on first use, so that `biomed --help` does not import torch.
 _HOMES = {
-    "Answer": "qa.answers",
+    "Answer": "qa.answerer",
     "Entity": "ner.entities",
+    "CrossEncoder": "sentences.encoder",
     "EntityTagger": "ner.tagger",
     "QuestionAnswerer": "qa.answerer",
+    "SentenceEncoder": "sentences.encoder",
+    "SentenceIndex": "sentences.search",
     "TermEmbedder": "terms.embedder",
     "TermIndex": "terms.similarity",
     "YesNoAnswerer": "qa.yes_no",
     "compare_encoders": "terms.evaluation",
+    "embed_frame": "terms.tables",
     "evaluate_categories": "terms.evaluation",
     "evaluate_pairs": "terms.evaluation",
     "medical_terms": "terms.vocabulary",
@@ -44,13 +52,18 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "CrossEncoder",
     "Entity",
     "EntityTagger",
     "QuestionAnswerer",
+    "SentenceEncoder",
+    "SentenceIndex",
     "TermEmbedder",
     "TermIndex",
     "YesNoAnswerer",
+    "__version__",
     "compare_encoders",
+    "embed_frame",
     "evaluate_categories",
     "evaluate_pairs",
     "medical_terms",
@@ -67,7 +80,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         msg = f"module 'biomed' has no attribute {name!r}"
         raise AttributeError(msg)
-    # A module may have the name of the function in it: what is exported is the function.
     value = getattr(importlib.import_module(f"biomed.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

@@ -14,6 +14,14 @@ USAGE = {
 embedder = biomed.TermEmbedder.from_pretrained("{name}")
 embedder.similarity("heart failure", "cardiomyopathy")
 """,
+    "sentences": """
+encoder = biomed.SentenceEncoder.from_pretrained("{name}")
+encoder.encode(texts)
+""",
+    "pairs": """
+model = biomed.CrossEncoder.from_pretrained("{name}")
+model.predict(first, second)
+""",
     "entities": """
 tagger = biomed.EntityTagger.from_pretrained("{name}")
 tagger.tag(text)

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from biomed.ner import commands as ner
 from biomed.qa import commands as qa
+from biomed.sentences import commands as sentences
 from biomed.terms import commands as terms
 from domainbert.console import command_line, one_line_errors, stdout
 
@@ -13,6 +14,7 @@ app = command_line("biomed", "BioBERT: entities, answers and embeddings from bio
 app.add_typer(ner.app, name="ner")
 app.add_typer(qa.app, name="qa")
 app.add_typer(terms.app, name="terms")
+app.add_typer(sentences.app, name="sentences")
 
 
 @app.command()

@@ -81,7 +81,7 @@ def term_layouts(
         raise UserError(msg)
     vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
     found = [layout_terms(terms, vectors, categories=categories, perplexity=perplexity, seed=seed)]
-    if pca:
+    if pca and found[0].method != "pca":
         found.append(layout_terms(terms, vectors, categories=categories, method="pca"))
     return found
 
@@ -273,7 +273,8 @@ def plot_comparison(comparison: pd.DataFrame) -> Figure:
     height = 1.0 + len(measures) * max(0.45, 0.2 * len(encoders))
     figure, (axes,) = new_axes((6.4, height))
     for i, encoder in enumerate(encoders):
-        own = comparison[comparison["encoder"] == encoder].set_index("measure").loc[measures]
+        rows = comparison[comparison["encoder"] == encoder]
+        own = rows.set_index("measure").reindex(measures)
         up = np.arange(len(measures)) + (i - (len(encoders) - 1) / 2) * step
         value = own["value"].to_numpy(dtype=float)
         error = np.abs(own[["low", "high"]].to_numpy(dtype=float).T - value)

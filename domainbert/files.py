@@ -1,8 +1,7 @@
-"""Files and folders that appear complete or not at all; locks; inputs that are no outputs."""
+"""Files and folders that appear complete or not at all, and a check that no output is an input."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,6 @@ from typing import Any
 
 from domainbert.errors import UserError
 
-LOCK = ".lock"
 _ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
 
 
@@ -46,23 +44,6 @@ def write_json(document: Any, path: Path) -> None:
     """Write a document as indented JSON; see `atomic_path`."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Make a folder if needed and hold it during the block; `UserError` if another process does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = f"{folder} is in use by process {file.read().strip() or '(unknown)'}"
-            raise UserError(f"{holder}; wait for it, or use another folder") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 @contextmanager

@@ -90,7 +90,10 @@ class Model(ABC):
         for name in sorted(set(stored).difference(known)):
             listed = ", ".join(known)
             raise EncoderError(f"config.json: settings has no {name!r}; expected one of {listed}")
-        return cls.settings_class(**stored)
+        try:
+            return cls.settings_class(**stored)
+        except UserError as error:
+            raise EncoderError(f"config.json: settings: {error}") from None
 
     @classmethod
     def load(cls, name: str | Path) -> TaskModel:
@@ -208,7 +211,12 @@ class Model(ABC):
             config=config,
             card=self.card(config),
             adapter=adapter,
+            extra_files={} if adapter else self._extra_files(),
         )
+
+    def _extra_files(self) -> dict[str, str]:
+        """Files that other libraries want beside all weights: name -> content."""
+        return {}
 
     def _new_config(
         self, encoder: str, *, sha256: str | None = None, lora: LoRA | None = None

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from domainbert import encoders
@@ -15,6 +16,8 @@ from domainbert.files import folder_beside, replace_folder
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONFIG_KEY = "domainbert"
@@ -23,6 +26,7 @@ ADAPTER_FILE = "adapter.safetensors"
 LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
 OUR_FILES = (  # all that a model folder of ours may hold
     *("config.json", "README.md", "*.safetensors", "*.safetensors.index.json"),
+    *("modules.json", "sentence_bert_config.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
     *("merges.txt", "chat_template.jinja"),
 )
@@ -83,11 +87,13 @@ def save_task_model(
     config: TaskConfig,
     card: str,
     adapter: dict[str, Any] | None = None,
+    extra_files: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write a model folder under a temporary name, then rename it.
 
     With `adapter`, from `adapter_tensors`, these tensors alone are written; without, all weights
-    and the tokenizer. The card becomes README.md. For errors see `check_replaceable`.
+    and the tokenizer. The card becomes README.md; `extra_files` are those of
+    sentence-transformers, see `domainbert.pooling`. For errors see `check_replaceable`.
     """
     from safetensors.torch import save_file
 
@@ -106,6 +112,9 @@ def save_task_model(
         document[CONFIG_KEY] = asdict(config)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         (temporary / "README.md").write_text(card, "utf-8")
+        for name, content in extra_files.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
+            (temporary / name).write_text(content, "utf-8")
         share_files(temporary)
         replace_folder(temporary, folder)
 
@@ -128,7 +137,7 @@ def check_replaceable(folder: str | Path) -> None:
     if not is_ours:
         raise FileExistsError(f"{folder} exists and is not a model folder; choose another name")
     for path in folder.iterdir():
-        if path.is_dir() or not any(map(path.match, OUR_FILES)):
+        if not any(map(path.match, ("1_Pooling",) if path.is_dir() else OUR_FILES)):
             msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
             raise FileExistsError(msg)
 

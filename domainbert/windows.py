@@ -13,7 +13,7 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tokenizers import Encoding
+    from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
@@ -129,19 +129,13 @@ class Windower:
         overlap: int = 0,
         limit: int = 512,
     ) -> None:
-        from tokenizers import Tokenizer
-
         if not SPECIAL_TOKENS < window <= limit:
             least = SPECIAL_TOKENS + 1
             raise UserError(f"window must be between {least} and {limit}, got {window}")
         self.window, self.overlap = window, overlap
         self._capacity = window - SPECIAL_TOKENS
         plan_windows(0, capacity=self._capacity, overlap=overlap)  # checks the overlap
-        # The library's tokenizers change their state at every call, so threads must not share one.
-        self._tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._tokenizer.encode_special_tokens = True  # which reads them as text
+        self._tokenizer = own_tokenizer(tokenizer)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._unknown = tokenizer.unk_token_id
         ends = tokenizer.convert_tokens_to_ids([".", "!", "?"])
@@ -196,3 +190,14 @@ class Windower:
         # A full stop inside "3.5" is followed by no space.
         sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > offsets[:, 1])
         return line_ends | sentence_ends
+
+
+def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """A copy that reads special tokens as text; the library's own must not be shared by threads."""
+    from tokenizers import Tokenizer
+
+    own = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    own.no_truncation()
+    own.no_padding()
+    own.encode_special_tokens = True
+    return own

@@ -1,23 +1,20 @@
-"""The commands `biomed terms …`: vectors, neighbours, pictures and their quality."""
+"""The commands `biomed terms`: vectors, neighbours, pictures and their quality."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from domainbert import options
-from domainbert.console import one_line_errors, progress, say, stdout
+from domainbert.console import one_line_errors, say, stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
     from biomed.terms.embedder import TermEmbedder
-    from biomed.terms.tables import Progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,37 +23,47 @@ app = typer.Typer(
     help="Medical terms as vectors: embed, compare, plot, evaluate, train.",
 )
 
-LISTED = 20
 Model = Annotated[
     str, typer.Option("--model", help="Shipped name, model or encoder folder, or Hub id.")
 ]
-Column = Annotated[str, typer.Option(help="The column with the terms.")]
+TermColumn = Annotated[str | None, typer.Option("--term", help="The column with the terms.")]
 PoolingOption = Annotated[str | None, typer.Option("--pooling", help="mean, cls or max.")]
 LayersOption = Annotated[str | None, typer.Option("--layers", help="last, mean4 or sum4.")]
 VocabularyFile = Annotated[
     Path | None, typer.Option("--vocabulary", help="Your own terms; by default the shipped ones.")
 ]
-SOURCE_HELP = "Terms: .csv, .parquet, .jsonl, or .txt with one a line."
+SOURCE_HELP = "Terms: a table with a column `term`, or .txt with one on each line."
 
 
 @app.command()
 @one_line_errors
 def embed(
-    source: Annotated[Path, typer.Argument(help=SOURCE_HELP)],
-    out: Annotated[Path, typer.Option(help="Vectors: .csv, .parquet or .jsonl.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
+    out: options.Table,
     model: Model = "terms",
-    column: Column = "term",
+    term: TermColumn = None,
     pooling: PoolingOption = None,
     layers: LayersOption = None,
     unit_norm: Annotated[bool, typer.Option("--unit-norm", help="Scale to length 1.")] = False,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    restart: options.Restart = False,
 ) -> None:
     """Write the vector of every term of a file; each row has a status and a reason."""
-    from biomed.terms.tables import embed_table
-    from domainbert.tables import table_format
+    from biomed.terms.tables import EmbedTask, read_options
+    from domainbert.scoring.cli import run
 
-    table_format(out)
-    embedder = _load(model, pooling=pooling, layers=layers, unit_norm=unit_norm)
-    _follow(embed_table(embedder, source, out, column=column), out=out)
+    chosen = {"pooling": pooling, "layers": layers, "unit_norm": unit_norm or None}
+    run(
+        lambda: EmbedTask(_load(model, **chosen)),
+        source,
+        out,
+        named={"term": term},
+        keep=keep or (),
+        options=read_options(source, delimiter=delimiter, encoding=encoding),
+        restart=restart,
+    )
 
 
 @app.command()
@@ -64,36 +71,44 @@ def embed(
 def similar(
     term: Annotated[str | None, typer.Argument(help="A term; or none, with --terms.")] = None,
     to: Annotated[str | None, typer.Option(help="Another term: print their cosine.")] = None,
-    terms: Annotated[Path | None, typer.Option(help=SOURCE_HELP)] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="With --terms: .csv, .parquet or .jsonl.")
-    ] = None,
+    terms: Annotated[str | None, typer.Option(help=SOURCE_HELP)] = None,
+    out: Annotated[Path | None, typer.Option(help="With --terms: the table to write.")] = None,
     vocabulary: VocabularyFile = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Neighbours of each term.")] = 10,
     model: Model = "terms",
-    column: Column = "term",
+    keep: options.Keep = None,
+    restart: options.Restart = False,
 ) -> None:
     """The nearest terms of a vocabulary to a term, or to each term of a file."""
     from biomed.terms.similarity import TermIndex
-    from biomed.terms.tables import nearest_table, read_terms
+    from biomed.terms.tables import NearestTask, read_options, read_terms
     from biomed.terms.vocabulary import medical_terms
-    from domainbert.tables import table_format
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
-    if out is not None:
-        table_format(out)
-    embedder = _load(model)
-    if term is not None and to is not None:
-        stdout.print(f"{embedder.similarity(term, to):.3f}")
-        return
-    known = medical_terms()["term"].tolist() if vocabulary is None else read_terms(vocabulary)
-    index = TermIndex(embedder, known)
+
+    def load_index() -> TermIndex:
+        known = medical_terms()["term"].tolist() if vocabulary is None else read_terms(vocabulary)
+        return TermIndex(_load(model), known)
+
     if terms is not None and out is not None:
-        _follow(nearest_table(index, embedder, terms, out, column=column, k=k), out=out)
+        from domainbert.files import check_output
+        from domainbert.scoring.cli import run
+
+        check_output(out, [vocabulary] if vocabulary else [])
+        run(
+            lambda: NearestTask(load_index(), k=k),
+            terms,
+            out,
+            keep=keep or (),
+            options=read_options(terms),
+            restart=restart,
+        )
+    elif term is not None and to is not None:
+        stdout.print(f"{_load(model).similarity(term, to):.3f}")
     elif term is not None:
         table = Table("", "neighbour", "cosine")
-        for row in index.nearest(term, k=k).itertuples():
+        for row in load_index().nearest(term, k=k).itertuples():
             table.add_row(str(row.rank), str(row.neighbour), f"{row.similarity:.3f}")
         stdout.print(table)
 
@@ -106,26 +121,35 @@ def plot(
         Path | None, typer.Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary.")
     ] = None,
     model: Model = "terms",
-    pca: Annotated[bool, typer.Option("--pca", help="Put PCA's picture beside it.")] = False,
-    perplexity: Annotated[float | None, typer.Option(help="Of t-SNE; by default fitting.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed is another picture.")] = 0,
+    pca: Annotated[bool, typer.Option("--pca", help="Put a PCA picture beside it.")] = False,
+    perplexity: Annotated[float | None, typer.Option(help="Of t-SNE.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
-    """Draw terms by t-SNE; the coordinates are written beside the picture as .csv."""
+    """Draw terms by t-SNE; their coordinates go to NAME.coordinates.csv beside the picture."""
     from biomed.plots import plot_layouts, term_layouts
+    from biomed.terms.tables import read_categories
+    from biomed.terms.vocabulary import medical_terms
     from domainbert.figures import save_figure
+    from domainbert.files import check_output
     from domainbert.tables import write_table
 
-    terms, categories = _terms_and_categories(source)
-    embedder = _load(model)
+    coordinates = out.with_suffix(".coordinates.csv")
+    for file in (out, coordinates, out.with_suffix(".pca-coordinates.csv")):
+        check_output(file, [source] if source else [])
+    if source is None:
+        shipped = medical_terms()
+        terms, categories = shipped["term"].tolist(), shipped["category"].tolist()
+    else:
+        terms, categories = read_categories(source)
     layouts = term_layouts(
-        terms, categories, embedder=embedder, pca=pca, perplexity=perplexity, seed=seed
+        terms, categories, embedder=_load(model), pca=pca, perplexity=perplexity, seed=seed
     )
-    for layout in layouts:
+    for number, layout in enumerate(layouts):
         say(layout.caption())
-        suffix = ".csv" if layout.method == "tsne" else ".pca.csv"
-        write_table(layout.table, out.with_suffix(suffix))
+        file = out.with_suffix(".pca-coordinates.csv") if number else coordinates
+        write_table(layout.table, file)
     save_figure(plot_layouts(layouts), out)
-    say(f"picture in {out}, coordinates in {out.with_suffix('.csv')}")
+    say(f"picture in {out}, coordinates in {coordinates}")
 
 
 @app.command()
@@ -167,68 +191,28 @@ def evaluate(
 def train(
     data: Annotated[Path, typer.Argument(help="Folder of the public data sets.")],
     out: options.ModelFolder,
-    recipe: options.RecipeFile = None,
+    recipe: Annotated[str, typer.Option(help="A shipped recipe or a file; options win.")] = "terms",
     vocabulary: VocabularyFile = None,
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
     seed: Annotated[int | None, typer.Option(help="Of order, choice and dropout.")] = None,
 ) -> None:
-    """Train term vectors on names that mean the same; measure; write the model folder."""
-    from biomed.terms.recipe import read_recipe, train_from_recipe
+    """Train term vectors on names that mean the same, measure them, and write the model folder."""
+    from biomed.terms.training import TermRecipe, train_from_recipe
+    from domainbert.training.recipes import read_recipe
 
     options.check_training(out)
-    plan = read_recipe(recipe, encoder=encoder, epochs=epochs, seed=seed)
+    changes = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
+    plan = read_recipe(TermRecipe, recipe, changes)
     embedder = train_from_recipe(plan, data, vocabulary=vocabulary)
     embedder.save_pretrained(out)
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
-def _load(
-    model: str,
-    *,
-    pooling: str | None = None,
-    layers: str | None = None,
-    unit_norm: bool | None = None,
-) -> TermEmbedder:
+def _load(model: str, **chosen: Any) -> TermEmbedder:
     from biomed.terms.embedder import TermEmbedder
 
-    return TermEmbedder.from_pretrained(
-        model,
-        pooling=pooling,  # type: ignore[arg-type]  # checked there
-        layers=layers,  # type: ignore[arg-type]
-        unit_norm=unit_norm or None,
-    )
-
-
-def _follow(pieces: Iterable[Progress], *, out: Path) -> None:
-    """A bar while a file is written, then what became of its rows."""
-    rows, rejects = 0, list[int]()
-    with progress("embedding terms") as advance:
-        for piece in pieces:
-            advance(piece.rows)
-            rows += piece.rows
-            rejects += piece.rejects
-    if rejects:
-        shown = ", ".join(map(str, rejects[:LISTED])) + (", …" if len(rejects) > LISTED else "")
-        say(f"{len(rejects)} rows without a vector, their status says why: row {shown} (from 0)")
-    say(f"{rows} rows, {rows - len(rejects)} with a vector; written to {out}")
-
-
-def _terms_and_categories(source: Path | None) -> tuple[list[str], list[str] | None]:
-    from biomed.terms.tables import read_terms
-    from biomed.terms.vocabulary import medical_terms
-    from domainbert.tables import TableError, read_table, table_columns
-
-    if source is None:
-        shipped = medical_terms()
-        return shipped["term"].tolist(), shipped["category"].tolist()
-    if source.suffix.lower() == ".txt" or "category" not in table_columns(source):
-        return read_terms(source), None
-    table = read_table(source, columns=["term", "category"])
-    if table.isna().any(axis=None):
-        msg = f"{source.name}: {int(table.isna().any(axis=1).sum())} rows lack a term or a category"
-        raise TableError(msg)
-    return table["term"].tolist(), table["category"].astype(str).tolist()
+    return TermEmbedder.from_pretrained(model, **chosen)
 
 
 def _comparison_table(comparison: pd.DataFrame) -> Table:

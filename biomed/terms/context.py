@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.terms.pooling import hidden_states
 from domainbert.errors import UserError
 from domainbert.inference import chunked
+from domainbert.pooling import hidden_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SENTENCES = 20  # of one term; more change its vector little
 _WORD = re.compile(r"\w+|[^\w\s]")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer takes a text with one
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,10 @@ def _window_around(embedder: TermEmbedder, mention: Mention) -> _Span | None:
     parts = (text[: mention.start], text[mention.start : mention.end], text[mention.end :])
     # Cut at the ends of words, the parts have the tokens that the whole has.
     before, own, after = embedder.tokenizer(
-        list(parts), add_special_tokens=False, split_special_tokens=True, verbose=False
+        [_HALF_PAIR.sub("\ufffd", part) for part in parts],
+        add_special_tokens=False,
+        split_special_tokens=True,
+        verbose=False,
     )["input_ids"]
     room = embedder.windower.window - 2 - len(own)
     if room < 0 or not own:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.terms.similarity import unit
 from domainbert.errors import UserError
+from domainbert.pooling import unit
 from domainbert.tables import TableError, read_table
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biomed.terms.embedder import TermEmbedder
+    from domainbert.embedding import Embedder
 
 UMNSRS_COLUMNS = ("Term1", "Term2", "Mean")
 PAIR_COLUMNS = ("first", "second", "rating")
@@ -134,7 +135,7 @@ def read_rated_pairs(path: str | Path) -> pd.DataFrame:
 
 
 def evaluate_pairs(
-    embedder: TermEmbedder, pairs: pd.DataFrame, *, bootstrap: int = BOOTSTRAP, seed: int = 0
+    embedder: Embedder, pairs: pd.DataFrame, *, bootstrap: int = BOOTSTRAP, seed: int = 0
 ) -> PairAgreement:
     """Correlate cosines with ratings.
 
@@ -147,6 +148,8 @@ def evaluate_pairs(
     Raises:
         ValueError: a term cannot be embedded, or ratings or cosines do not vary.
     """
+    from scipy.stats import rankdata
+
     terms = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
     place = {term: row for row, term in enumerate(terms)}
     vectors = unit(embedder.embed(terms))
@@ -157,14 +160,17 @@ def evaluate_pairs(
         msg = f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
         raise UserError(msg)
 
-    def spearman(index: np.ndarray) -> float:
-        return _correlation(_ranks(cosine[index]), _ranks(rating[index]))
+    def pearson(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.corrcoef(a, b)[0, 1]) if np.ptp(a) and np.ptp(b) else float("nan")
 
-    places = (_ranks(cosine) - _ranks(rating)) / (len(pairs) - 1)
+    def spearman(index: np.ndarray) -> float:
+        return pearson(rankdata(cosine[index]), rankdata(rating[index]))
+
+    places = (rankdata(cosine) - rankdata(rating)) / (len(pairs) - 1)
     return PairAgreement(
-        spearman=_interval(spearman, n=len(pairs), bootstrap=bootstrap, seed=seed),
-        pearson=_interval(
-            lambda index: _correlation(cosine[index], rating[index]),
+        spearman=bootstrap_interval(spearman, n=len(pairs), bootstrap=bootstrap, seed=seed),
+        pearson=bootstrap_interval(
+            lambda index: pearson(cosine[index], rating[index]),
             n=len(pairs),
             bootstrap=bootstrap,
             seed=seed,
@@ -218,8 +224,8 @@ def evaluate_categories(
     options = {"n": len(own), "bootstrap": bootstrap, "seed": seed}
     terms = vocabulary.loc[measured, ["term", "category"]].reset_index(drop=True)
     return CategorySeparation(
-        accuracy=_interval(lambda index: float(right[index].mean()), **options),
-        purity=_interval(lambda index: float(purity[index].mean()), **options),
+        accuracy=bootstrap_interval(lambda index: float(right[index].mean()), **options),
+        purity=bootstrap_interval(lambda index: float(purity[index].mean()), **options),
         silhouette=float(silhouette_score(vectors[measured], own.astype(str), metric="cosine")),
         k=k,
         table=terms.assign(found=pd.Series(found, dtype="str"), purity=purity),
@@ -278,22 +284,17 @@ def _vote(categories: Sequence[str]) -> str:
     return str(names[np.lexsort((first, -counts))[0]])
 
 
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Pearson's; NaN where one does not vary."""
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / scale if scale else float("nan")
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Places from 1; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-
-
-def _interval(
-    measure: Callable[[np.ndarray], float], *, n: int, bootstrap: int, seed: int
+def bootstrap_interval(
+    measure: Callable[[np.ndarray], float], *, n: int, bootstrap: int = BOOTSTRAP, seed: int = 0
 ) -> Interval:
+    """A measure with its 95% interval.
+
+    Args:
+        measure: row numbers -> value.
+        n: rows.
+        bootstrap: resamples.
+        seed: of the resamples.
+    """
     generator = np.random.default_rng(seed)
     draws = [measure(generator.integers(n, size=n)) for _ in range(bootstrap)]
     low, high = np.nanpercentile(draws, [2.5, 97.5])

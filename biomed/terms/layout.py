@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from biomed.terms.similarity import unit
 from domainbert.errors import UserError
+from domainbert.pooling import unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Method = Literal["tsne", "pca"]
 METHODS = ("tsne", "pca")
 PERPLEXITY = 30.0
+LEAST_FOR_TSNE = 4  # fewer terms are placed by PCA
 NEIGHBOURS = 5
 _ROWS = 512  # distances to all terms held at a time, for this many terms
 
@@ -85,6 +86,8 @@ def layout_terms(
     number = len(terms)
     _check(terms, vectors, categories, method)
     points = unit(np.asarray(vectors, dtype=np.float32))
+    if method == "tsne" and number < LEAST_FOR_TSNE and perplexity is None:
+        method = "pca"  # t-SNE of two or three points says nothing, and needs a perplexity below 1
     if method == "tsne":
         perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity
         places = _tsne(points, perplexity=perplexity, seed=seed)

@@ -61,28 +61,56 @@ class Concept:
         return int(hashlib.sha256(self.key.encode()).hexdigest(), 16) % 100 < VALIDATION
 
 
-def vocabulary_relations(vocabulary: pd.DataFrame) -> list[Relation]:
-    """Names of each term that is not held out, and the names of each group and category.
+def vocabulary_relations(vocabulary: pd.DataFrame, *, level: str) -> list[Relation]:
+    """Names that belong together, of the terms that are not held out.
 
     Args:
         vocabulary: from `medical_terms` or `read_vocabulary`.
+        level: "term": a term with its synonyms; "group" or "category": all names in it, as often
+            as it has terms.
     """
     kept = vocabulary[~vocabulary["held_out"]]
-    relations = [
-        Relation(row.group, (row.term, *row.synonyms)) for row in kept.itertuples() if row.synonyms
-    ]
-    for level in ("group", "category"):
-        for key, part in kept.groupby(level, sort=False):
-            names = tuple(name for row in part.itertuples() for name in (row.term, *row.synonyms))
-            # As many as it has terms, each time two of their names drawn afresh.
-            relations += [Relation(str(key), names)] * (len(part) if len(part) > 1 else 0)
+    if level == "term":
+        rows = (row for row in kept.itertuples() if row.synonyms)
+        return [Relation(row.group, (row.term, *row.synonyms)) for row in rows]
+    relations = []
+    for key, part in kept.groupby(level, sort=False):
+        names = tuple(name for row in part.itertuples() for name in (row.term, *row.synonyms))
+        relations += [Relation(str(key), names)] * (len(part) if len(part) > 1 else 0)
     return relations
 
 
 def held_out_names(vocabulary: pd.DataFrame) -> set[str]:
-    """The folded names of the terms that are held out."""
+    """The names of the terms that are held out, as they are spelled."""
     rows = vocabulary[vocabulary["held_out"]].itertuples()
-    return {name.casefold() for row in rows for name in (row.term, *row.synonyms)}
+    return {name for row in rows for name in (row.term, *row.synonyms)}
+
+
+def without_names(relations: Iterable[Relation], names: Collection[str]) -> list[Relation]:
+    """Relations without the texts that contain one of the names as whole words.
+
+    Case does not matter, except for abbreviations in capitals: "ALL" is not in "all of them".
+
+    Args:
+        relations: any number of them; those with fewer than two texts left are dropped.
+        names: the names, as they are spelled.
+    """
+    relations = list(relations)
+    texts = list(dict.fromkeys(text for relation in relations for text in relation.texts))
+    listed = list(names)
+    found = {
+        mention.sentence
+        for mention in find_mentions(listed, texts)
+        if not listed[mention.term].isupper()
+    }
+    capitals = sorted(name for name in listed if name.isupper())
+    if capitals:
+        pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, capitals))})(?!\w)")
+        found |= {text for text in texts if pattern.search(text)}
+    left = (
+        Relation(r.key, tuple(text for text in r.texts if text not in found)) for r in relations
+    )
+    return [relation for relation in left if len(relation.texts) > 1]
 
 
 def read_concepts(path: Path) -> list[Concept]:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from domainbert.embedding import check_many
 from domainbert.errors import UserError
+from domainbert.index import top_k
+from domainbert.pooling import unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pandas as pd
 
-    from biomed.terms.embedder import TermEmbedder, TermVectors
+    from biomed.terms.embedder import TermEmbedder
 
-NEIGHBOUR_COLUMNS = ("rank", "neighbour", "similarity")
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to length 1, shape and type kept; a row of zeros stays one."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+Neighbour = tuple[int, str, float]  # rank from 1, term, cosine
+_BLOCK = 1024  # terms looked up at a time
 
 
 def similarity_matrix(
@@ -39,6 +39,8 @@ def similarity_matrix(
     """
     import pandas as pd
 
+    for names in (terms, others):
+        check_many(names)
     rows = unit(embedder.embed(list(terms)))
     columns = rows if others is None else unit(embedder.embed(list(others)))
     names = list(terms if others is None else others)
@@ -48,43 +50,49 @@ def similarity_matrix(
 
 
 class TermIndex:
-    """A vocabulary embedded once, to be asked for neighbours many times.
+    """A vocabulary embedded once, for many look-ups.
 
     Args:
         embedder: gives the vectors.
-        vocabulary: its terms; one that stands twice counts once.
+        vocabulary: its terms; a term that repeats counts once.
 
     Raises:
-        ValueError: no term, or one that cannot be embedded.
+        UserError: no term, one string instead of a list, or a term that has no vector.
     """
 
     def __init__(self, embedder: TermEmbedder, vocabulary: Iterable[str]) -> None:
+        check_many(vocabulary)
         self.terms = list(dict.fromkeys(vocabulary))
         if not self.terms:
-            raise UserError("the vocabulary is empty; nearest needs one term at least")
-        self._embedder = embedder
+            raise UserError("the vocabulary is empty; expected at least one term")
+        self.embedder = embedder
         self._vectors = unit(embedder.embed(self.terms))
-        self._folded = np.array([term.casefold() for term in self.terms])
+        self._spellings = Counter(term.casefold() for term in self.terms)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the vocabulary."""
+        return hashlib.sha256("\0".join(self.terms).encode(errors="replace")).hexdigest()
 
     def nearest(self, term: str, *, k: int = 10) -> pd.DataFrame:
-        """The k nearest terms of the vocabulary, the term itself left out (in any casing).
+        """The k nearest terms of the vocabulary, the term itself (in any case) left out.
 
         Returns:
             `rank` (from 1), `neighbour`, `similarity` (cosine), nearest first; fewer rows where
             the vocabulary is smaller.
 
         Raises:
-            ValueError: k < 1, or a term that cannot be embedded.
+            UserError: k < 1, or a term that has no vector.
         """
         import pandas as pd
 
-        rows = self.rows([term], self._embedder.embed([term]), k=k)
-        return pd.DataFrame(next(rows), columns=list(NEIGHBOUR_COLUMNS))
+        (found,) = self.neighbours([term], self.embedder.embed([term]), k=k)
+        return pd.DataFrame(found, columns=["rank", "neighbour", "similarity"])
 
-    def rows(
+    def neighbours(
         self, terms: Sequence[str], vectors: np.ndarray, *, k: int
-    ) -> Iterator[list[tuple[int, str, float]]]:
-        """Rank, neighbour and cosine of each term's neighbours, term by term.
+    ) -> Iterator[list[Neighbour]]:
+        """The neighbours of each term.
 
         Args:
             terms: the terms asked for.
@@ -94,21 +102,15 @@ class TermIndex:
         if k < 1:
             msg = f"k must be at least 1, got {k}"
             raise UserError(msg)
-        cosines = unit(vectors) @ self._vectors.T
-        for term, row in zip(terms, cosines, strict=True):
-            row[self._folded == term.casefold()] = -np.inf
-            order = np.argsort(-row, kind="stable")[:k]
-            found = order[np.isfinite(row[order])]
-            yield [
-                (rank, self.terms[i], float(np.clip(row[i], -1, 1)))
-                for rank, i in enumerate(found, start=1)
-            ]
-
-    def of_part(
-        self, terms: Sequence[object], part: TermVectors, *, k: int
-    ) -> Iterator[list[tuple[int, str, float]]]:
-        """`rows` for a piece from `TermEmbedder.embed_many`; none for a term without a vector."""
-        good = [i for i, fault in enumerate(part.faults) if not fault]
-        found = self.rows([str(terms[i]) for i in good], part.vectors[good], k=k)
-        for fault in part.faults:
-            yield [] if fault else next(found)
+        most = max((self._spellings[term.casefold()] for term in terms), default=0)
+        for start in range(0, len(terms), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            hits = top_k(unit(vectors[part]), [self._vectors], k=k + most)
+            for term, rows, scores in zip(terms[part], hits.rows, hits.scores, strict=True):
+                own = term.casefold()
+                found = [
+                    (self.terms[row], float(np.clip(score, -1, 1)))
+                    for row, score in zip(rows.tolist(), scores, strict=True)
+                    if row >= 0 and self.terms[row].casefold() != own
+                ]
+                yield [(rank, *pair) for rank, pair in enumerate(found[:k], start=1)]

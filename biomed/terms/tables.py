@@ -1,222 +1,196 @@
-"""Tables of terms: their vectors, or their neighbours; in a DataFrame or streamed from a file."""
+"""Tables of terms: the scoring tasks that add vectors or nearest neighbours to each row."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biomed.terms.similarity import NEIGHBOUR_COLUMNS
-from domainbert.tables import TableError, TableWriter, iter_table, require_columns, table_format
+import pyarrow as pa
+
+from domainbert.embedding import NO_TEXT
+from domainbert.scoring import Fault, Task, score_frame
+from domainbert.tables import (
+    Column,
+    ReadOptions,
+    TableError,
+    iter_rows,
+    match_columns,
+    table_columns,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pandas as pd
 
-    from biomed.terms.embedder import TermEmbedder, TermVectors
-    from biomed.terms.similarity import TermIndex
+    from biomed.terms.embedder import TermEmbedder
+    from biomed.terms.similarity import Neighbour, TermIndex
+    from domainbert.embedding import Embedder
+    from domainbert.tables import Row
 
-CHUNK_ROWS = 8192
-STATUS_COLUMNS = ("status", "reason")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What was done since the last piece: numbers of rows, and of the rows without a vector."""
-
-    rows: int
-    rejects: tuple[int, ...]
+TERM = Column("term", "text", ("text", "terms", "concept"), required=True)
+CATEGORY = Column("category", "value")
 
 
-def embed_frame(embedder: TermEmbedder, frame: pd.DataFrame, *, column: str) -> pd.DataFrame:
-    """The vectors of a table of terms.
+class _TermTask(Task):
+    """What reads one text a row."""
+
+    columns: tuple[Column, ...] = (TERM,)
+    column = "term"
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+
+    def read(self, rows: Sequence[Row]) -> str | Fault:
+        """The term of a row."""
+        term = rows[0].cells.get(self.column)
+        if term is None or (isinstance(term, str) and not term.strip()):
+            return Fault(NO_TEXT, "empty")
+        if not isinstance(term, str):
+            return Fault(f"it is {type(term).__name__}, not a string")
+        return term
+
+    def facts(self) -> dict[str, Any]:
+        """The model."""
+        return {"model": self.embedder.fingerprint()}
+
+
+class EmbedTask(_TermTask):
+    """The vector of each term: `term, n_tokens, n_windows`, and the vector as `v0, v1, …`.
+
+    A term longer than a window has a reason that says so; its vector pools all windows.
 
     Args:
         embedder: gives the vectors.
-        frame: the terms and anything else.
-        column: the one with the terms.
-
-    Returns:
-        The frame's columns, then `n_tokens`, `n_windows`, `status` (ok; long: read in several
-        windows; empty; error), `reason`, and the vector as `v0, v1, …` (float32; missing where
-        the status is empty or error). One row for each that came in.
-
-    Raises:
-        TableError: no such column, or one that has the name of ours.
     """
-    import pandas as pd
 
-    added = [*("n_tokens", "n_windows"), *STATUS_COLUMNS, *_vector_columns(embedder)]
-    _check_columns(frame, column, added)
-    terms = frame[column].tolist()
-    parts = [_vector_frame(embedder, part) for part in embedder.embed_many(terms)]
-    empty = pd.DataFrame(columns=added)
-    result = pd.concat(parts, ignore_index=True) if parts else empty
-    return pd.concat([frame, result.set_index(frame.index)], axis=1)
+    name = "term vectors"
+
+    @property
+    def output(self) -> pa.Schema:
+        """The output columns."""
+        numbers = [(f"v{i}", pa.float32()) for i in range(self.embedder.dimension)]
+        counts = [("n_tokens", pa.int64()), ("n_windows", pa.int64())]
+        return pa.schema([(self.column, pa.string()), *counts, *numbers])
+
+    def run(self, items: Iterable[str]) -> Iterator[Any]:
+        """Tokens, windows and vector of each term."""
+        for part in self.embedder.embed_many(items):
+            columns = (part.tokens.tolist(), part.windows.tolist(), part.vectors, part.faults)
+            for tokens, windows, vector, fault in zip(*columns, strict=True):
+                yield Fault(fault) if fault else (tokens, windows, vector)
+
+    def rows(self, item: str, result: Any) -> list[dict[str, Any]]:
+        """One row."""
+        tokens, windows, vector = result
+        row = {self.column: item, "n_tokens": tokens, "n_windows": windows}
+        row |= {f"v{i}": value for i, value in enumerate(vector.tolist())}
+        if windows > 1:
+            row["reason"] = f"read in {windows} windows; the vector pools them all"
+        return [row]
 
 
-def embed_table(
-    embedder: TermEmbedder, source: str | Path, out: str | Path, *, column: str = "term"
-) -> Iterator[Progress]:
-    """Embed a file into a file, streamed; yields after each piece that is written.
+class NearestTask(_TermTask):
+    """The nearest terms of a vocabulary, a row each: `term, rank, neighbour, similarity`.
 
     Args:
-        embedder: gives the vectors.
-        source: .csv, .parquet or .jsonl, or a .txt file with one term a line.
-        out: .csv, .parquet or .jsonl; see `embed_frame` for its columns.
-        column: the one with the terms.
-
-    Raises:
-        TableError: a file that cannot be read or written, or has no such column.
+        index: the vocabulary.
+        k: neighbours of each term.
     """
 
-    def embedded(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[bool]]:
-        table = embed_frame(embedder, frame, column=column)
-        return table, table["status"].isin(["empty", "error"]).tolist()
+    name = "nearest terms"
 
-    yield from _streamed(source, out, column, embedded)
+    def __init__(self, index: TermIndex, *, k: int = 10) -> None:
+        super().__init__(index.embedder)
+        self._index, self._k = index, k
 
+    @property
+    def output(self) -> pa.Schema:
+        """The output columns."""
+        names = [("term", pa.string()), ("rank", pa.int64()), ("neighbour", pa.string())]
+        return pa.schema([*names, ("similarity", pa.float64())])
 
-def nearest_table(
-    index: TermIndex,
-    embedder: TermEmbedder,
-    source: str | Path,
-    out: str | Path,
-    *,
-    column: str = "term",
-    k: int = 10,
-) -> Iterator[Progress]:
-    """The neighbours of every term of a file, streamed; yields after each piece that is written.
+    def run(self, items: Iterable[str]) -> Iterator[list[Neighbour] | Fault]:
+        """The neighbours of each term."""
+        own, copies = itertools.tee(items)
+        for part in self.embedder.embed_many(copies):
+            terms = list(itertools.islice(own, len(part.faults)))
+            good = [i for i, fault in enumerate(part.faults) if not fault]
+            chosen = [terms[i] for i in good]
+            found = iter(self._index.neighbours(chosen, part.vectors[good], k=self._k))
+            for fault in part.faults:
+                yield Fault(fault) if fault else next(found)
 
-    Args:
-        index: the vocabulary to look in.
-        embedder: gives the vectors.
-        source: see `embed_table`.
-        out: .csv, .parquet or .jsonl: the columns of `source`, then `rank`, `neighbour`,
-            `similarity`, `status`, `reason`; k rows for a term, one for a term without a vector.
-        column: the one with the terms.
-        k: neighbours of each.
+    def rows(self, item: str, result: list[Neighbour]) -> list[dict[str, Any]]:
+        """A row per neighbour."""
+        names = ("rank", "neighbour", "similarity")
+        found = [{"term": item, **dict(zip(names, row, strict=True))} for row in result]
+        return found or [{"term": item, "reason": "the vocabulary has no other term"}]
 
-    Raises:
-        TableError: see `embed_table`.
-    """
-
-    def looked_up(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[bool]]:
-        _check_columns(frame, column, [*NEIGHBOUR_COLUMNS, *STATUS_COLUMNS])
-        terms = frame[column].tolist()
-        rest = iter(terms)
-        found: list[list[Any]] = []
-        faults: list[str] = []
-        for part in embedder.embed_many(terms):
-            own = list(itertools.islice(rest, len(part.faults)))
-            found += index.of_part(own, part, k=k)
-            faults += part.faults
-        return _neighbour_frame(frame, found, faults), [bool(fault) for fault in faults]
-
-    yield from _streamed(source, out, column, looked_up)
+    def facts(self) -> dict[str, Any]:
+        """The model, the vocabulary and k."""
+        return {**super().facts(), "vocabulary": self._index.digest, "k": self._k}
 
 
-def read_terms(path: str | Path, *, column: str = "term") -> list[str]:
-    """All terms of a file, for a vocabulary: empty rows left out.
-
-    Raises:
-        TableError: see `embed_table`.
-    """
-    return [
-        term
-        for frame in _pieces(path, column)
-        for term in frame[column].tolist()
-        if isinstance(term, str) and term.strip()
-    ]
-
-
-def _streamed(source: str | Path, out: str | Path, column: str, work: Any) -> Iterator[Progress]:
-    table_format(out)  # a wrong ending should not cost an hour of work
-    first = 0
-    with TableWriter(out) as writer:
-        for frame in _pieces(source, column):
-            table, is_reject = work(frame)
-            writer.write(table)
-            yield Progress(
-                len(frame), tuple(first + i for i, rejected in enumerate(is_reject) if rejected)
-            )
-            first += len(frame)
-        if not first:
-            import pandas as pd
-
-            writer.write(work(pd.DataFrame({column: pd.Series(dtype="str")}))[0])
-
-
-def _pieces(source: str | Path, column: str) -> Iterator[pd.DataFrame]:
-    path = Path(source)
-    if path.suffix.lower() == ".txt":
-        return _lines(path, column)
-    return _checked(iter_table(path, chunk_rows=CHUNK_ROWS), path.name, column)
-
-
-def _checked(frames: Iterable[pd.DataFrame], source: str, column: str) -> Iterator[pd.DataFrame]:
-    for frame in frames:
-        require_columns(frame.columns, [column], source=source)
-        yield frame
-
-
-def _lines(path: Path, column: str) -> Iterator[pd.DataFrame]:
-    """A text file as a table: one term a line, an empty line too being a row."""
-    import pandas as pd
-
-    if not path.is_file():
-        msg = f"{path}: no such file"
-        raise TableError(msg)
-    with path.open(encoding="utf-8-sig", errors="replace") as handle:
-        while lines := [line.rstrip("\n") for line in itertools.islice(handle, CHUNK_ROWS)]:
-            yield pd.DataFrame({column: lines})
-
-
-def _check_columns(frame: pd.DataFrame, column: str, added: list[str]) -> None:
-    require_columns(frame.columns, [column], source="the table")
-    if taken := [name for name in added if name in frame.columns]:
-        msg = f"the table has a column {taken[0]!r} already, which the result needs; rename it"
-        raise TableError(msg)
-
-
-def _vector_columns(embedder: TermEmbedder) -> list[str]:
-    return [f"v{i}" for i in range(embedder.dimension)]
-
-
-def _vector_frame(embedder: TermEmbedder, part: TermVectors) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = zip(part.faults, part.windows.tolist(), strict=True)
-    status, reason = zip(*(_status(fault, windows) for fault, windows in rows), strict=True)
-    facts: dict[str, Any] = {"n_tokens": part.tokens, "n_windows": part.windows}
-    facts |= {"status": list(status), "reason": list(reason)}
-    vectors = pd.DataFrame(part.vectors, columns=_vector_columns(embedder))
-    return pd.concat([pd.DataFrame(facts), vectors], axis=1)
-
-
-def _neighbour_frame(
-    frame: pd.DataFrame, found: list[list[Any]], faults: list[str]
+def embed_frame(
+    embedder: TermEmbedder, frame: pd.DataFrame, *, column: str | None = None
 ) -> pd.DataFrame:
-    """The rows of a frame, each repeated for its neighbours."""
-    import pandas as pd
+    """The vectors of a table of terms; see `EmbedTask` for the columns.
 
-    rows = [own or [(None, None, None)] for own in found]
-    repeated = frame.loc[frame.index.repeat([len(own) for own in rows])].reset_index(drop=True)
-    flat = [
-        (*neighbour, *_status(fault, windows=1))
-        for own, fault in zip(rows, faults, strict=True)
-        for neighbour in own
-    ]
-    added = pd.DataFrame(flat, columns=[*NEIGHBOUR_COLUMNS, *STATUS_COLUMNS])
-    types = {"rank": "Int64", "neighbour": "str", "similarity": "float64"}
-    return pd.concat([repeated, added.astype(types)], axis=1)
+    Args:
+        embedder: gives the vectors.
+        frame: the terms, and anything else; ids are carried along.
+        column: the one with the terms, where it is not called `term`.
+
+    Raises:
+        TableError: no such column.
+    """
+    return score_frame(EmbedTask(embedder), frame, named={"term": column} if column else None)
 
 
-def _status(fault: str, windows: int) -> tuple[str, str]:
-    if fault:
-        return ("empty" if fault == "no text" else "error"), fault
-    if windows > 1:
-        return "long", f"read in {windows} windows; the vector pools them all"
-    return "ok", ""
+def read_options(source: str | Path, **options: Any) -> ReadOptions:
+    """How to read terms: a .txt file has one on each line."""
+    is_text = Path(source).name.lower().removesuffix(".gz").endswith(".txt")
+    return ReadOptions(lines=is_text, **options)
+
+
+def read_terms(source: str | Path, *, column: str | None = None) -> list[str]:
+    """All terms of a table or text file, without empty rows.
+
+    Raises:
+        TableError: a source that cannot be read, or has no such column.
+    """
+    return [term for term, _ in _terms(source, column)]
+
+
+def read_categories(source: str | Path) -> tuple[list[str], list[str] | None]:
+    """Terms and their categories; None where the table has no column `category`.
+
+    Raises:
+        TableError: see `read_terms`; or a row without a term or a category.
+    """
+    rows = list(_terms(source, None))
+    categories = [category for _, category in rows if category is not None]
+    if not categories:
+        return [term for term, _ in rows], None
+    if len(categories) < len(rows):
+        missing = len(rows) - len(categories)
+        msg = f"{Path(source).name}: {missing} rows with a term have no category"
+        raise TableError(msg)
+    return [term for term, _ in rows], categories
+
+
+def _terms(source: str | Path, column: str | None) -> Iterator[tuple[str, str | None]]:
+    options = read_options(source)
+    available = table_columns(source, options)
+    named = {"term": column} if column else None
+    found = match_columns(available, (TERM, CATEGORY), named=named, source=Path(source).name)
+    for row in iter_rows(source, options):
+        if row.fault:
+            msg = f"{row.place}: {row.fault}"
+            raise TableError(msg)
+        term = row.cells.get(found["term"])
+        category = row.cells.get(found["category"]) if "category" in found else None
+        if isinstance(term, str) and term.strip():
+            yield term, category

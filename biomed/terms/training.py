@@ -1,169 +1,257 @@
-"""Train an encoder so that relations' texts lie close: in-batch contrastive learning."""
+"""Train term vectors: the recipe, the training sets, and what the card reports."""
 
 from __future__ import annotations
 
-import logging
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import random
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
-from torch.nn.functional import normalize
+from pydantic import Field
 
 from biomed.terms.embedder import TermEmbedder
-from biomed.terms.pooling import TermSettings, hidden_states, pool
-from biomed.terms.similarity import unit
+from biomed.terms.evaluation import evaluate_categories, evaluate_pairs, read_rated_pairs
+from biomed.terms.relations import (
+    context_relations,
+    definition_relations,
+    held_out_names,
+    icd9_relations,
+    name_keys,
+    name_relations,
+    read_concepts,
+    read_sentences,
+    synonym_pairs,
+    vocabulary_relations,
+    without_names,
+)
+from biomed.terms.vocabulary import medical_terms, read_vocabulary
 from domainbert.errors import UserError
-from domainbert.lora import add_lora
-from domainbert.training.old.batches import WindowGroups
-from domainbert.training.old.recipes import versions
-from domainbert.training.old.trainer import GroupTrainer
+from domainbert.pooling import EmbeddingSettings, unit
+from domainbert.settings import Settings
+from domainbert.training.embedding import fit_embedder
+from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from transformers import PreTrainedModel
+    import pandas as pd
 
-    from biomed.terms.relations import Relation
+    from biomed.terms.relations import Concept, Relation
+    from domainbert.embedding import Embedder
     from domainbert.training.settings import TrainingSettings
 
-SCALE = 20.0
-WINDOW = 96  # tokens of a training text at most; names and sentences are shorter
-log = logging.getLogger(__name__)
+MEDQUAD = "text/medquad.jsonl.gz"
+ICD9 = "readmission/icd9_diagnosis_long_titles.txt"
+PUBMED = "text/pubmed_sentences.txt.gz"
+RATED_PAIRS = "terms/umnsrs_similarity_half.csv"
+CONTEXTS = 5  # sentences of one name
+PLAIN, TRAINED = "plain encoder", "this model"
+SCORES_NOTE = (
+    "No training text is a rated pair or contains a held-out term or its synonym as whole words; "
+    "95% intervals from 1,000 resamples of pairs or terms."
+)
+Times = Annotated[float, Field(ge=0)]
 
 
-class TermTrainer(GroupTrainer):
-    """Trains pooled vectors so that texts of one group find each other in their batch.
+class TermTable(ModelTable, EmbeddingSettings):
+    """The `[model]` table: the encoder, and the settings of `EmbeddingSettings`."""
 
-    Args:
-        model: the encoder; plain or wrapped by peft.
-        settings: how its hidden states are pooled.
-        **options: of `GroupTrainer`; `evaluate` gives "mrr".
+
+class Relations(Settings):
+    """How often an epoch reads each source; 0.5 is a random half of it.
+
+    Attributes:
+        synonyms: a term of the vocabulary with its synonyms.
+        groups: terms of one group.
+        categories: terms of one category.
+        names: the names of a MedQuAD concept.
+        definitions: a name with a sentence that says what it is, the name written over.
+        icd9: titles of one ICD-9 category.
+        contexts: a name with a sentence that contains it, the name written over.
     """
 
-    def __init__(self, model: Any, *, pooling: TermSettings, **options: Any) -> None:
-        self._pooling = pooling
-        super().__init__(model, loss=contrastive_loss, **options)
-        self.args.metric_for_best_model = "mrr"
-
-    def batch_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """The loss of one batch of groups."""
-        mask = inputs.get("attention_mask")
-        outputs = model(input_ids=inputs["input_ids"], attention_mask=mask)
-        hidden = hidden_states(outputs, layers=self._pooling.layers)
-        vectors = pool(hidden, mask, pooling=self._pooling.pooling).float()
-        loss = contrastive_loss(vectors, inputs["group"], inputs["targets"])
-        return loss, outputs
+    synonyms: Times = 1.0
+    groups: Times = 1.0
+    categories: Times = 1.0
+    names: Times = 1.0
+    definitions: Times = 1.0
+    icd9: Times = 1.0
+    contexts: Times = 1.0
 
 
-def contrastive_loss(
-    vectors: torch.Tensor, group: torch.Tensor, keys: torch.Tensor, *, scale: float = SCALE
-) -> torch.Tensor:
-    """How hard it is to tell a text's own partners from the rest of the batch.
+class TermRecipe(Recipe):
+    """A recipe of term vectors.
 
-    The supervised contrastive loss (Khosla et al., arXiv 2004.11362) on cosines times `scale`;
-    texts of other groups with the same key are neither partners nor rivals.
+    Attributes:
+        model: encoder and pooling.
+        relations: what is trained on.
+    """
+
+    model: TermTable = TermTable()
+    relations: Relations = Relations()
+
+
+def train_from_recipe(
+    recipe: TermRecipe, data: Path, *, vocabulary: Path | None = None
+) -> TermEmbedder:
+    """Train by a recipe, and measure beside the plain encoder.
 
     Args:
-        vectors: shape (texts, dimension).
-        group: number of each text's group, shape (texts,).
-        keys: of each group, shape (groups,).
-        scale: one over the temperature.
+        recipe: the plan.
+        data: folder of the public data sets; rated pairs there are only measured on.
+        vocabulary: another one than the shipped.
 
-    Returns:
-        The mean over texts with a partner; 0 where none has one.
+    Raises:
+        TableError: a file that training needs is missing.
     """
-    unit_vectors = normalize(vectors, dim=1)
-    cosines = scale * unit_vectors @ unit_vectors.T
-    same_group = group[:, None] == group[None]
-    same_key = keys[group][:, None] == keys[group][None]
-    itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
-    partner = same_group & ~itself
-    left_out = (same_key & ~same_group) | itself
-    log_share = cosines.masked_fill(left_out, float("-inf")).log_softmax(dim=1)
-    count = partner.sum(dim=1)
-    own = -log_share.masked_fill(~partner, 0.0).sum(dim=1) / count.clamp(min=1)
-    return own.sum() / (count > 0).sum().clamp(min=1)
+    terms = medical_terms() if vocabulary is None else read_vocabulary(vocabulary)
+    concepts = read_concepts(data / MEDQUAD)
+    seed = recipe.training.seed
+    relations = {
+        name: repeated(part, getattr(recipe.relations, name), seed=seed)
+        for name, part in all_relations(terms, concepts, data).items()
+    }
+    trained = fit(
+        relations,
+        validation=synonym_pairs(concepts),
+        encoder=recipe.model.encoder,
+        training=recipe.training,
+        settings=EmbeddingSettings(**recipe.model.model_dump(exclude={"encoder"})),
+    )
+    trained.manifest["counts"]["terms of the vocabulary held out"] = int(terms["held_out"].sum())
+    plain = TermEmbedder.from_pretrained(recipe.model.encoder)
+    trained.manifest |= {
+        "card": recipe.card.model_dump(),
+        "scores_note": SCORES_NOTE,
+        "scores": {
+            PLAIN: measure(plain, terms, data / RATED_PAIRS),
+            TRAINED: measure(trained, terms, data / RATED_PAIRS),
+        },
+    }
+    return trained
+
+
+def all_relations(
+    vocabulary: pd.DataFrame, concepts: list[Concept], data: Path, *, limit: int | None = None
+) -> dict[str, list[Relation]]:
+    """All training relations by source; no text contains a held-out name.
+
+    Args:
+        vocabulary: from `medical_terms` or `read_vocabulary`.
+        concepts: from `biomed.terms.relations.read_concepts`.
+        data: folder of the public data sets.
+        limit: sentences read for contexts at most.
+
+    Raises:
+        TableError: a file is missing.
+    """
+    held_out = held_out_names(vocabulary)
+    without = {name.casefold() for name in held_out}
+    sentences = islice(read_sentences(data / MEDQUAD, data / PUBMED), limit)
+    names = name_keys(concepts, vocabulary)
+    sources = {
+        "synonyms": vocabulary_relations(vocabulary, level="term"),
+        "groups": vocabulary_relations(vocabulary, level="group"),
+        "categories": vocabulary_relations(vocabulary, level="category"),
+        "names": name_relations(concepts, without=without),
+        "definitions": definition_relations(concepts, without=without),
+        "icd9": icd9_relations(data / ICD9, without=without),
+        "contexts": context_relations(names, sentences, limit=CONTEXTS),
+    }
+    return {name: without_names(part, held_out) for name, part in sources.items()}
+
+
+def repeated(relations: Sequence[Relation], times: float, *, seed: int) -> list[Relation]:
+    """Relations so many times over; of a fraction, a random part of them."""
+    whole = int(times)
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    part = chooser.sample(list(relations), round((times - whole) * len(relations)))
+    return [*relations] * whole + part
 
 
 def fit(
-    relations: Sequence[Relation],
+    relations: dict[str, list[Relation]],
     *,
     validation: Sequence[tuple[str, str, str]],
     encoder: str | Path,
     training: TrainingSettings,
-    settings: TermSettings | None = None,
+    settings: EmbeddingSettings | None = None,
 ) -> TermEmbedder:
-    """Train an adapter (or all weights) on relations; keep the weights best on validation.
-
-    Each epoch draws two texts afresh from every relation.
+    """Train by in-batch negatives on two texts drawn from each relation.
 
     Args:
-        relations: from `biomed.terms.relations`.
-        validation: key, first name and another name of concepts that no relation has.
+        relations: by source; those of one key never share a batch.
+        validation: key, first name and another name of concepts that no relation has; the
+            weights that rank the first name highest (mean reciprocal rank) are kept.
         encoder: shipped name, folder or Hub id.
-        training: `max_windows` is the number of texts drawn from a relation.
+        training: `batch_size` counts relations.
         settings: pooling and layers.
 
     Raises:
-        ValueError: no relation, or no validation pair.
+        UserError: no relation, or no validation pair.
     """
-    if not relations or not validation:
-        msg = f"{len(relations)} relations and {len(validation)} validation pairs: both are needed"
+    count = sum(map(len, relations.values()))
+    if not count or not validation:
+        msg = f"{count} relations and {len(validation)} validation pairs: both are needed"
         raise UserError(msg)
-    embedder = TermEmbedder.untrained(encoder, training=training, settings=settings)
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = TermTrainer(
-            add_lora(embedder.network, training.lora),
-            pooling=embedder.settings,
-            data=_groups(embedder, relations),
-            settings=training,
-            evaluate=_validator(embedder, validation),
-            pad_token_id=embedder.tokenizer.pad_token_id,
-            folder=Path(folder),
-        )
-        trainer.train()
-    trained = embedder.finished(trainer.trained(), encoder=encoder, lora=training.lora)
-    trained.name = str(encoder)
-    trained.manifest = {"training": training.model_dump(), "versions": versions()}
-    return trained
+    chooser = random.Random(training.seed)  # noqa: S311
+    data = {name: _columns(part, chooser) for name, part in relations.items()}
+    return fit_embedder(
+        data,
+        objective="contrastive",
+        score=reciprocal_rank(validation),
+        metric="mrr",
+        encoder=encoder,
+        training=training,
+        settings=settings,
+        model_class=TermEmbedder,
+    )
 
 
-def _groups(embedder: TermEmbedder, relations: Sequence[Relation]) -> WindowGroups:
-    """Token ids of each relation's texts, each cut to the window of training."""
-    texts = list(dict.fromkeys(text for relation in relations for text in relation.texts))
-    windows = {
-        text: read.windows[0].input_ids[: WINDOW - 1]
-        for text, read in zip(texts, embedder.windower.split_many(texts), strict=True)
-        if read.windows
+def _columns(relations: Sequence[Relation], chooser: random.Random) -> dict[str, list[Any]]:
+    drawn = [chooser.sample(relation.texts, 2) for relation in relations]
+    return {
+        "anchor": [first for first, _ in drawn],
+        "positive": [second for _, second in drawn],
+        "key": [relation.key for relation in relations],
     }
-    different = dict.fromkeys(relation.key for relation in relations)
-    keys = {key: number for number, key in enumerate(different)}
-    kept = [
-        ([windows[text] for text in relation.texts if text in windows], keys[relation.key])
-        for relation in relations
-    ]
-    kept = [(group, key) for group, key in kept if len(group) > 1]
-    return WindowGroups([group for group, _ in kept], np.array([key for _, key in kept]))
 
 
-def _validator(
-    embedder: TermEmbedder, pairs: Sequence[tuple[str, str, str]]
-) -> Callable[[PreTrainedModel], dict[str, float]]:
-    """Network -> mean reciprocal rank of a concept's first name, asked for by another one."""
+def reciprocal_rank(
+    pairs: Sequence[tuple[str, str, str]],
+) -> Callable[[Embedder, Any], dict[str, float]]:
+    """(embedder, network) -> mean reciprocal rank of a concept's first name, asked by another.
+
+    Args:
+        pairs: key, first name and another name of each concept.
+    """
     names = list(dict.fromkeys(text for _, *both in pairs for text in both))
-    windows = [read.windows[0].input_ids for read in embedder.windower.split_many(names)]
     place = {name: row for row, name in enumerate(names)}
     firsts = list(dict.fromkeys((key, first) for key, first, _ in pairs))
     keys = np.array([key for key, _ in firsts])
     columns, rows = [place[first] for _, first in firsts], [place[name] for *_, name in pairs]
     wanted = np.array([key for key, *_ in pairs])[:, None] == keys[None]
 
-    def validate(network: PreTrainedModel) -> dict[str, float]:
-        vectors = unit(embedder.pooled(windows, network=network))
+    def score(embedder: Embedder, network: Any) -> dict[str, float]:
+        vectors = unit(embedder.vectors_of(names, network=network))
         cosines = vectors[rows] @ vectors[columns].T
         best = np.where(wanted, cosines, -np.inf).max(axis=1, keepdims=True)
         return {"mrr": float((1 / (1 + (cosines > best).sum(axis=1))).mean())}
 
-    return validate
+    return score
+
+
+def measure(embedder: TermEmbedder, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
+    """The rows of the card's table of scores; rated pairs where the file is there."""
+    separation = evaluate_categories(embedder, vocabulary).to_dict()
+    scores = {
+        "category accuracy of 5 neighbours, held-out terms": separation["accuracy"],
+        "share of 5 neighbours of the same category": separation["purity"],
+        "silhouette of the categories": separation["silhouette"],
+    }
+    if not pairs.is_file():
+        return scores
+    found = evaluate_pairs(embedder, read_rated_pairs(pairs)).to_dict()
+    spearman = f"Spearman with physicians, UMNSRS-sim ({found['pairs']} pairs)"
+    return {spearman: found["spearman"], "Pearson": found["pearson"], **scores}

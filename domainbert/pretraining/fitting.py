@@ -21,7 +21,8 @@ import torch
 from domainbert import __version__
 from domainbert.encoders import find_encoder, load_config, window_limit
 from domainbert.errors import UserError
-from domainbert.files import folder_beside, locked, replace_folder, write_json
+from domainbert.files import folder_beside, replace_folder, write_json
+from domainbert.locks import locked
 from domainbert.pretraining.corpus import (
     HELD_OUT,
     SIDES,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.files import locked, replace, write_json
+from domainbert.files import replace, write_json
+from domainbert.locks import locked
 from domainbert.scoring.layout import to_frame
 from domainbert.tables import FORMATS, TableWriter, atomic_path
 

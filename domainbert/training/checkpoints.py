@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.files import locked, write_json
+from domainbert.files import write_json
+from domainbert.locks import locked
 from domainbert.training.processes import is_first_process, process_count
 
 if TYPE_CHECKING:

@@ -164,8 +164,14 @@ def steps_per_epoch(plan: BatchPlan) -> int:
 
 
 def training_arguments(
-    settings: TrainingSettings, *, folder: Path, steps: int, metric: str
-) -> TrainingArguments:
+    settings: TrainingSettings,
+    *,
+    folder: Path,
+    steps: int,
+    metric: str,
+    kind: Any = TrainingArguments,
+    **changes: Any,
+) -> Any:
     """The arguments of Hugging Face's Trainer.
 
     Args:
@@ -173,34 +179,37 @@ def training_arguments(
         folder: for checkpoints; the best and the last are kept.
         steps: per epoch, in each process.
         metric: chooses the weights to keep; larger is better.
+        kind: the class of the arguments, such as sentence-transformers'.
+        **changes: win over the usual arguments.
     """
     every = max(1, steps // settings.evaluations)
-    return TrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=settings.epochs,
-        learning_rate=settings.learning_rate,
-        warmup_steps=int(settings.warmup * settings.epochs * steps),
-        weight_decay=settings.weight_decay,
-        max_grad_norm=1.0,
-        seed=settings.seed,
-        bf16=has_fast_bf16(),
-        eval_strategy="steps",
-        eval_steps=every,
-        save_strategy="steps",
-        save_steps=every,
-        save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model=metric,
-        greater_is_better=True,
-        logging_strategy="steps",
-        logging_steps=max(1, every // 10),
-        report_to="none",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        accelerator_config={"even_batches": False},
-        use_cpu=not torch.cuda.is_available(),
-        dataloader_pin_memory=torch.cuda.is_available(),
-    )
+    usual = {
+        "output_dir": str(folder),
+        "num_train_epochs": settings.epochs,
+        "learning_rate": settings.learning_rate,
+        "warmup_steps": int(settings.warmup * settings.epochs * steps),
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": 1.0,
+        "seed": settings.seed,
+        "bf16": has_fast_bf16(),
+        "eval_strategy": "steps",
+        "eval_steps": every,
+        "save_strategy": "steps",
+        "save_steps": every,
+        "save_total_limit": 2,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": metric,
+        "greater_is_better": True,
+        "logging_strategy": "steps",
+        "logging_steps": max(1, every // 10),
+        "report_to": "none",
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "accelerator_config": {"even_batches": False},
+        "use_cpu": not torch.cuda.is_available(),
+        "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+    return kind(**{**usual, **changes})
 
 
 def has_fast_bf16() -> bool:

@@ -42,14 +42,33 @@ def invoke(*arguments):
     return result.output
 
 
-def test_embed_lists_what_has_no_vector(tiny_encoder, tmp_path):
+def test_embed_counts_what_has_no_vector(tiny_encoder, tmp_path):
     source, out = tmp_path / "terms.txt", tmp_path / "vectors.parquet"
     source.write_text("edema\n\ninsulin\n")
     options = ("--model", tiny_encoder, "--pooling", "max", "--unit-norm")
     said = invoke("embed", source, "--out", out, *options)
-    assert "1 rows without a vector, their status says why: row 1 (from 0)" in said
-    assert "3 rows, 2 with a vector" in said
+    assert "3 rows in, 3 rows out: 1 empty, 2 ok" in said
     assert read_table(out)["status"].tolist() == ["ok", "empty", "ok"]
+
+
+def test_no_command_writes_over_its_input(tiny_encoder, terms, tmp_path):
+    before = terms.read_bytes()
+    (tmp_path / "link.csv").symlink_to(terms)
+    picture = tmp_path / "terms.png"
+    for arguments in (
+        ("embed", terms, "--out", terms),
+        ("embed", terms, "--out", tmp_path / "link.csv"),
+        ("similar", "--terms", terms, "--out", terms),
+        ("plot", picture, "--out", picture),
+    ):
+        if arguments[0] == "plot":
+            picture.write_bytes(b"")
+        result = run.invoke(app, ["terms", *map(str, arguments), "--model", str(tiny_encoder)])
+        assert result.exit_code == 1, arguments
+        assert "is an input of this command; write somewhere else" in result.output.replace(
+            "\n", " "
+        )
+    assert terms.read_bytes() == before
 
 
 def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
@@ -70,9 +89,30 @@ def test_plot_writes_picture_and_coordinates(tiny_encoder, terms, tmp_path, endi
     said = invoke("plot", terms, "--out", out, "--model", tiny_encoder, "--pca")
     assert "t-SNE, perplexity 2 of 7 terms" in said
     assert out.stat().st_size > 5000
-    table = read_table(tmp_path / "terms.csv")
+    table = read_table(tmp_path / "terms.coordinates.csv")
     assert list(table.columns) == ["term", "category", "x", "y"]
-    assert (tmp_path / "terms.pca.csv").is_file()
+    assert (tmp_path / "terms.pca-coordinates.csv").is_file()
+
+
+def test_plot_leaves_the_terms_file_alone(tiny_encoder, terms, tmp_path):
+    """terms.csv plotted to terms.png was replaced by the coordinates."""
+    before = terms.read_bytes()
+    invoke("plot", terms, "--out", tmp_path / "terms.png", "--model", tiny_encoder)
+    assert terms.read_bytes() == before
+    clash = tmp_path / "terms.coordinates.csv"
+    clash.write_bytes(before)
+    arguments = ["plot", str(clash), "--out", str(tmp_path / "terms.png")]
+    result = run.invoke(app, ["terms", *arguments, "--model", str(tiny_encoder)])
+    assert "is an input of this command" in result.output
+    assert clash.read_bytes() == before
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_two_or_three_terms_are_placed_by_pca(tiny_encoder, tmp_path, count):
+    source = tmp_path / "few.txt"
+    source.write_text("\n".join(["edema", "fever", "insulin"][:count]))
+    said = invoke("plot", source, "--out", tmp_path / "few.png", "--model", tiny_encoder, "--pca")
+    assert said.count(f"PCA of {count} terms") == 1
 
 
 def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, terms, tmp_path):
@@ -94,13 +134,15 @@ def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, term
     ("arguments", "message"),
     [
         (["embed", "absent.csv", "--out", "o.csv"], "no such file"),
-        (["embed", "absent.csv", "--out", "o.xlsx"], "legal endings are .csv"),
-        (["embed", "TERMS", "--out", "o.csv", "--column", "name"], "no column 'name'"),
-        (["embed", "TERMS", "--out", "o.csv", "--pooling", "median"], "pooling must be one of"),
+        (["embed", "TERMS", "--out", "o.csv", "--term", "name"], "no column 'name'"),
+        (["embed", "TERMS", "--out", "o.csv", "--pooling", "median"], "pooling: expected"),
         (["plot", "ONE", "--out", "o.png"], "a picture needs two terms at least, got 1"),
         (["evaluate", "--out", "x", "--pairs", "TERMS"], "expected the columns Term1, Term2, Mean"),
         (["train", "nowhere", "--out", "x"], "no such file; training needs MedQuAD"),
-        (["train", "nowhere", "--out", "x", "--recipe", "RECIPE"], "has no 'epoch'; legal are"),
+        (
+            ["train", "nowhere", "--out", "x", "--recipe", "RECIPE"],
+            "epoch: no such setting",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_exit_code_1(

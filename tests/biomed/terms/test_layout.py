@@ -46,9 +46,12 @@ def test_it_works_from_two_terms_on(n, method):
     assert np.isfinite(layout.table[["x", "y"]].to_numpy()).all()
     assert len(layout.table[["x", "y"]].drop_duplicates()) == n
     assert layout.k == min(5, (n - 1) // 2)
-    if method == "tsne":
+    if method == "tsne" and n > 3:
         assert layout.perplexity == pytest.approx(min(30, (n - 1) / 3))
         assert f"perplexity {layout.perplexity:.3g} of {n} terms" in layout.caption()
+    else:
+        assert layout.method == "pca"
+        assert layout.caption().startswith(f"PCA of {n} terms.")
     if n > 2:
         assert f"{layout.k} nearest neighbour" in layout.caption()
 

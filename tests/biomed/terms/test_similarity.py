@@ -1,20 +1,26 @@
-"""Cosines, neighbours, and the tables they stand in."""
+"""Cosines, neighbours, and the tables that hold them."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.terms.similarity import TermIndex, unit
-from biomed.terms.tables import embed_frame, embed_table, nearest_table, read_terms
+from biomed.terms.similarity import TermIndex
+from biomed.terms.tables import (
+    EmbedTask,
+    NearestTask,
+    embed_frame,
+    read_categories,
+    read_options,
+    read_terms,
+)
+from domainbert.scoring import score_file, score_frame
 from domainbert.tables import TableError, read_table, write_table
 
 VOCABULARY = ["heart failure", "renal failure", "chest pain", "edema", "insulin", "pneumonia"]
 
 
-def test_unit_rows_have_length_one_and_zeros_stay():
-    rows = unit(np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float32))
-    assert rows == pytest.approx(np.array([[0.6, 0.8], [0, 0]]))
-    assert rows.dtype == np.float32
+def vectors_of(table):
+    return table.filter(regex=r"^v\d+$").to_numpy(dtype=np.float32)
 
 
 def test_the_matrix_is_named_and_symmetric(embedder):
@@ -38,6 +44,12 @@ def test_nearest_is_the_sorted_row_without_the_term_itself(embedder):
     assert len(embedder.nearest("edema", VOCABULARY, k=99)) == 5
 
 
+def test_every_spelling_of_the_term_itself_is_left_out(embedder):
+    found = embedder.nearest("edema", ["Edema", "EDEMA", *VOCABULARY], k=2)
+    expected = embedder.nearest("edema", VOCABULARY, k=2)
+    assert found["neighbour"].tolist() == expected["neighbour"].tolist()
+
+
 def test_nearest_says_what_is_wrong(embedder):
     with pytest.raises(ValueError, match="the vocabulary is empty"):
         TermIndex(embedder, [])
@@ -45,82 +57,101 @@ def test_nearest_says_what_is_wrong(embedder):
         embedder.nearest("edema", VOCABULARY, k=0)
 
 
+def test_one_string_is_no_vocabulary(embedder):
+    """It was read letter by letter."""
+    message = r"expected a list of texts, got one string; write \[text\]"
+    with pytest.raises(ValueError, match=message):
+        embedder.nearest("fever", "asthma")
+    with pytest.raises(ValueError, match=message):
+        embedder.similarity_matrix("asthma")
+    with pytest.raises(ValueError, match=message):
+        embedder.similarity_matrix(["asthma"], "fever")
+
+
 def test_a_frame_keeps_its_rows_and_says_what_became_of_each(embedder):
-    terms = ["insulin", None, "", 5, "chest pain " * 50]
-    frame = pd.DataFrame({"code": list("abcde"), "term": terms}, index=[9, 8, 7, 6, 5])
-    table = embed_frame(embedder, frame, column="term")
-    assert table.index.tolist() == [9, 8, 7, 6, 5]
-    assert table.columns[:6].tolist() == [
-        *("code", "term", "n_tokens", "n_windows", "status", "reason"),
+    terms = ["insulin", None, "", ["x"], "chest pain " * 50, "中文"]
+    frame = pd.DataFrame({"code_id": list("abcdef"), "term": terms})
+    table = embed_frame(embedder, frame)
+    assert table.columns[:5].tolist() == ["code_id", "row", "term", "n_tokens", "n_windows"]
+    assert table.columns[-2:].tolist() == ["status", "reason"]
+    assert table["code_id"].tolist() == list("abcdef")
+    assert table["status"].tolist() == ["ok", "empty", "empty", "error", "ok", "error"]
+    assert table["reason"].tolist()[3:] == [
+        "it is list, not a string",
+        "read in 2 windows; the vector pools them all",
+        "no word of it is in the encoder's vocabulary",
     ]
-    assert table["status"].tolist() == ["ok", "empty", "empty", "error", "long"]
-    assert table["reason"].tolist()[3] == "it is int, not a string"
-    assert table["n_windows"].tolist() == [1, 0, 0, 0, 2]
-    vectors = table.filter(regex=r"^v\d+$").to_numpy()
-    assert vectors.dtype == np.float32
+    vectors = vectors_of(table)
     assert vectors[0] == pytest.approx(embedder.embed("insulin"), abs=1e-5)
-    assert np.isnan(vectors[1:4]).all()
+    assert np.isnan(vectors[[1, 2, 3, 5]]).all()
+    assert np.isfinite(vectors[4]).all()
 
 
 def test_a_frame_without_rows_has_the_columns(embedder):
-    table = embedder.embed_frame(pd.DataFrame({"term": []}))
+    table = embed_frame(embedder, pd.DataFrame({"term": []}))
     assert len(table) == 0
     assert "v31" in table.columns
 
 
-def test_a_frame_needs_its_column_and_room_for_ours(embedder):
-    with pytest.raises(TableError, match="no column 'term'; did you mean 'terms'"):
-        embedder.embed_frame(pd.DataFrame({"terms": ["edema"]}))
-    with pytest.raises(TableError, match="has a column 'status' already"):
-        embedder.embed_frame(pd.DataFrame({"term": ["edema"], "status": ["x"]}))
+def test_a_frame_needs_its_column(embedder):
+    with pytest.raises(TableError, match="no column 'term'"):
+        embed_frame(embedder, pd.DataFrame({"name": ["edema"]}))
+    named = embed_frame(embedder, pd.DataFrame({"name": ["edema"]}), column="name")
+    assert named["status"].tolist() == ["ok"]
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
-def test_files_are_embedded_whole(embedder, tmp_path, monkeypatch, ending):
-    monkeypatch.setattr("biomed.terms.tables.CHUNK_ROWS", 2)
-    frame = pd.DataFrame({"name": ["edema", "insulin", None, "pneumonia", "chest pain"]})
+def test_files_are_embedded_whole(embedder, tmp_path, ending):
+    frame = pd.DataFrame({"name": ["edema", "insulin", None, "NA", "chest pain"], "id": range(5)})
     source, out = tmp_path / f"terms{ending}", tmp_path / f"vectors{ending}"
     write_table(frame, source)
-    pieces = list(embed_table(embedder, source, out, column="name"))
-    assert [piece.rows for piece in pieces] == [2, 2, 1]
-    assert [row for piece in pieces for row in piece.rejects] == [2]
+    counts = score_file(EmbedTask(embedder), source, out, named={"term": "name"})
+    assert (counts.rows, counts.items["ok"], counts.items["empty"]) == (5, 4, 1)
     table = read_table(out)
     assert table["status"].tolist() == ["ok", "ok", "empty", "ok", "ok"]
-    vectors = table.filter(regex=r"^v\d+$").to_numpy(dtype=np.float32)
+    assert table["id"].astype(str).tolist() == list("01234")
+    vectors = vectors_of(table)
     assert vectors[4] == pytest.approx(embedder.embed("chest pain"), abs=1e-5)
+    assert vectors[3] == pytest.approx(embedder.embed("NA"), abs=1e-5)
     assert np.isnan(vectors[2]).all()
 
 
-def test_a_text_file_has_one_term_a_line(embedder, tmp_path):
+def test_a_text_file_has_one_term_on_each_line(embedder, tmp_path):
     source, out = tmp_path / "terms.txt", tmp_path / "vectors.csv"
     source.write_text("edema\n\ninsulin\n")
-    (piece,) = embed_table(embedder, source, out)
-    assert piece.rejects == (1,)
-    assert read_table(out)["term"].fillna("").tolist() == ["edema", "", "insulin"]
+    score_file(EmbedTask(embedder), source, out, options=read_options(source))
+    table = read_table(out)
+    assert table["term"].fillna("").tolist() == ["edema", "", "insulin"]
+    assert table["status"].tolist() == ["ok", "empty", "ok"]
     assert read_terms(source) == ["edema", "insulin"]
     with pytest.raises(TableError, match=r"absent\.txt: no such file"):
         read_terms(tmp_path / "absent.txt")
 
 
-def test_an_empty_file_gives_an_empty_table(embedder, tmp_path):
-    (tmp_path / "terms.txt").write_text("")
-    assert list(embed_table(embedder, tmp_path / "terms.txt", tmp_path / "vectors.csv")) == []
-    assert "v31" in read_table(tmp_path / "vectors.csv").columns
+def test_terms_and_categories_of_a_table(tmp_path):
+    path = tmp_path / "terms.csv"
+    path.write_text("term,category\nedema,signs\n,\ninsulin,drugs\n")
+    assert read_categories(path) == (["edema", "insulin"], ["signs", "drugs"])
+    path.write_text("term\nedema\n")
+    assert read_categories(path) == (["edema"], None)
+    path.write_text("term,category\nedema,signs\ninsulin,\n")
+    with pytest.raises(TableError, match=r"terms\.csv: 1 rows with a term have no category"):
+        read_categories(path)
 
 
-def test_neighbours_of_a_file_are_those_of_each_term(embedder, tmp_path):
-    source, out = tmp_path / "terms.csv", tmp_path / "near.parquet"
-    write_table(pd.DataFrame({"id": ["x", "y", "z"], "term": ["edema", None, "cough"]}), source)
+def test_neighbours_of_a_table_are_those_of_each_term(embedder):
+    frame = pd.DataFrame({"id": ["x", "y", "z"], "term": ["edema", None, "cough"]})
     index = TermIndex(embedder, VOCABULARY)
-    (piece,) = nearest_table(index, embedder, source, out, k=2)
-    assert piece.rejects == (1,)
-    table = read_table(out)
+    table = score_frame(NearestTask(index, k=2), frame)
     assert table["id"].tolist() == ["x", "x", "y", "z", "z"]
     assert table["status"].tolist() == ["ok", "ok", "empty", "ok", "ok"]
     assert table["neighbour"].tolist()[:2] == index.nearest("edema", k=2)["neighbour"].tolist()
     assert table.loc[2, ["rank", "neighbour"]].isna().all()
+    alone = score_frame(NearestTask(TermIndex(embedder, ["edema"])), frame.head(1))
+    assert alone["reason"].tolist() == ["the vocabulary has no other term"]
 
 
-def test_a_wrong_ending_is_said_before_any_work(embedder, tmp_path):
-    with pytest.raises(TableError, match=r"legal endings are \.csv"):
-        next(embed_table(embedder, tmp_path / "absent.csv", tmp_path / "vectors.xlsx"))
+def test_tasks_with_another_vocabulary_are_other_tasks(embedder):
+    first, second = (NearestTask(TermIndex(embedder, VOCABULARY[:n])) for n in (3, 4))
+    assert first.facts() != second.facts()
+    assert NearestTask(TermIndex(embedder, VOCABULARY[:3])).facts() == first.facts()

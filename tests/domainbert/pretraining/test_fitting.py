@@ -18,7 +18,7 @@ from transformers import AutoModel, BertForSequenceClassification
 
 from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
 from domainbert.errors import UserError
-from domainbert.files import locked
+from domainbert.locks import locked
 from domainbert.pretraining.corpus import SIDES, CorpusError
 from domainbert.pretraining.examples import Examples
 from domainbert.pretraining.fitting import made_once, pretrain

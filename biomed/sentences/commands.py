@@ -1,0 +1,261 @@
+"""The commands `biomed sentences`: train, encode, index, search, rerank, evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from domainbert import options
+from domainbert.console import one_line_errors, say, stdout
+
+if TYPE_CHECKING:
+    from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+    from biomed.sentences.search import Passage
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Sentences and passages: vectors, search, reranking, and models of both kinds.",
+)
+
+DEFAULT = "all-MiniLM-L6-v2"
+Model = Annotated[
+    str, typer.Option("--model", help="Shipped name, model or encoder folder, or Hub id.")
+]
+Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
+PAIRS_HELP = "A table (first, second, score or label), an STS benchmark .tsv, or PubMedQA .json."
+IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the texts' ids.")]
+
+
+@app.command()
+@one_line_errors
+def train(
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
+    validation: Annotated[Path, typer.Option(help="Pairs that choose the weights; likewise.")],
+    out: options.ModelFolder,
+    recipe: Annotated[
+        str | None, typer.Option(help="A shipped recipe or a file; options win.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(help="contrastive, regression, classification or triplet."),
+    ] = None,
+    pooling: Annotated[str | None, typer.Option(help="mean, cls or max.")] = None,
+    scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
+    encoder: options.EncoderName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    seed: Annotated[int | None, typer.Option(help="Of head, order and dropout.")] = None,
+) -> None:
+    """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
+    from biomed.sentences.data import read_examples
+    from biomed.sentences.training import SentenceRecipe, train_from_recipe
+    from domainbert.training.recipes import read_recipe
+
+    options.check_training(out)
+    changes = {
+        "model.kind": kind,
+        "model.objective": objective,
+        "model.pooling": pooling,
+        "model.encoder": encoder,
+        "data.scale": scale,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+    }
+    plan = read_recipe(SentenceRecipe, recipe, changes)
+    trained = train_from_recipe(plan, read_examples(pairs), read_examples(validation))
+    trained.save_pretrained(out)
+    best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
+    say(f"validation: {best}; model in {out}")
+
+
+@app.command()
+@one_line_errors
+def encode(
+    source: options.Source,
+    out: options.Table,
+    model: Model = DEFAULT,
+    text: options.TextColumn = None,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    restart: options.Restart = False,
+) -> None:
+    """Write the vector of every text of a table; every token is read."""
+    from biomed.sentences.tables import EncodeTask
+    from domainbert.scoring.cli import run
+    from domainbert.tables import ReadOptions
+
+    run(
+        lambda: EncodeTask(_encoder(model)),
+        source,
+        out,
+        named={"text": text},
+        keep=keep or (),
+        options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
+        restart=restart,
+    )
+
+
+@app.command()
+@one_line_errors
+def index(
+    source: options.Source,
+    out: Annotated[Path, typer.Option(help="The index folder; texts are added if it is there.")],
+    model: Model = DEFAULT,
+    text: options.TextColumn = None,
+    id_column: IdColumn = None,
+    window: Annotated[int | None, typer.Option(help="Tokens of a passage at most.")] = None,
+    storage: Annotated[str, typer.Option(help="float32, float16 or int8.")] = "float32",
+) -> None:
+    """Cut texts into passages and index their vectors in a folder."""
+    from biomed.sentences.search import SentenceIndex
+    from biomed.sentences.tables import read_texts
+
+    texts, ids = read_texts(source, text=text, identifier=id_column)
+    encoder = _encoder(model)
+    if (out / "index.json").is_file():
+        built = SentenceIndex.open(out, encoder)
+    else:
+        built = SentenceIndex.build([], encoder, folder=out, window=window, storage=storage)  # type: ignore[arg-type]
+    faults = built.add(texts, ids=ids)
+    if faults:
+        say(f"{len(faults)} texts have no passage, the first is {next(iter(faults))}")
+    say(f"{len(built):,} passages in {out}")
+
+
+@app.command()
+@one_line_errors
+def search(
+    queries: Annotated[str, typer.Argument(metavar="QUERY", help="A query; or a table of them.")],
+    index_folder: Annotated[Path, typer.Option("--index", help="From `biomed sentences index`.")],
+    out: Annotated[Path | None, typer.Option(help="The table to write, for a table.")] = None,
+    model: Model = DEFAULT,
+    rerank: Cross = None,
+    words: Annotated[bool, typer.Option("--words", help="Join with BM25.")] = False,
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages of each query.")] = 10,
+    restart: options.Restart = False,
+) -> None:
+    """Search an index by meaning: one query, or every query of a table."""
+    from biomed.sentences.search import SentenceIndex
+    from biomed.sentences.tables import SearchTask
+    from domainbert.scoring.cli import run
+
+    def load() -> SearchTask:
+        built = SentenceIndex.open(index_folder, _encoder(model))
+        cross = _cross(rerank) if rerank else None
+        return SearchTask(built, k=k, rerank=cross, words=built.words() if words else None)
+
+    if out is not None:
+        run(load, queries, out, restart=restart)
+        return
+    _print_passages(load().search(queries))
+
+
+@app.command()
+@one_line_errors
+def rerank(
+    source: options.Source,
+    out: options.Table,
+    model: options.ModelName,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    restart: options.Restart = False,
+) -> None:
+    """Score every pair of a table (query, text) with a cross-encoder."""
+    from biomed.sentences.tables import PairTask
+    from domainbert.scoring.cli import run
+    from domainbert.tables import ReadOptions
+
+    run(
+        lambda: PairTask(_cross(model)),
+        source,
+        out,
+        keep=keep or (),
+        options=ReadOptions(delimiter=delimiter, encoding=encoding),
+        restart=restart,
+    )
+
+
+@app.command()
+@one_line_errors
+def evaluate(
+    out: Annotated[Path, typer.Option(help="Folder for the table and the figure.")],
+    model: Annotated[
+        list[str] | None, typer.Option(help="As often as you like; by default the plain one.")
+    ] = None,
+    sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
+    scale: Annotated[float, typer.Option(help="The largest score of --sts.")] = 5.0,
+    retrieval: Annotated[Path | None, typer.Option(help="Queries and their texts.")] = None,
+    rerank: Cross = None,
+    words: Annotated[bool, typer.Option("--words", help="BM25, and BM25 joined.")] = False,
+) -> None:
+    """Measure models side by side: rated pairs, and retrieval."""
+    from biomed.plots import plot_comparison
+    from biomed.sentences.data import read_examples
+    from biomed.sentences.evaluation import compare, evaluate_retrieval, evaluate_sts
+    from domainbert.errors import UserError
+    from domainbert.figures import save_figure
+    from domainbert.tables import write_table
+
+    if sts is None and retrieval is None:
+        raise UserError("nothing to measure: name --sts PAIRS or --retrieval PAIRS")
+    rated = read_examples(sts) if sts else None
+    asked = read_examples(retrieval) if retrieval else None
+    cross = _cross(rerank) if rerank else None
+    rows = {}
+    for name in model or (DEFAULT,):
+        encoder = _encoder(name)
+        measures = evaluate_sts(encoder, rated, scale=scale) if rated else {}
+        if asked:
+            rows[name] = {**measures, **evaluate_retrieval(encoder, asked).scores}
+            if words:
+                joined = evaluate_retrieval(encoder, asked, with_words=True)
+                rows[f"{name} + BM25"] = joined.scores
+            if cross:
+                reordered = evaluate_retrieval(encoder, asked, rerank=cross)
+                rows[f"{name}, reranked"] = reordered.scores
+        else:
+            rows[name] = measures
+    if asked and words:
+        rows["BM25"] = evaluate_retrieval(encoder, asked, words_only=True).scores
+    if rated and cross:
+        rows[str(rerank)] = evaluate_sts(cross, rated, scale=scale)
+    comparison = compare(rows)
+    out.mkdir(parents=True, exist_ok=True)
+    write_table(comparison, out / "comparison.csv")
+    save_figure(plot_comparison(comparison), out / "comparison.png")
+    table = Table("", *rows)
+    for measure in dict.fromkeys(comparison["measure"]):
+        cells = [str(own[measure]) if measure in own else "" for own in rows.values()]
+        table.add_row(measure, *cells)
+    stdout.print(table)
+    say(f"table and figure in {out}")
+
+
+def _encoder(model: str) -> SentenceEncoder:
+    from biomed.sentences.encoder import SentenceEncoder
+
+    return SentenceEncoder.from_pretrained(model)
+
+
+def _cross(model: str) -> CrossEncoder:
+    from biomed.sentences.encoder import CrossEncoder
+
+    return CrossEncoder.from_pretrained(model)
+
+
+def _print_passages(passages: list[Passage]) -> None:
+    table = Table("", "id", "characters", "score", "passage")
+    for p in passages:
+        place = f"{p.start}–{p.end}"
+        table.add_row(str(p.rank), p.id, place, f"{p.score:.3f}", " ".join(p.text.split())[:200])
+    stdout.print(table)

@@ -1,0 +1,147 @@
+"""Pairs and triplets of sentences from tables, STS benchmark files and PubMedQA."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from domainbert.tables import (
+    Column,
+    ReadOptions,
+    TableError,
+    iter_rows,
+    match_columns,
+    table_columns,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS = (
+    Column("first", "text", ("sentence1", "query", "question", "anchor", "text1"), required=True),
+    Column(
+        "second", "text", ("sentence2", "passage", "answer", "positive", "text2"), required=True
+    ),
+    Column("third", "text", ("negative",)),
+    Column("label", "value", ("score", "rating", "similarity", "gold_label", "class")),
+)
+_STS_CELLS = 7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows to train on or to measure.
+
+    Attributes:
+        first: a text of each row.
+        second: the other text; for triplets the positive.
+        third: the negative of each triplet; empty for pairs.
+        labels: score (as text) or class of each row; empty where the source has none.
+    """
+
+    first: list[str] = field(repr=False)
+    second: list[str] = field(repr=False)
+    third: list[str] = field(repr=False)
+    labels: list[str] = field(repr=False)
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.first)
+
+    def scores(self, scale: float) -> list[float]:
+        """The labels as scores in [0, 1].
+
+        Args:
+            scale: the largest score of the source, such as 5 for the STS benchmark.
+
+        Raises:
+            TableError: a label that is no number from 0 to `scale`.
+        """
+        values = [_number(label) / scale for label in self.labels]
+        if wrong := [n for n, value in enumerate(values) if not 0 <= value <= 1]:
+            msg = (
+                f"{len(wrong)} of {len(values)} scores are no number from 0 to {scale:g}, the "
+                f"first is that of row number {wrong[0]}; say the largest score with --scale"
+            )
+            raise TableError(msg)
+        if not values:
+            raise TableError("the pairs have no scores; expected a column `score`")
+        return values
+
+
+def read_examples(source: str | Path) -> Examples:
+    """Read pairs or triplets.
+
+    Args:
+        source: a table with the columns `first, second` (or `sentence1, sentence2`; `query,
+            passage`; `anchor, positive`) and, where there are, `negative` and `score` or `label`;
+            a file of the STS benchmark (.tsv without header or quoting); or PubMedQA (.json).
+
+    Raises:
+        TableError: no such source or column, a line that is no row, or a row without a text.
+    """
+    rows = list(_rows(source))
+    name = Path(source).name
+    if not rows:
+        msg = f"{name}: no rows"
+        raise TableError(msg)
+    columns = list(zip(*rows, strict=True))
+    for column, values in zip(("first", "second", "negative", "label"), columns, strict=True):
+        missing = [n for n, v in enumerate(values) if not isinstance(v, str) or not v.strip()]
+        # A column that no row has is not there; one that some rows lack is wrong.
+        if missing and (column in ("first", "second") or len(missing) < len(values)):
+            msg = (
+                f"{name}: {len(missing)} rows have no {column}, the first is row number "
+                f"{missing[0]}"
+            )
+            raise TableError(msg)
+    first, second, third, labels = ([v for v in values if v] for values in columns)
+    return Examples(first, second, third, labels)
+
+
+def _rows(source: str | Path) -> Iterator[tuple[str | None, ...]]:
+    path = Path(source)
+    if path.suffix.lower() == ".json":
+        return _pubmedqa(path)
+    if path.suffix.lower() == ".tsv" and path.is_file() and (rows := list(_sts(path))):
+        return iter(rows)
+    return _table(source)
+
+
+def _table(source: str | Path) -> Iterator[tuple[str | None, ...]]:
+    found = match_columns(table_columns(source), COLUMNS, source=Path(source).name)
+    for row in iter_rows(source, ReadOptions()):
+        if row.fault:
+            msg = f"{row.place}: {row.fault}"
+            raise TableError(msg)
+        yield tuple(row.cells.get(found.get(column.name, "")) for column in COLUMNS)
+
+
+def _sts(path: Path) -> Iterator[tuple[str | None, ...]]:
+    """The rows of an STS benchmark file; none where it is another table."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    cells = [line.split("\t") for line in lines if line]
+    if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
+        cells = cells[1:]
+    if all(len(row) >= _STS_CELLS and _number(row[4]) == _number(row[4]) for row in cells):
+        for row in cells:
+            yield row[5], row[6], None, row[4]
+
+
+def _pubmedqa(path: Path) -> Iterator[tuple[str | None, ...]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for entry in document.values():
+            yield entry["QUESTION"], " ".join(entry["CONTEXTS"]), None, entry.get("final_decision")
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        msg = f"{path.name} is not PubMedQA ({type(error).__name__})"
+        raise TableError(msg) from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,56 @@
+"""SentenceEncoder and CrossEncoder: the two kinds of sentence model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from biomed.folder import BiomedFolder
+from domainbert.embedding import Embedder
+from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.pairs import PairModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy as np
+
+
+class SentenceEncoder(BiomedFolder, Embedder):
+    """Sentences and longer texts as vectors; see `domainbert.embedding.Embedder`.
+
+    Every token is read: a text longer than a window gives one vector pooled over its windows
+    (`encode`), or one vector per passage with its place in the text (`embed_passages`).
+    """
+
+    task = "sentences"
+    train_command = "biomed sentences train PAIRS --out MODEL"
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path = DEFAULT_ENCODER, **options: Any) -> Self:
+        """Load a model: a shipped name, a folder (also of sentence-transformers), or a Hub id.
+
+        Args:
+            name: of the model; by default the shipped general encoder.
+            **options: pooling, layers, unit_norm, device, batch_tokens; see
+                `Embedder.from_pretrained`.
+
+        Raises:
+            EncoderError: no such model, or one that cannot be used here.
+        """
+        return super().from_pretrained(name, **options)
+
+    def encode(self, texts: str | Sequence[str]) -> np.ndarray:
+        """The vectors of texts, shape (texts, dimension), or (dimension,) for one text.
+
+        Raises:
+            UserError: a text that has no vector; the message has its number.
+        """
+        return self.embed(texts)
+
+
+class CrossEncoder(BiomedFolder, PairModel):
+    """Two texts read together -> a score or a class; see `domainbert.pairs.PairModel`."""
+
+    task = "pairs"
+    train_command = "biomed sentences train PAIRS --kind cross-encoder --out MODEL"

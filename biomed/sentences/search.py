@@ -1,0 +1,274 @@
+"""SentenceIndex: passages in a folder, searched by meaning, by words, and reranked."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field, replace
+from itertools import count, islice, tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from domainbert.embedding import check_many
+from domainbert.errors import UserError
+from domainbert.index import Hits, VectorIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pandas as pd
+
+    from biomed.sentences.encoder import SentenceEncoder
+    from domainbert.index import Storage
+    from domainbert.pairs import PairModel
+
+PASSAGE = 256  # tokens of a passage
+CANDIDATES = 100  # passages that a cross-encoder reranks
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage that was found.
+
+    Attributes:
+        rank: from 1.
+        id: of its text.
+        start: first character of the passage in its text.
+        end: one past its last character.
+        score: cosine, or the cross-encoder's score in (0, 1) after reranking.
+        text: the passage.
+    """
+
+    rank: int
+    id: str
+    start: int
+    end: int
+    score: float
+    text: str = field(repr=False)
+
+
+class SentenceIndex:
+    """Passages of texts, searched by meaning.
+
+    Make one with `build`, or open a folder with `open`.
+
+    Args:
+        encoder: gives the vectors of passages and queries.
+        vectors: the index of passages.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, vectors: VectorIndex) -> None:
+        self.encoder, self.vectors = encoder, vectors
+        self._keep: Any = None
+
+    @classmethod
+    def build(
+        cls,
+        texts: Iterable[Any],
+        encoder: SentenceEncoder,
+        *,
+        ids: Iterable[str] | None = None,
+        folder: str | Path | None = None,
+        window: int | None = None,
+        storage: Storage = "float32",
+    ) -> SentenceIndex:
+        """Index texts.
+
+        Args:
+            texts: any number of them; each is cut into passages and read to its end.
+            encoder: gives the vectors.
+            ids: one for each text; by default its number.
+            folder: a new folder that keeps the index; by default a temporary one.
+            window: tokens of a passage at most; by default 256, or the encoder's window.
+            storage: see `VectorIndex`.
+
+        Raises:
+            UserError: the folder is there, or ids do not match the texts.
+        """
+        temporary = None
+        if folder is None:
+            temporary = tempfile.TemporaryDirectory(prefix="sentence-index-")
+            folder = Path(temporary.name) / "index"
+        window = window or min(PASSAGE, encoder.windower.window)
+        vectors = VectorIndex.create(
+            folder,
+            fingerprint=encoder.fingerprint(),
+            dimension=encoder.dimension,
+            storage=storage,
+            about={"window": window},
+        )
+        index = cls(encoder, vectors)
+        index._keep = temporary
+        index.add(texts, ids=ids)
+        return index
+
+    @classmethod
+    def open(cls, folder: str | Path, encoder: SentenceEncoder) -> SentenceIndex:
+        """Open an index folder.
+
+        Raises:
+            UserError: no index, a damaged one, or one of another encoder.
+        """
+        return cls(encoder, VectorIndex.open(folder, embedder=encoder))
+
+    def __len__(self) -> int:
+        """Passages."""
+        return len(self.vectors)
+
+    def __repr__(self) -> str:
+        """Number of passages, and the encoder."""
+        return f"SentenceIndex({len(self)} passages, {self.encoder.name!r})"
+
+    def add(self, texts: Iterable[Any], *, ids: Iterable[str] | None = None) -> dict[str, str]:
+        """Append texts, piece by piece, in flat memory.
+
+        Returns:
+            Id of each text that has no passage -> why.
+
+        Raises:
+            UserError: ids do not match the texts, or one string instead of a list.
+        """
+        check_many(texts)
+        faults: dict[str, str] = {}
+        own, copies = tee(texts)
+        names = iter(ids) if ids is not None else (str(n) for n in count(self._texts()))
+        first = 0
+        for part in self.encoder.embed_passages(copies, window=self.vectors.about["window"]):
+            held = list(islice(own, part.count))
+            here = [str(name) for name in islice(names, part.count)]
+            if len(here) < len(held):
+                msg = f"there are more texts than ids ({first + len(here)}); give one for each text"
+                raise UserError(msg)
+            faults |= {here[number - first]: why for number, why in part.faults.items()}
+            rows = (part.texts - first).tolist()
+            self.vectors.add(
+                part.vectors,
+                ids=[here[row] for row in rows],
+                starts=part.starts,
+                ends=part.ends,
+                texts=[
+                    held[row][start:end]
+                    for row, start, end in zip(rows, part.starts, part.ends, strict=True)
+                ],
+            )
+            first += part.count
+        return faults
+
+    def search(
+        self,
+        queries: str | Sequence[str],
+        *,
+        k: int = 10,
+        rerank: PairModel | None = None,
+        words: Words | None = None,
+        candidates: int = CANDIDATES,
+    ) -> list[list[Passage]]:
+        """The best passages of each query.
+
+        Args:
+            queries: one, or several.
+            k: passages of each.
+            rerank: a cross-encoder that reorders the candidates.
+            words: BM25 over this index, joined with the search by meaning by reciprocal ranks.
+            candidates: passages that are joined or reranked; at least k.
+
+        Returns:
+            A list for each query, best first.
+
+        Raises:
+            UserError: k < 1, or a query that has no vector.
+        """
+        queries = [queries] if isinstance(queries, str) else list(queries)
+        most = max(k, candidates) if rerank or words else k
+        hits = self.vectors.search(self.encoder.embed(queries), k=most)
+        if words is not None:
+            hits = fuse([hits, words.search(queries, k=most)], k=most)
+        pairs = zip(hits.rows, hits.scores, strict=True)
+        found = [self._passages(rows, scores) for rows, scores in pairs]
+        if rerank is not None:
+            found = [_reranked(rerank, q, rows) for q, rows in zip(queries, found, strict=True)]
+        return [_ranked(rows[:k]) for rows in found]
+
+    def words(self) -> Words:
+        """BM25 over the passages of this index (needs the extra `search`)."""
+        return Words(self.vectors.rows(np.arange(len(self)))["text"].tolist())
+
+    def _passages(self, rows: np.ndarray, scores: np.ndarray) -> list[Passage]:
+        there = rows >= 0
+        table: pd.DataFrame = self.vectors.rows(rows[there])
+        pairs = zip(table.itertuples(), scores[there].tolist(), strict=True)
+        return [Passage(0, r.id, r.start, r.end, score, r.text) for r, score in pairs]
+
+    def _texts(self) -> int:
+        """Number of the next text without an id of its own."""
+        names = self.vectors.rows(np.arange(len(self)))["id"] if len(self) else []
+        return 1 + max((int(name) for name in set(names) if name.isdecimal()), default=-1)
+
+
+class Words:
+    """BM25 over texts (Robertson and Zaragoza 2009, by bm25s): the baseline by words.
+
+    Args:
+        texts: the texts, one row each.
+
+    Raises:
+        UserError: bm25s is not installed.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        try:
+            import bm25s
+        except ImportError:
+            raise UserError("BM25 needs bm25s: pip install 'domainbert[search]'") from None
+        self._library, self._count = bm25s, len(texts)
+        self._index = bm25s.BM25()
+        self._index.index(self._tokens(list(texts)), show_progress=False)
+
+    def search(self, queries: Sequence[str], *, k: int) -> Hits:
+        """The k best rows of each query; a row without a word of the query is not among them."""
+        some = min(k, self._count)
+        tokens = self._tokens(list(queries))
+        rows, scores = self._index.retrieve(tokens, k=some, show_progress=False)
+        rows, scores = np.asarray(rows, dtype=np.int64), np.asarray(scores, dtype=np.float32)
+        none = scores <= 0
+        pad = ((0, 0), (0, k - some))
+        return Hits(
+            np.pad(np.where(none, -1, rows), pad, constant_values=-1),
+            np.pad(np.where(none, np.nan, scores), pad, constant_values=np.nan),
+        )
+
+    def _tokens(self, texts: list[str]) -> Any:
+        return self._library.tokenize(texts, stopwords="en", show_progress=False)
+
+
+def fuse(rankings: Sequence[Hits], *, k: int, constant: int = 60) -> Hits:
+    """Join rankings of the same queries by reciprocal ranks (Cormack et al. 2009).
+
+    Args:
+        rankings: of the same rows.
+        k: rows of each query.
+        constant: added to each rank.
+    """
+    number = len(rankings[0].rows)
+    rows, scores = np.full((number, k), -1), np.full((number, k), np.nan, dtype=np.float32)
+    for query in range(number):
+        total: dict[int, float] = {}
+        for hits in rankings:
+            for rank, row in enumerate(hits.rows[query].tolist(), start=1):
+                if row >= 0:
+                    total[row] = total.get(row, 0.0) + 1 / (constant + rank)
+        best = sorted(total, key=lambda row: (-total[row], row))[:k]
+        rows[query, : len(best)] = best
+        scores[query, : len(best)] = [total[row] for row in best]
+    return Hits(rows, scores)
+
+
+def _reranked(model: PairModel, query: str, rows: list[Passage]) -> list[Passage]:
+    scores = [result.score for result in model.predict_many((query, row.text) for row in rows)]
+    order = sorted(range(len(rows)), key=lambda i: (-scores[i], i))
+    return [replace(rows[i], score=scores[i]) for i in order]
+
+
+def _ranked(rows: list[Passage]) -> list[Passage]:
+    return [replace(row, rank=rank) for rank, row in enumerate(rows, start=1)]

@@ -1,0 +1,357 @@
+"""VectorIndex: vectors in a folder, searched exactly in blocks of bounded memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from domainbert.errors import UserError
+from domainbert.files import folder_beside, write_json
+from domainbert.locks import locked
+from domainbert.pooling import unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from domainbert.embedding import Embedder
+
+Storage = Literal["float32", "float16", "int8"]
+STORAGES = ("float32", "float16", "int8")
+HEAD = "index.json"
+VERSION = 1
+BLOCK_ROWS = 65_536
+_ROW_COLUMNS = ("id", "start", "end", "text")
+
+
+class VectorIndexError(UserError):
+    """A damaged index folder, or one of another encoder; the message says the fix."""
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The nearest rows of each query, best first.
+
+    Attributes:
+        rows: row numbers, shape (queries, k); -1 where the index has fewer than k rows.
+        scores: cosines, shape (queries, k), float32; NaN there.
+    """
+
+    rows: np.ndarray = field(repr=False)
+    scores: np.ndarray = field(repr=False)
+
+
+def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int) -> Hits:
+    """The k rows with the largest dot product with each query; of equal ones the first rows.
+
+    Args:
+        queries: shape (queries, dimension), float32.
+        blocks: consecutive blocks of rows, each of shape (rows, dimension), float32.
+        k: rows of each query.
+
+    Raises:
+        UserError: k < 1.
+    """
+    if k < 1:
+        msg = f"k must be at least 1, got {k}"
+        raise UserError(msg)
+    number = len(queries)
+    scores = np.full((number, k), -np.inf, dtype=np.float32)
+    rows = np.full((number, k), -1, dtype=np.int64)
+    first = 0
+    for block in blocks:
+        found = queries @ block.T
+        if len(block) > k and first == 0:
+            # The k-th best of a part bounds the k-th best of all from below.
+            part = min(len(block), max(4 * k, 2048))
+            bound = np.partition(found[:, :part], part - k, axis=1)[:, part - k]
+        else:
+            bound = scores[:, -1]
+        where, column = np.nonzero(found >= bound[:, None])
+        _merge(scores, rows, where, column + first, found[where, column])
+        first += len(block)
+    empty = ~np.isfinite(scores)
+    return Hits(np.where(empty, -1, rows), np.where(empty, np.nan, scores))
+
+
+def _merge(
+    scores: np.ndarray, rows: np.ndarray, where: np.ndarray, row: np.ndarray, score: np.ndarray
+) -> None:
+    """Put candidates (sorted by query, then row) into the k best of each query, in place."""
+    k = scores.shape[1]
+    edges = np.searchsorted(where, np.arange(len(scores) + 1))
+    for query in np.flatnonzero(np.diff(edges)).tolist():
+        own = slice(edges[query], edges[query + 1])
+        both = np.concatenate([scores[query], score[own]])
+        numbers = np.concatenate([rows[query], row[own]])
+        order = np.lexsort((numbers, -both))[:k]
+        scores[query], rows[query] = both[order], numbers[order]
+
+
+class VectorIndex:
+    """Vectors with ids and passage offsets in a folder; read through memory maps.
+
+    Make one with `create`, or open a folder with `open`; `add` appends. Vectors are scaled to
+    length 1, so that scores are cosines.
+
+    Attributes:
+        folder: where it is.
+        fingerprint: of the embedder, see `Embedder.fingerprint`.
+        dimension: length of a vector.
+        storage: "float32", "float16" (half the space, cosines within 1e-3) or "int8" (a quarter,
+            one scale per row, cosines within about 1e-2).
+        about: what its maker noted in it.
+    """
+
+    def __init__(self, folder: Path, head: dict[str, Any]) -> None:
+        self.folder, self._parts = folder, list(head["parts"])
+        self.fingerprint: str = head["fingerprint"]
+        self.dimension: int = head["dimension"]
+        self.storage: Storage = head["storage"]
+        self.about: dict[str, Any] = head["about"]
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        *,
+        fingerprint: str,
+        dimension: int,
+        storage: Storage = "float32",
+        about: dict[str, Any] | None = None,
+    ) -> VectorIndex:
+        """An empty index in a new folder.
+
+        Args:
+            folder: must not be there yet.
+            fingerprint: of the embedder.
+            dimension: length of a vector.
+            storage: see the class.
+            about: a note that is kept with it, as JSON.
+
+        Raises:
+            UserError: the folder is there, or an unknown storage.
+        """
+        folder = Path(folder)
+        if storage not in STORAGES:
+            msg = f"storage must be one of {', '.join(STORAGES)}; got {storage!r}"
+            raise UserError(msg)
+        if folder.exists():
+            msg = f"{folder} is there already; add to it, or name another folder"
+            raise UserError(msg)
+        head = {
+            "version": VERSION,
+            "fingerprint": fingerprint,
+            "dimension": dimension,
+            "storage": storage,
+            "about": about or {},
+            "parts": [],
+        }
+        with folder_beside(folder) as temporary:
+            write_json(head, temporary / HEAD)
+            temporary.rename(folder)
+        return cls(folder, head)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, embedder: Embedder | None = None) -> VectorIndex:
+        """Open an index and check its files.
+
+        Args:
+            folder: of the index.
+            embedder: the one that queries will come from.
+
+        Raises:
+            UserError: no index, a damaged one, or one built with another embedder.
+        """
+        folder = Path(folder)
+        head = _read_head(folder)
+        if embedder is not None and embedder.fingerprint() != head["fingerprint"]:
+            msg = (
+                f"{folder} was built with another encoder or other settings (hash "
+                f"{head['fingerprint'][:12]}…, here {embedder.fingerprint()[:12]}…); load that "
+                "encoder, or build the index again"
+            )
+            raise VectorIndexError(msg)
+        index = cls(folder, head)
+        for part in index._parts:
+            index._check(part)
+        return index
+
+    def __len__(self) -> int:
+        """Rows."""
+        return sum(part["rows"] for part in self._parts)
+
+    def __repr__(self) -> str:
+        """Size and storage."""
+        return f"VectorIndex({len(self)} rows of {self.dimension} numbers, {self.storage})"
+
+    def add(
+        self,
+        vectors: np.ndarray,
+        *,
+        ids: Sequence[str],
+        starts: Sequence[int] | np.ndarray | None = None,
+        ends: Sequence[int] | np.ndarray | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> None:
+        """Append rows. They are there whole or not at all.
+
+        Args:
+            vectors: shape (rows, dimension); scaled to length 1 here.
+            ids: of each row's text; several rows may have one id.
+            starts: first character of each row's passage.
+            ends: one past its last character.
+            texts: of each row, to be shown or reranked.
+
+        Raises:
+            UserError: another dimension or number of ids, or a vector that is not finite.
+        """
+        import pyarrow as pa
+
+        vectors = unit(np.asarray(vectors, dtype=np.float32))
+        self._check_new(vectors, ids, starts, ends, texts)
+        if not len(vectors):
+            return
+        none = [0] * len(vectors)
+        table = pa.table(
+            {
+                "id": pa.array(ids, pa.string()),
+                "start": pa.array(none if starts is None else starts, pa.int64()),
+                "end": pa.array(none if ends is None else ends, pa.int64()),
+                "text": pa.array([""] * len(vectors) if texts is None else texts, pa.string()),
+            }
+        )
+        with locked(self.folder):
+            head = _read_head(self.folder)
+            name = f"part-{len(head['parts']):05d}"
+            stored, scales = _stored(vectors, self.storage)
+            for suffix, array in (("vectors", stored), ("scales", scales)):
+                if array is not None:
+                    with (self.folder / f"{name}.{suffix}.npy").open("wb") as handle:
+                        np.save(handle, array)
+                        handle.flush()
+                        os.fsync(handle.fileno())
+            path = self.folder / f"{name}.arrow"
+            with path.open("wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+            # The head is written last: what it does not name is not part of the index.
+            head["parts"].append({"name": name, "rows": len(vectors)})
+            write_json(head, self.folder / HEAD)
+        self._parts = head["parts"]
+
+    def search(self, queries: np.ndarray, *, k: int = 10) -> Hits:
+        """The k nearest rows of each query by cosine, exactly over what is stored.
+
+        Args:
+            queries: shape (queries, dimension).
+            k: rows of each query.
+
+        Raises:
+            UserError: k < 1, or another dimension.
+        """
+        queries = unit(np.atleast_2d(np.asarray(queries, dtype=np.float32)))
+        if queries.shape[1] != self.dimension:
+            msg = f"queries have {queries.shape[1]} numbers, the index has {self.dimension}"
+            raise UserError(msg)
+        return top_k(queries, self._blocks(), k=k)
+
+    def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:
+        """`id, start, end, text` of rows, in the order asked for."""
+        import pandas as pd
+
+        numbers = np.asarray(numbers, dtype=np.int64)
+        parts: list[pd.DataFrame] = []
+        first = 0
+        for part in self._parts:
+            inside = np.flatnonzero((numbers >= first) & (numbers < first + part["rows"]))
+            if len(inside):
+                frame = self._table(part).take(numbers[inside] - first).to_pandas()
+                parts.append(frame.set_index(inside))
+            first += part["rows"]
+        if not parts:
+            return pd.DataFrame(columns=list(_ROW_COLUMNS))
+        return pd.concat(parts).sort_index().reset_index(drop=True)
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        """The vectors as float32, a block at a time."""
+        for part in self._parts:
+            vectors = self._load(part, "vectors")
+            scales = self._load(part, "scales") if self.storage == "int8" else None
+            for start in range(0, len(vectors), BLOCK_ROWS):
+                block = np.asarray(vectors[start : start + BLOCK_ROWS], dtype=np.float32)
+                yield block if scales is None else block * scales[start : start + BLOCK_ROWS, None]
+
+    def _load(self, part: dict[str, Any], suffix: str) -> np.ndarray:
+        path = self.folder / f"{part['name']}.{suffix}.npy"
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            msg = f"{path} is missing or damaged; build the index again"
+            raise VectorIndexError(msg) from None
+
+    def _table(self, part: dict[str, Any]) -> pa.Table:
+        import pyarrow as pa
+
+        path = self.folder / f"{part['name']}.arrow"
+        try:
+            return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        except (OSError, pa.ArrowException):
+            msg = f"{path} is missing or damaged; build the index again"
+            raise VectorIndexError(msg) from None
+
+    def _check(self, part: dict[str, Any]) -> None:
+        """Every file of a part is there with as many rows as the head says."""
+        shapes: dict[str, tuple[int, ...]] = {"vectors": (part["rows"], self.dimension)}
+        shapes |= {"scales": (part["rows"],)} if self.storage == "int8" else {}
+        whole = {suffix: self._load(part, suffix) for suffix in shapes}
+        right = all(array.shape == shapes[suffix] for suffix, array in whole.items())
+        right = right and self._table(part).num_rows == part["rows"]
+        if not right or whole["vectors"].dtype != np.dtype(self.storage):
+            msg = (
+                f"{self.folder / part['name']}: expected {part['rows']} rows of {self.dimension} "
+                f"{self.storage} numbers; build the index again"
+            )
+            raise VectorIndexError(msg)
+
+    def _check_new(self, vectors: np.ndarray, ids: Sequence[str], *columns: Any) -> None:
+        if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
+            msg = f"vectors have shape {vectors.shape}, expected (rows, {self.dimension})"
+            raise UserError(msg)
+        for name, column in zip(("ids", "starts", "ends", "texts"), (ids, *columns), strict=True):
+            if column is not None and len(column) != len(vectors):
+                msg = f"{len(vectors)} vectors but {len(column)} {name}; give one for each"
+                raise UserError(msg)
+        if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
+            msg = f"{bad} of {len(vectors)} vectors are not finite; leave those texts out"
+            raise UserError(msg)
+
+
+def _stored(vectors: np.ndarray, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
+    if storage != "int8":
+        return vectors.astype(storage), None
+    scales = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny) / 127
+    return np.round(vectors / scales[:, None]).astype(np.int8), scales.astype(np.float32)
+
+
+def _read_head(folder: Path) -> dict[str, Any]:
+    file = folder / HEAD
+    if not file.is_file():
+        msg = f"{folder} holds no index: it has no {HEAD}"
+        raise VectorIndexError(msg)
+    try:
+        head = json.loads(file.read_text("utf-8"))
+        known = {"fingerprint", "dimension", "storage", "about", "parts"} <= set(head)
+        parts_known = known and all({"name", "rows"} <= set(part) for part in head["parts"])
+    except (ValueError, TypeError):
+        parts_known, head = False, {}
+    if not parts_known or head.get("version") != VERSION or head["storage"] not in STORAGES:
+        msg = f"{file} is damaged or of another version; build the index again"
+        raise VectorIndexError(msg)
+    return head

@@ -1,0 +1,181 @@
+"""Search: every passage is found at its place, by meaning, by words, and reranked."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biomed.sentences.search import SentenceIndex, Words, fuse
+from biomed.sentences.tables import EncodeTask, PairTask, SearchTask, read_texts
+from domainbert.errors import UserError
+from domainbert.index import Hits
+from domainbert.pooling import unit
+from domainbert.scoring import score_frame
+
+TEXTS = [
+    "Heart failure with edema. " * 12 + "Treated with furosemide.",
+    "Pneumonia and fever.",
+    "",
+    "Renal disease: insulin stopped.",
+]
+IDS = ["n1", "n2", "n3", "038"]
+
+
+@pytest.fixture
+def index(encoder, tmp_path):
+    return SentenceIndex.build(TEXTS, encoder, ids=IDS, folder=tmp_path / "i", window=24)
+
+
+def test_a_passage_is_found_with_its_place(index, encoder):
+    for number in (0, 1, 3):
+        whole = [
+            p
+            for part in encoder.embed_passages([TEXTS[number]], window=24)
+            for p in zip(part.starts, part.ends, strict=True)
+        ]
+        for start, end in whole:
+            (best, *_) = index.search(TEXTS[number][start:end], k=3)[0]
+            assert best.rank == 1
+            assert best.id == IDS[number]
+            assert best.text == TEXTS[number][start:end]
+            assert TEXTS[number][best.start : best.end] == best.text
+            assert best.score == pytest.approx(1, abs=1e-4)
+
+
+def test_scores_are_the_cosines_of_all_passages(index, encoder):
+    (part,) = encoder.embed_passages(TEXTS, window=24)
+    cosines = unit(part.vectors) @ unit(encoder.encode("fever and pain"))
+    (found,) = index.search("fever and pain", k=99)
+    assert len(found) == len(index) == len(cosines) > 4
+    assert [p.score for p in found] == pytest.approx(sorted(cosines, reverse=True), abs=1e-5)
+    assert [p.rank for p in found] == list(range(1, len(found) + 1))
+
+
+def test_an_index_is_opened_and_added_to(index, encoder, tmp_path):
+    before = len(index)
+    again = SentenceIndex.open(tmp_path / "i", encoder)
+    assert again.add(["Chest pain.", None], ids=["n5", "n6"]) == {"n6": "no text"}
+    assert len(SentenceIndex.open(tmp_path / "i", encoder)) == before + 1
+    assert again.search("Chest pain.", k=1)[0][0].id == "n5"
+
+
+def test_texts_without_ids_are_numbered_on(encoder):
+    index = SentenceIndex.build(TEXTS[:2], encoder)
+    index.add(["Chest pain.", "Stable."])
+    assert index.search(["Chest pain.", "Stable."], k=1)[1][0].id == "3"
+
+
+def test_another_encoder_is_refused(index, new_network, tokenizer, tmp_path):
+    from biomed.sentences.encoder import SentenceEncoder
+
+    other = SentenceEncoder(new_network(seed=9).bert, tokenizer)
+    with pytest.raises(UserError, match="was built with another encoder"):
+        SentenceIndex.open(tmp_path / "i", other)
+
+
+def test_bad_input_is_refused(index, encoder):
+    with pytest.raises(UserError, match="there are more texts than ids"):
+        index.add(["a", "b"], ids=["x"])
+    with pytest.raises(UserError, match="expected a list of texts, got one string"):
+        SentenceIndex.build("asthma", encoder)
+    with pytest.raises(UserError, match="text number 0 has no vector: no text"):
+        index.search([""])
+    with pytest.raises(UserError, match="k must be at least 1"):
+        index.search("fever", k=0)
+
+
+def test_reranking_orders_the_candidates_by_the_cross_encoder(index, cross):
+    (plain,) = index.search("fever", k=5)
+    (found,) = index.search("fever", k=3, rerank=cross, candidates=5)
+    scores = sorted((cross.predict("fever", p.text).score for p in plain), reverse=True)
+    assert [p.score for p in found] == pytest.approx(scores[:3], abs=1e-5)
+    for p in found:
+        assert p.score == pytest.approx(cross.predict("fever", p.text).score, abs=1e-5)
+    assert [p.rank for p in found] == [1, 2, 3]
+
+
+def test_words_rank_by_bm25_and_leave_out_texts_without_a_word(index):
+    pytest.importorskip("bm25s")
+    words = index.words()
+    hits = words.search(["furosemide", "xylophone"], k=5)
+    rows = index.vectors.rows(hits.rows[0][hits.rows[0] >= 0])
+    assert ["furosemide" in text for text in rows["text"]] == [True]
+    assert (hits.rows[1] == -1).all()
+    (found,) = index.search("furosemide", k=4, words=words)
+    assert "furosemide" in found[0].text
+
+
+def test_bm25_is_the_formula():
+    pytest.importorskip("bm25s")
+    texts = ["pain fever pain", "fever edema", "insulin edema kidney lung"]
+    scores = Words(texts).search(["pain fever"], k=3)
+    lengths, mean, k1, b = [3, 2, 4], 3.0, 1.5, 0.75
+    counts = {"pain": [2, 0, 0], "fever": [1, 1, 0]}
+    expected = [0.0, 0.0, 0.0]
+    for of in counts.values():
+        there = sum(c > 0 for c in of)
+        weight = np.log(1 + (3 - there + 0.5) / (there + 0.5))
+        for text in range(3):
+            scale = k1 * (1 - b + b * lengths[text] / mean)
+            expected[text] += weight * of[text] / (of[text] + scale)  # as Lucene has it
+    assert scores.rows[0].tolist() == [0, 1, -1]
+    assert scores.scores[0, :2] == pytest.approx(expected[:2], abs=1e-4)
+
+
+def test_rankings_are_joined_by_reciprocal_ranks():
+    first = Hits(np.array([[4, 7, -1]]), np.array([[0.9, 0.5, np.nan]]))
+    second = Hits(np.array([[7, 2, 4]]), np.array([[9.0, 8.0, 7.0]]))
+    joined = fuse([first, second], k=4)
+    assert joined.rows.tolist() == [[7, 4, 2, -1]]
+    expected = [1 / 62 + 1 / 61, 1 / 61 + 1 / 63, 1 / 62]
+    assert joined.scores[0, :3] == pytest.approx(expected)
+
+
+# Tables
+
+
+def test_every_query_of_a_table_gets_its_passages(index):
+    frame = pd.DataFrame({"id": ["a", "b", "c"], "query": ["fever", None, "insulin"]})
+    table = score_frame(SearchTask(index, k=2), frame)
+    assert table["id"].tolist() == ["a", "a", "b", "c", "c"]
+    assert table["status"].tolist() == ["ok", "ok", "empty", "ok", "ok"]
+    (expected,) = index.search("insulin", k=2)
+    assert table["passage"].tolist()[3:] == [p.text for p in expected]
+    assert table["found_id"].tolist()[3:] == [p.id for p in expected]
+
+
+def test_every_text_of_a_table_gets_its_vector(encoder):
+    frame = pd.DataFrame({"text": ["fever", "", TEXTS[0]]})
+    table = score_frame(EncodeTask(encoder), frame)
+    assert table["status"].tolist() == ["ok", "empty", "ok"]
+    assert table["reason"].tolist()[2].startswith("read in ")
+    vectors = table.filter(regex=r"^v\d+$").to_numpy(dtype=np.float32)
+    assert vectors[2] == pytest.approx(encoder.encode(TEXTS[0]), abs=1e-5)
+
+
+def test_every_pair_of_a_table_gets_its_score(cross, new_network, tokenizer):
+    from biomed.sentences.encoder import CrossEncoder
+
+    frame = pd.DataFrame(
+        {"query": ["fever", "pain", "was " * 70], "text": ["stable", None, "pain"]}
+    )
+    table = score_frame(PairTask(cross), frame)
+    assert table["status"].tolist() == ["ok", "empty", "error"]
+    assert table["score"][0] == pytest.approx(cross.predict("fever", "stable").score)
+    assert table["reason"][1] == "second: no text"
+    assert "has 70 tokens" in table["reason"][2]
+    classes = CrossEncoder(new_network(labels=3), tokenizer)
+    row = score_frame(PairTask(classes), frame).iloc[0]
+    assert row["label"] == classes.predict("fever", "stable").label
+    assert sum(row[f"p_{label}"] for label in classes.labels) == pytest.approx(1)
+
+
+def test_texts_are_streamed_with_their_ids(tmp_path):
+    path = tmp_path / "notes.csv"
+    path.write_text("note_id,text\n038,Fever.\n2,\n")
+    texts, ids = read_texts(path)
+    assert list(texts) == ["Fever.", None]
+    assert list(ids) == ["038", "2"]
+    path.write_text("body\nFever.\n")
+    texts, ids = read_texts(path, text="body")
+    assert list(texts) == ["Fever."]
+    assert ids is None

@@ -1,0 +1,254 @@
+"""Training by a recipe, its data and its validation; measures; the commands."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from biomed.cli import app
+from biomed.sentences.data import read_examples
+from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+from biomed.sentences.evaluation import evaluate_retrieval, evaluate_sts, score_rankings
+from biomed.sentences.training import SentenceRecipe, scorer, train_from_recipe
+from domainbert.errors import UserError
+from domainbert.tables import TableError, read_table
+from domainbert.training.recipes import read_recipe
+
+run = CliRunner()
+QUICK = {
+    "training.epochs": 6.0,
+    "training.learning_rate": 6e-3,
+    "training.dropout": 0.0,
+    "training.evaluations": 1,
+    "training.patience": 9,
+    "data.scale": 5.0,
+}
+
+
+# Data
+
+
+def test_pairs_come_from_tables_sts_files_and_pubmedqa(tmp_path):
+    (tmp_path / "a.csv").write_text('query,passage\nwhat?,"one, two"\nwho?,"none"\n')
+    found = read_examples(tmp_path / "a.csv")
+    assert (found.first, found.second) == (["what?", "who?"], ["one, two", "none"])
+    assert not found.labels
+    assert not found.third
+    line = 'g\tf\ty\t1\t2.500\tA "man.\tA dog.'
+    (tmp_path / "b.tsv").write_text(f"{line}\n{line}\tlicence\n")
+    found = read_examples(tmp_path / "b.tsv")
+    assert found.first == ['A "man.'] * 2
+    assert found.scores(5) == [0.5, 0.5]
+    head = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
+    (tmp_path / "c.tsv").write_text(f"{head}\n{line}\n")
+    assert read_examples(tmp_path / "c.tsv").second == ["A dog."]
+    document = {"1": {"QUESTION": "was it?", "CONTEXTS": ["a.", "b."], "final_decision": "yes"}}
+    (tmp_path / "d.json").write_text(json.dumps(document))
+    found = read_examples(tmp_path / "d.json")
+    assert (found.second, found.labels) == (["a. b."], ["yes"])
+    (tmp_path / "e.csv").write_text("anchor,positive,negative\na,b,c\n")
+    assert read_examples(tmp_path / "e.csv").third == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("first,second\na,\n", "1 rows have no second, the first is row number 0"),
+        ("first,second,score\na,b,1\nc,d,\n", "1 rows have no label, the first is row number 1"),
+        ("anchor,positive,negative\na,b,c\nd,e,\n", "1 rows have no negative"),
+        ("first,second\n", "no rows"),
+        ("one,two\na,b\n", "no column 'first'"),
+        ('first,second\n"a,b\n', "p.csv line"),
+    ],
+)
+def test_bad_tables_are_one_line(tmp_path, content, message):
+    (tmp_path / "p.csv").write_text(content)
+    with pytest.raises(TableError, match=message):
+        read_examples(tmp_path / "p.csv")
+
+
+def test_scores_on_another_scale_are_refused(tmp_path):
+    (tmp_path / "p.csv").write_text("first,second,score\na,b,4.5\nc,d,x\n")
+    with pytest.raises(TableError, match="2 of 2 scores are no number from 0 to 1"):
+        read_examples(tmp_path / "p.csv").scores(1)
+
+
+# Training
+
+
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
+    train, validation = (
+        read_examples(write_pairs(name, seed=seed)) for seed, name in enumerate(["a.csv", "b.csv"])
+    )
+    changes = {**QUICK, "model.kind": kind, "model.encoder": str(tiny_encoder)}
+    changes |= {"training.epochs": 20.0 if kind == "cross-encoder" else 6.0}
+    model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
+    found = evaluate_sts(model, validation, scale=5)
+    assert found["Spearman"].value > 0.7
+    best = model.manifest["validation"]["spearman"]
+    assert best == pytest.approx(found["Spearman"].value, abs=0.02)
+    model.save_pretrained(tmp_path / "model")
+    again = type(model).from_pretrained(tmp_path / "model")
+    repeated = evaluate_sts(again, validation, scale=5)["Spearman"].value
+    assert repeated == pytest.approx(found["Spearman"].value, abs=1e-4)
+    with pytest.raises(UserError, match=f"{len(train)} pairs are in training and validation"):
+        train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, train)
+
+
+@pytest.mark.parametrize("objective", ["contrastive", "classification", "triplet"])
+def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, objective):
+    kind = "label" if objective == "classification" else "score"
+    paths = [write_pairs(f"{seed}.csv", seed=seed, kind=kind, count=60) for seed in (0, 1)]
+    if objective == "triplet":
+        for path in paths:
+            _, *lines = path.read_text().splitlines()
+            rows = [line.split(",")[:2] + ["left kidney"] for line in lines]
+            path.write_text("\n".join(["anchor,positive,negative", *map(",".join, rows)]) + "\n")
+    changes = {
+        **QUICK,
+        "model.encoder": str(tiny_encoder),
+        "model.objective": objective,
+        "training.epochs": 1.0,
+    }
+    train, validation = map(read_examples, paths)
+    model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
+    assert isinstance(model, SentenceEncoder)
+    (value,) = model.manifest["validation"].values()
+    assert 0 <= value <= 1
+    expected = scorer(objective, validation, scale=5)(model, None)
+    assert list(expected.values()) == pytest.approx([value], abs=0.05)
+
+
+def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
+    train, validation = (read_examples(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
+    labelled = read_examples(write_pairs("c.csv", kind="label"))
+    new = read_examples(write_pairs("d.csv", kind="label", seed=5))
+    new.labels[0] = "unseen"
+
+    def fit(one, two, **changes):
+        changes = {f"model.{key}": value for key, value in changes.items()}
+        changes |= {**QUICK, "model.encoder": str(tiny_encoder)}
+        train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), one, two)
+
+    with pytest.raises(UserError, match="triplets need a column `negative`"):
+        fit(train, validation, objective="triplet")
+    with pytest.raises(UserError, match="scores are no number from 0 to 5"):
+        fit(labelled, new)
+    with pytest.raises(UserError, match="validation has the class 'unseen', which training has"):
+        fit(labelled, new, kind="cross-encoder")
+    with pytest.raises(UserError, match="objective: expected"):
+        fit(train, validation, objective="cosine")
+
+
+# Measures
+
+
+def test_rankings_by_hand():
+    found = score_rankings([["a", "b", "c"], ["b", "a"], ["c"]], [{"a"}, {"a", "z"}, {"a"}])
+    assert found.ranks.tolist() == [1, 2, 0]
+    assert found.scores["MRR@10"].value == pytest.approx((1 + 1 / 2 + 0) / 3)
+    ideal = 1 + 1 / np.log2(3)
+    assert found.scores["nDCG@10"].value == pytest.approx((1 + (1 / np.log2(3)) / ideal) / 3)
+    assert found.scores["recall@1"].value == pytest.approx(1 / 3)
+    assert found.scores["recall@10"].value == pytest.approx((1 + 0.5) / 3)
+    with pytest.raises(UserError, match="each with at least one right text"):
+        score_rankings([["a"]], [set()])
+
+
+def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    words = "pain fever edema insulin kidney heart chest blood lives home".split()
+    lines = [f"{a} {b},{b} {a} {a}" for a in words for b in words[:3] if a != b]
+    (tmp_path / "p.csv").write_text("\n".join(["query,passage", *lines]) + "\n")
+    pairs = read_examples(tmp_path / "p.csv")
+    found = evaluate_retrieval(encoder, pairs)
+    encoder.save_pretrained(tmp_path / "model")
+    theirs = InformationRetrievalEvaluator(
+        {str(i): text for i, text in enumerate(pairs.first)},
+        {str(i): text for i, text in enumerate(pairs.second)},
+        {str(i): {str(i)} for i in range(len(pairs))},
+        write_csv=False,
+    )(SentenceTransformer(str(tmp_path / "model"), device="cpu", local_files_only=True))
+    assert found.scores["MRR@10"].value == pytest.approx(theirs["cosine_mrr@10"], abs=1e-6)
+    assert found.scores["nDCG@10"].value == pytest.approx(theirs["cosine_ndcg@10"], abs=1e-6)
+    assert found.scores["recall@1"].value == pytest.approx(theirs["cosine_recall@1"], abs=1e-6)
+
+
+# Commands
+
+
+def invoke(*arguments):
+    result = run.invoke(app, ["sentences", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_every_command_has_help():
+    for name in "train encode index search rerank evaluate".split():
+        assert run.invoke(app, ["sentences", name, "--help"]).exit_code == 0
+
+
+def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
+    train, validation = (write_pairs(f"{seed}.csv", seed=seed, count=60) for seed in (0, 1))
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("[training]\nlearning_rate = 6e-3\ndropout = 0.0\nevaluations = 1\n")
+    shared = ("--validation", validation, "--scale", 5, "--epochs", 1, "--encoder", tiny_encoder)
+    shared += ("--recipe", recipe)
+    assert "spearman" in invoke("train", train, "--out", tmp_path / "bi", *shared)
+    more = ("--kind", "cross-encoder")
+    invoke("train", train, "--out", tmp_path / "cross", *shared, *more)
+    notes = tmp_path / "notes.csv"
+    notes.write_text("id,text\n7,Heart failure with edema.\n8,\n9,Pneumonia and fever.\n")
+    model = ("--model", tmp_path / "bi")
+    said = invoke("encode", notes, "--out", tmp_path / "v.parquet", *model)
+    assert "1 empty, 2 ok" in said
+    said = invoke("index", notes, "--out", tmp_path / "i", *model, "--window", 20)
+    assert "1 texts have no passage" in said
+    invoke("index", notes, "--out", tmp_path / "i", *model)
+    found = ("--index", tmp_path / "i", *model, "-k", 2)
+    assert "Pneumonia" in invoke("search", "Pneumonia and fever.", *found)
+    queries = tmp_path / "q.csv"
+    queries.write_text("query\nedema\n\nfever\n")
+    options = ("--out", tmp_path / "f.csv", "--rerank", tmp_path / "cross")
+    invoke("search", queries, *found, *options)
+    table = read_table(tmp_path / "f.csv")
+    assert table["rank"].dropna().astype(int).tolist() == [1, 2, 1, 2]
+    pairs = ("--model", tmp_path / "cross", "--out", tmp_path / "s.csv")
+    invoke("rerank", validation, *pairs)
+    assert set(read_table(tmp_path / "s.csv")["status"]) == {"ok"}
+    report = ("--out", tmp_path / "report", "--sts", validation, "--retrieval", train)
+    said = invoke("evaluate", *report, *model, "--rerank", tmp_path / "cross")
+    assert "Spearman" in said
+    assert (tmp_path / "report" / "comparison.png").stat().st_size > 3000
+
+
+def test_a_failure_is_one_line(tiny_encoder, tmp_path):
+    (tmp_path / "p.csv").write_text("one,two\na,b\n")
+    arguments = ["train", tmp_path / "p.csv", "--validation", tmp_path / "p.csv"]
+    result = run.invoke(app, ["sentences", *map(str, arguments), "--out", str(tmp_path / "m")])
+    assert result.exit_code == 1
+    assert "no column 'first'" in result.output
+    arguments = ["search", "fever", "--index", tmp_path / "none", "--model", tiny_encoder]
+    result = run.invoke(app, ["sentences", *map(str, arguments)])
+    assert "holds no index" in result.output
+    assert run.invoke(app, ["sentences", "evaluate", "--out", str(tmp_path / "x")]).exit_code == 1
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_shared_files_are_read(data_folder):
+    pairs = read_examples(data_folder / "sentences" / "stsb_en_dev.tsv")
+    assert len(pairs) == 1500
+    assert max(pairs.scores(5)) == 1
+    assert len(read_examples(data_folder / "sentences" / "korsts_dev.tsv")) == 1500
+    assert len(read_examples(data_folder / "qa" / "pubmedqa_labeled.json")) == 1000
+
+
+def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
+    encoder.save_pretrained(tmp_path / "model")
+    with pytest.raises(UserError, match="is a model for sentences, not for pairs"):
+        CrossEncoder.from_pretrained(tmp_path / "model")

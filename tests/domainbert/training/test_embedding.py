@@ -1,0 +1,216 @@
+"""Training an embedder: the losses by hand, the windows of prediction, and models that learn."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from domainbert.embedding import Embedder
+from domainbert.errors import UserError
+from domainbert.pooling import EmbeddingSettings
+from domainbert.training.embedding import (
+    TextModule,
+    different_batches,
+    fit_embedder,
+    make_loss,
+)
+from domainbert.training.settings import TrainingSettings
+
+ANCHORS = ["heart failure", "left chest pain with edema", "insulin"]
+OTHERS = ["renal failure", "fever", "medication at home"]
+THIRDS = ["stable", "mother with kidney disease", "no"]
+LONG = "heart failure and kidney disease " * 40
+
+
+@pytest.fixture
+def trainee(new_network, tokenizer):
+    """An embedder, and the sentence-transformers model that trains it."""
+    embedder = Embedder(new_network().bert, tokenizer)
+    return embedder, SentenceTransformer(modules=[TextModule(embedder, embedder.network)])
+
+
+def loss_of(model, loss, *columns, labels=None):
+    features = [model.preprocess(list(column)) for column in columns]
+    return loss(features, labels).item()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("unit_norm", [False, True])
+def test_training_sees_the_vectors_of_prediction(new_network, tokenizer, pooling, unit_norm):
+    settings = EmbeddingSettings(pooling=pooling, unit_norm=unit_norm)
+    embedder = Embedder(new_network().bert, tokenizer, settings=settings)
+    module = TextModule(embedder, embedder.network)
+    texts = [
+        *ANCHORS,
+        LONG,
+        *OTHERS,
+        *THIRDS,
+    ] * 5  # several lengths, and more than are read at once
+    found = module(module.preprocess(texts))["sentence_embedding"].detach().numpy()
+    expected = np.concatenate([part.vectors for part in embedder.embed_many(texts)])
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_regression_is_the_squared_error_of_the_cosine(trainee):
+    embedder, model = trainee
+    u, v = embedder.embed(ANCHORS).astype(float), embedder.embed(OTHERS).astype(float)
+    scores = [0.9, 0.0, 0.4]
+    expected = 0.0
+    for a, b, score in zip(u, v, scores, strict=True):
+        cosine = sum(a * b) / math.sqrt(sum(a * a)) / math.sqrt(sum(b * b))
+        expected += (cosine - score) ** 2 / 3
+    labels = torch.tensor(scores)
+    loss = loss_of(model, make_loss("regression", model), ANCHORS, OTHERS, labels=labels)
+    assert loss == pytest.approx(expected, abs=1e-5)
+
+
+def test_triplet_is_the_margin_of_euclidean_distances(trainee):
+    embedder, model = trainee
+    a, p, n = (embedder.embed(texts).astype(float) for texts in (ANCHORS, OTHERS, THIRDS))
+    near, far = np.sqrt(((a - p) ** 2).sum(axis=1)), np.sqrt(((a - n) ** 2).sum(axis=1))
+    expected = np.mean([max(0.0, near[i] - far[i] + 1) for i in range(3)])
+    assert expected > 0
+    loss = loss_of(model, make_loss("triplet", model), ANCHORS, OTHERS, THIRDS)
+    assert loss == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("difference", [True, False])
+def test_classification_is_softmax_over_u_v_and_their_difference(trainee, difference):
+    embedder, model = trainee
+    loss = make_loss("classification", model, labels=3, difference=difference)
+    u, v = embedder.embed(ANCHORS).astype(float), embedder.embed(OTHERS).astype(float)
+    joined = np.hstack([u, v, np.abs(u - v)][: 3 if difference else 2])
+    weight = loss.classifier.weight.detach().numpy().astype(float)
+    logits = joined @ weight.T + loss.classifier.bias.detach().numpy()
+    assert weight.shape == (3, 96 if difference else 64)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = -np.log(shares[[0, 1, 2], [2, 0, 1]]).mean()
+    found = loss_of(model, loss, ANCHORS, OTHERS, labels=torch.tensor([2, 0, 1]))
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("with_negatives", [False, True])
+def test_contrastive_finds_the_partner_among_the_batch(trainee, with_negatives):
+    embedder, model = trainee
+    columns = (ANCHORS, OTHERS, THIRDS)[: 3 if with_negatives else 2]
+    rows = [embedder.embed(texts).astype(float) for texts in columns]
+    u, *others = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
+    cosines = 20 * u @ np.concatenate(others).T
+    expected = np.mean(
+        [-math.log(math.exp(c[i]) / sum(map(math.exp, c))) for i, c in enumerate(cosines)]
+    )
+    loss = loss_of(model, make_loss("contrastive", model), *columns)
+    assert loss == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_unknown_objective_is_refused(trainee):
+    with pytest.raises(UserError, match="objective must be one of contrastive, regression"):
+        make_loss("cosine", trainee[1])
+
+
+def test_no_text_and_no_key_is_twice_in_a_batch():
+    from datasets import Dataset
+
+    generator = np.random.default_rng(0)
+    rows = {
+        "anchor": [f"a{i}" for i in generator.integers(0, 30, 200)],
+        "positive": [f"p{i}" for i in generator.integers(0, 30, 200)],
+        "label": generator.integers(0, 20, 200).tolist(),
+    }
+    batches = list(
+        different_batches(
+            Dataset.from_dict(rows),
+            batch_size=8,
+            drop_last=False,
+            generator=torch.Generator(),
+            seed=3,
+        )
+    )
+    assert sorted(i for batch in batches for i in batch) == list(range(200))
+    for batch in batches:
+        for column in rows.values():
+            assert len({column[i] for i in batch}) == len(batch)
+
+
+QUICK = TrainingSettings(
+    epochs=12.0, learning_rate=1e-2, batch_size=6, evaluations=1, patience=99, dropout=0.0
+)
+WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin pain chest".split()
+FIRST, SECOND = WORDS[0::2], WORDS[1::2]
+
+
+def right(embedder, network):
+    """Share of first words whose nearest second word is their partner."""
+    ids = [embedder.windower.split(word).windows[0].input_ids for word in FIRST + SECOND]
+    vectors = embedder.pooled(ids, network=network)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors[:5] @ vectors[5:].T
+    return {"right": float((cosines.argmax(axis=1) == np.arange(5)).mean())}
+
+
+def examples(objective):
+    if objective == "contrastive":
+        return {"anchor": FIRST * 6, "positive": SECOND * 6, "key": FIRST * 6}
+    if objective == "triplet":
+        others = SECOND[1:] + SECOND[:1]
+        return {"anchor": FIRST * 6, "positive": SECOND * 6, "negative": others * 6}
+    pairs = [(a, b, float(i == j)) for i, a in enumerate(FIRST) for j, b in enumerate(SECOND)]
+    pairs += [pair for pair in pairs if pair[2]] * 4
+    labels = [pair[2] for pair in pairs]
+    if objective == "classification":
+        labels = ["same" if label else "other" for label in labels]
+    return {"first": [p[0] for p in pairs], "second": [p[1] for p in pairs], "label": labels}
+
+
+@pytest.mark.parametrize("objective", ["contrastive", "regression", "triplet", "classification"])
+def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, objective):
+    trained = fit_embedder(
+        {"words": examples(objective)},
+        objective=objective,
+        score=right,
+        metric="right",
+        encoder=tiny_encoder,
+        training=QUICK,
+        labels=("same", "other") if objective == "classification" else (),
+        model_class=Embedder,
+    )
+    plain = right(Embedder.from_pretrained(tiny_encoder), None)["right"]
+    learned = right(trained, None)["right"]
+    assert learned >= (0.6 if objective == "classification" else 0.8) > plain
+    assert trained.manifest["validation"]["right"] == pytest.approx(learned, abs=0.21)
+    trained.save_pretrained(tmp_path / "adapter")
+    trained.save_pretrained(tmp_path / "merged", merged=True)
+    for folder in ("adapter", "merged"):
+        again = Embedder.from_pretrained(tmp_path / folder)
+        assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
+    theirs = SentenceTransformer(str(tmp_path / "merged"), device="cpu", local_files_only=True)
+    assert theirs.encode(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("columns", "objective", "message"),
+    [
+        ({}, "contrastive", "no rows to train on"),
+        ({"a": ["x"], "b": [" "]}, "contrastive", "part: b of row number 0 is empty"),
+        ({"a": ["x"], "b": [None]}, "contrastive", "b of row number 0 is NoneType, not a string"),
+        ({"a": ["x", "y"], "b": ["z"]}, "contrastive", r"different lengths \(2 a, 1 b\)"),
+        ({"a": ["x"], "b": ["y"]}, "triplet", "triplet needs 3 columns of texts, got a, b"),
+        ({"a": ["x"], "b": ["y"], "label": [4.5]}, "regression", r"1 scores are not in \[0, 1\]"),
+        ({"a": ["x"], "b": ["y"]}, "regression", r"1 scores are not in \[0, 1\]"),
+        ({"a": ["x"], "b": ["y"], "label": ["z"]}, "classification", "no known class.*same, other"),
+    ],
+)
+def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, objective, message):
+    with pytest.raises(UserError, match=message):
+        fit_embedder(
+            {"part": columns},
+            objective=objective,
+            score=right,
+            metric="right",
+            encoder=tiny_encoder,
+            training=QUICK,
+            labels=("same", "other"),
+            model_class=Embedder,
+        )
