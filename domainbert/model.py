@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from domainbert.encoders import window_limit
@@ -66,7 +67,6 @@ class Model(ABC):
         self.manifest: dict[str, Any] = {}
         self.config: TaskConfig | None = None
         self.adapter: dict[str, torch.Tensor] | None = None
-        self._weights_hash: str | None = None
 
     @classmethod
     @abstractmethod
@@ -173,10 +173,28 @@ class Model(ABC):
 
     def fingerprint(self) -> str:
         """SHA-256 over task, settings, weights and tokenizer; the last two are read only once."""
-        if self._weights_hash is None:
-            self._weights_hash = _weights_hash(self.network, self.tokenizer)
         settings = json.dumps(as_dict(self.settings), sort_keys=True, default=str)
         return hashlib.sha256(f"{self.task} {settings} {self._weights_hash}".encode()).hexdigest()
+
+    @cached_property
+    def _weights_hash(self) -> str:
+        """SHA-256 of what turns text into numbers: weights, architecture and tokenizer."""
+        import torch
+
+        config = self.network.config
+        names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
+        found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
+        # The library's tokenizers keep the truncation and padding of their last call.
+        words = json.loads(self.tokenizer.backend_tokenizer.to_str()) | {
+            "truncation": None,
+            "padding": None,
+        }
+        found.update(json.dumps(words, sort_keys=True).encode())
+        for name, tensor in sorted(self.network.state_dict().items()):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            flat = tensor.detach().cpu().contiguous().flatten()
+            found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
+        return found.hexdigest()
 
     def window_tokens(self) -> int:
         """Tokens of a window: the setting, by default (and at most) the encoder's positions."""
@@ -232,20 +250,3 @@ class Model(ABC):
             lora=lora,
             settings=as_dict(self.settings),
         )
-
-
-def _weights_hash(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 of what turns text into numbers: weights, architecture and tokenizer."""
-    import torch
-
-    config = network.config
-    names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
-    found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
-    # The library's tokenizers keep the truncation and padding of their last call.
-    words = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
-    found.update(json.dumps(words, sort_keys=True).encode())
-    for name, tensor in sorted(network.state_dict().items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
-    return found.hexdigest()

@@ -57,7 +57,7 @@ def fit(
     Args:
         cohort: `patient_id`, `text` (list of notes), `readmitted` (0/1) and `split`; rows with an
             `exclusion` are left out.
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
         objective: "stay" or "window".
         training: see `TrainingSettings`.
         settings: window and note settings; its c is the one trained with.
