@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from domainbert.encoders import window_limit
 from domainbert.errors import EncoderError, UserError
 from domainbert.settings import as_dict
+from domainbert.windows import own_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,12 +185,7 @@ class Model(ABC):
         config = self.network.config
         names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
         found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
-        # The library's tokenizers keep the truncation and padding of their last call.
-        words = json.loads(self.tokenizer.backend_tokenizer.to_str()) | {
-            "truncation": None,
-            "padding": None,
-        }
-        found.update(json.dumps(words, sort_keys=True).encode())
+        found.update(own_tokenizer(self.tokenizer).to_str().encode())
         for name, tensor in sorted(self.network.state_dict().items()):
             found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             flat = tensor.detach().cpu().contiguous().flatten()

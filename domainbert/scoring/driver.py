@@ -212,7 +212,7 @@ def _chunks(items: Iterable[Any], *, with_key: bool = False) -> Iterator[list[An
 
     def size(item: Any) -> int:
         rows = item[0] if with_key else item
-        characters = sum(len(str(cell)) for row in rows for cell in row.cells.values())
+        characters = sum(len(str(cell or "")) for row in rows for cell in row.cells.values())
         return max(characters, least)
 
     return chunked(items, size=size, limit=PART_CHARACTERS)
