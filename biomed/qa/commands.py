@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from biomed.card import spell
 from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
 from domainbert.errors import UserError
@@ -255,5 +254,6 @@ def _score_table(kind: str, scores: dict[str, Any]) -> Table:
     table = Table(kind, "")
     for name, value in scores.items():
         if value is not None:
-            table.add_row(name.replace("_", " "), spell(value))
+            shown = f"{value:.3f}" if isinstance(value, float) else str(value)
+            table.add_row(name.replace("_", " "), shown)
     return table

@@ -177,7 +177,7 @@ def fit(
         stages: general questions first. The first stage's rank, dropout, seed and `full` apply to
             all.
         validation: questions with answers; what shares an article with them is not trained on.
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
         settings: windows, longest answer, threshold.
         choosing: number of validation questions that choose the weights.
         checkpoints: see `domainbert.training.train.train`.
