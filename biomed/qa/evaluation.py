@@ -145,15 +145,14 @@ def score(judged: Sequence[Judged]) -> SpanScores:
     """Means over questions, and the interval of F1 over articles."""
     exact, f1 = np.array([j.exact for j in judged]), np.array([j.f1 for j in judged])
     has = np.array([not j.question.is_impossible for j in judged])
+    parts = {"exact_answerable": exact[has], "f1_answerable": f1[has], "abstained": exact[~has]}
     low, high = interval(f1, [min(j.question.articles) for j in judged])
     return SpanScores(
         questions=len(judged),
         exact=float(exact.mean()),
         f1=float(f1.mean()),
         answerable=int(has.sum()),
-        exact_answerable=float(exact[has].mean()) if has.any() else None,
-        f1_answerable=float(f1[has].mean()) if has.any() else None,
-        abstained=float(exact[~has].mean()) if not has.all() else None,
+        **{name: float(part.mean()) if len(part) else None for name, part in parts.items()},
         f1_low=low,
         f1_high=high,
     )

@@ -110,9 +110,8 @@ def _parse(model: type[Parsed], document: Any, name: str) -> Parsed:
     elif fault["type"] == "value_error":
         msg = f"{place}: {fault['ctx']['error']}"
     else:
-        expected = (
-            "an object" if fault["type"] == "model_type" else fault["msg"].split("valid ")[-1]
-        )
+        is_object = fault["type"] == "model_type"
+        expected = "an object" if is_object else fault["msg"].split("valid ")[-1]
         msg = f"{place}: expected {expected}, got {type(fault['input']).__name__}"
     raise QuestionError(msg)
 
@@ -158,17 +157,18 @@ class _SquadQuestion(_Document):
     is_impossible: bool | None = None
 
 
-class _SquadParagraph(_Document):
+class _Named(_Document):
+    document_id: Id | None = None
+    title: Id | None = None
+
+
+class _SquadParagraph(_Named):
     context: Text
     qas: list[_SquadQuestion]
-    document_id: Id | None = None
-    title: Id | None = None
 
 
-class _SquadArticle(_Document):
+class _SquadArticle(_Named):
     paragraphs: list[_SquadParagraph]
-    document_id: Id | None = None
-    title: Id | None = None
 
 
 class _Squad(_Document):

@@ -25,11 +25,6 @@ class Candidate:
     score: float
     window: tuple[int, int]
 
-    def overlaps(self, other: Candidate) -> bool:
-        """Whether they share a token."""
-        apart = self.last < other.first or other.last < self.first
-        return self.passage == other.passage and not apart
-
 
 def best_spans(
     start: np.ndarray,
@@ -79,6 +74,7 @@ def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Cand
     for candidate in sorted(candidates, key=lambda c: (-c.score, c.passage, c.first, c.last)):
         if len(kept) == top_k:
             break
-        if not any(candidate.overlaps(other) for other in kept):
+        here = (other for other in kept if other.passage == candidate.passage)
+        if all(other.last < candidate.first or candidate.last < other.first for other in here):
             kept.append(candidate)
     return kept
