@@ -33,44 +33,15 @@ _COUNTS: Final = (
     *("number_inpatient", "number_emergency", "number_outpatient", "number_diagnoses"),
     *("time_in_hospital", "num_procedures", "num_lab_procedures", "num_medications"),
 )
-_DRUGS: Final = [
-    "insulin",
-    "metformin",
-    "repaglinide",
-    "nateglinide",
-    "chlorpropamide",
-    "glimepiride",
-    "acetohexamide",
-    "glipizide",
-    "glyburide",
-    "tolbutamide",
-    "pioglitazone",
-    "rosiglitazone",
-    "acarbose",
-    "miglitol",
-    "troglitazone",
-    "tolazamide",
-    "examide",
-    "citoglipton",
-    "glyburide-metformin",
-    "glipizide-metformin",
-    "glimepiride-pioglitazone",
-    "metformin-rosiglitazone",
-    "metformin-pioglitazone",
-]
-_NUMBERS: Final = (
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
+_DRUG_NAMES: Final = (
+    "insulin metformin repaglinide nateglinide chlorpropamide glimepiride acetohexamide glipizide "
+    "glyburide tolbutamide pioglitazone rosiglitazone acarbose miglitol troglitazone tolazamide "
+    "examide citoglipton glyburide-metformin glipizide-metformin glimepiride-pioglitazone "
+    "metformin-rosiglitazone metformin-pioglitazone"
 )
+_DRUGS: Final = tuple(_DRUG_NAMES.split())
+_NUMBER_WORDS: Final = "no one two three four five six seven eight nine ten"
+_NUMBERS: Final = tuple(_NUMBER_WORDS.split())
 _DECADES: Final = "teens twenties thirties forties fifties sixties seventies eighties nineties"
 _AGES: Final = {f"[{n}0-{n + 1}0)": name for n, name in enumerate(_DECADES.split(), start=1)}
 _PEOPLE: Final = {"Female": ("Woman", "her"), "Male": ("Man", "his")}

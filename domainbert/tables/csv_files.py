@@ -15,13 +15,14 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.errors import UserError
 from domainbert.tables import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -30,6 +31,7 @@ NO_ROW = "line that is no row"
 _NO_ROW = f"{NO_ROW}: too few or too many fields, or a quote out of place"
 _NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
+_BATCH_ROWS = 4096
 LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
 
@@ -118,6 +120,7 @@ def csv_rows(
         TableError: the file changed while it was read.
     """
     separator = delimiter or default_delimiter(path)
+    csv.field_size_limit(LONGEST_ROW)
     with _open(path) as raw:
         source = codecs.EncodedFile(raw, "utf-8", encoding, "replace") if encoding else raw
         rows = _sound_rows(source, width=width, separator=separator)  # type: ignore[arg-type]
@@ -145,7 +148,14 @@ def stream_csv(
         columns: names as the file spells them.
         on_error: called before that error, with a `FlawedCSVError` or an error of the disk.
     """
-    return _stream(path, columns, rows=_whole_rows, has_header=True, on_error=on_error)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _open(path) as raw:
+            names = csv_columns(path)
+            for number, piece in enumerate(_whole_rows(raw)):
+                yield from _parse(piece, columns, names=names if number else None)
+
+    return _stream(columns, batches(), on_error)
 
 
 def careful_stream_csv(
@@ -154,53 +164,49 @@ def careful_stream_csv(
     *,
     flaws: list[tuple[str, int, str]],
     on_error: Callable[[Exception], None],
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> pa.RecordBatchReader:
-    """A stream of the rows of a flawed file.
+    """A stream of the rows of a file with flaws, or with another delimiter or encoding.
 
-    Where a line begins no row, reading goes on with the next line. Bytes that are not UTF-8 become
-    U+FFFD.
+    Where a line begins no row, reading continues with the next line. Bytes that cannot be decoded
+    become U+FFFD.
 
     Args:
-        path: a `.csv` or `.csv.gz` file.
+        path: see `csv_columns`.
         columns: names as the file spells them.
         flaws: gets the file's name, the line (from 1) and the problem of every flaw.
         on_error: called before an error of the disk.
+        delimiter: see `csv_columns`.
+        encoding: see `csv_columns`.
     """
+    import pyarrow as pa
 
-    def rows(raw: _Bytes) -> Iterator[bytes]:
-        piece = bytearray()
-        for line, problem, text in _sound_rows(raw, width=len(csv_columns(path))):
-            if line == 1:  # the names are known
-                continue
-            if problem:
-                flaws.append((path.name, line, problem))
-            piece += text
-            if len(piece) >= _BLOCK:
-                yield bytes(piece)
-                piece.clear()
-        if piece:
-            yield bytes(piece)
+    schema = pa.schema([(name, pa.string()) for name in columns])
 
-    return _stream(path, columns, rows=rows, has_header=False, on_error=on_error)
+    def batches() -> Iterator[pa.RecordBatch]:
+        names = csv_columns(path, delimiter=delimiter, encoding=encoding)
+        places = [names.index(name) for name in columns]
+        rows = csv_rows(path, width=len(names), delimiter=delimiter, encoding=encoding)
+        while piece := list(islice(rows, _BATCH_ROWS)):
+            flaws.extend((path.name, row[0], row[2] or row[3]) for row in piece if any(row[2:]))
+            fields = [row[1] for row in piece if not row[2]]
+            arrays = [pa.array([row[n] for row in fields], pa.string()) for n in places]
+            yield pa.record_batch(arrays, schema=schema)
+
+    return _stream(columns, batches(), on_error)
 
 
 def _stream(
-    path: Path,
     columns: Sequence[str],
-    *,
-    rows: Callable[[_Bytes], Iterable[bytes | memoryview]],
-    has_header: bool,
+    batches: Iterator[pa.RecordBatch],
     on_error: Callable[[Exception], None],
 ) -> pa.RecordBatchReader:
     import pyarrow as pa
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def reported() -> Iterator[pa.RecordBatch]:
         try:
-            with _open(path) as raw:
-                names = csv_columns(path)
-                for number, piece in enumerate(rows(raw)):
-                    given = None if has_header and number == 0 else names
-                    yield from _parse(piece, columns, names=given)
+            yield from batches
         except (pa.ArrowException, FlawedCSVError) as error:
             # Arrow's own words may quote the line, and a line may be a note.
             flaw = FlawedCSVError(type(error).__name__)
@@ -211,7 +217,7 @@ def _stream(
             raise
 
     schema = pa.schema([(name, pa.string()) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, _ahead(batches()))
+    return pa.RecordBatchReader.from_batches(schema, _ahead(reported()))
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

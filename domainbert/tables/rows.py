@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import gzip
 import json
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.tables.csv_files import LONGEST_ROW, csv_columns, csv_rows
+from domainbert.tables.csv_files import csv_columns, csv_rows
 from domainbert.tables.ids import id_text, is_missing
 from domainbert.tables.names import FORMATS, TEXT_FORMATS, TableError, table_format
 
@@ -187,7 +186,6 @@ def _file_columns(path: Path, options: ReadOptions) -> list[str]:
 
 def _csv_cells(path: Path, options: ReadOptions) -> Iterator[_Cells]:
     names = csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
-    csv.field_size_limit(LONGEST_ROW)
     rows = csv_rows(path, width=len(names), delimiter=options.delimiter, encoding=options.encoding)
     for line, fields, fault, remark in rows:
         values = {name: cell or None for name, cell in zip(names, fields, strict=False)}

@@ -15,10 +15,12 @@ from clinical.datasets.synthetic.telling import Names, fill, statements, tell
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from clinical.datasets.synthetic.stays import Patient, Stay
+
+    _Section = Callable[[Names, random.Random], str]
 
 _WIDTH = 75
 _TYPICAL_PIECES = 1330
@@ -59,7 +61,10 @@ def discharge_summary(chart: Chart, rng: random.Random) -> str:
     pieces = sum(count_pieces(text) for text in (*head, core, *tail, *middle))
     extras = []
     reports = [functools.partial(_report, report) for report in FILLER["reports"]]
-    writers = [*reports, *[_laboratory, _progress] * 12]
+    writers: list[Callable[[Names, random.Random], str]] = [
+        *reports,
+        *[_laboratory, _progress] * 12,
+    ]
     for write in rng.sample(writers, len(writers)):
         if pieces >= target:
             break
