@@ -33,9 +33,20 @@ _DEEPEST = 4  # folders below the source in which a table's file is looked for
 
 
 class Source(ABC):
-    """A set of tables; names match in any case."""
+    """A set of tables; names match in any case.
 
-    name: str
+    Attributes:
+        name: for messages.
+        errors: table in lower case -> why its last scan failed, if the file is to blame. After a
+            `FlawedCSVError` another scan skips the malformed lines.
+        flaws: table in lower case -> file, line and problem of its malformed lines.
+    """
+
+    def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
+        self.name = name
+        self.errors: dict[str, Exception] = {}
+        self.flaws: dict[str, list[tuple[str, int, str]]] = {}
+        self._con = con
 
     @abstractmethod
     def tables(self) -> list[str]:
@@ -49,17 +60,6 @@ class Source(ABC):
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """What to write after FROM: a relation of these columns as text, valid for one scan."""
 
-    def error(self, table: str) -> Exception | None:
-        """Why the last scan failed, if the file is to blame.
-
-        After a `FlawedCSVError` another scan skips the malformed lines, and `flaws` lists them.
-        """
-        return None
-
-    def flaws(self) -> list[tuple[str, int, str]]:
-        """File, line and problem of every malformed line."""
-        return []
-
     def check_unchanged(self) -> None:  # noqa: B027 - a database reads in one transaction
         """Raise `TableError` if a file was changed or removed since it was opened."""
 
@@ -68,12 +68,9 @@ class FolderSource(Source):
     """A folder with one file per table; of several files of a name the shallowest is used."""
 
     def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection, options: ReadOptions) -> None:
-        self.name = str(folder)
+        super().__init__(str(folder), con)
         self._csv = {"delimiter": options.delimiter, "encoding": options.encoding}
         self._folder = folder
-        self._con = con
-        self._errors: dict[str, Exception] = {}
-        self._flaws: dict[str, list[tuple[str, int, str]]] = {}
         self._files: dict[str, list[Path]] = {}
         self._opened: dict[Path, tuple[int, int, int]] = {}
         for path in _walk(folder, _DEEPEST):
@@ -111,14 +108,6 @@ class FolderSource(Source):
         self._con.register(name, stream)
         return name
 
-    def error(self, table: str) -> Exception | None:
-        """A malformed line, or the error that ended the reading."""
-        return self._errors.get(table.lower())
-
-    def flaws(self) -> list[tuple[str, int, str]]:
-        """File, line and problem of every malformed line."""
-        return [flaw for flaws in self._flaws.values() for flaw in flaws]
-
     def check_unchanged(self) -> None:
         """Compare inode, size and time of every file with those when it was opened."""
         for path, before in self._opened.items():
@@ -133,13 +122,13 @@ class FolderSource(Source):
 
     def _stream(self, table: str, path: Path, columns: Sequence[str]) -> pa.RecordBatchReader:
         def on_error(error: Exception) -> None:
-            self._errors[table] = error
+            self.errors[table] = error
 
         is_plain = (self._csv["delimiter"] or default_delimiter(path)) == ","
-        is_flawed = isinstance(self._errors.get(table), FlawedCSVError)
+        is_flawed = isinstance(self.errors.get(table), FlawedCSVError)
         if is_plain and not self._csv["encoding"] and not is_flawed:
             return stream_csv(path, columns, on_error=on_error)
-        flaws = self._flaws[table] = []  # a table may be read twice
+        flaws = self.flaws[table] = []  # a table may be read twice
         return careful_stream_csv(path, columns, flaws=flaws, on_error=on_error, **self._csv)
 
     def _path(self, table: str) -> Path | None:
@@ -156,10 +145,7 @@ class FolderSource(Source):
 class DatabaseSource(Source):
     """The tables of a database, by (schema, table); a subclass says how they are read."""
 
-    def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
-        self.name = name
-        self._con = con
-        self._tables: list[tuple[str, str]] = []
+    _tables: list[tuple[str, str]]
 
     def tables(self) -> list[str]:
         """Tables and views, with their schema where there are several."""
