@@ -17,7 +17,6 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from domainbert.errors import UserError
@@ -36,7 +35,6 @@ _NO_ROW = (
 )
 _NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
-_BATCH_ROWS = 4096
 LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
 _ZIP = b"PK\x03\x04"
@@ -197,19 +195,24 @@ def careful_stream_csv(
         delimiter: see `csv_columns`.
         encoding: see `csv_columns`.
     """
-    import pyarrow as pa
-
-    schema = pa.schema([(name, pa.string()) for name in columns])
+    separator = delimiter or default_delimiter(path)
 
     def batches() -> Iterator[pa.RecordBatch]:
         names = csv_columns(path, delimiter=delimiter, encoding=encoding)
-        places = [names.index(name) for name in columns]
-        rows = csv_rows(path, width=len(names), delimiter=delimiter, encoding=encoding)
-        while piece := list(islice(rows, _BATCH_ROWS)):
-            flaws.extend((path.name, row[0], row[2] or row[3]) for row in piece if any(row[2:]))
-            fields = [row[1] for row in piece if not row[2]]
-            arrays = [pa.array([row[n] for row in fields], pa.string()) for n in places]
-            yield pa.record_batch(arrays, schema=schema)
+        piece = bytearray()
+        with open_bytes(path) as raw:
+            source = _Recoded(raw, encoding) if encoding else raw
+            rows = _data_rows(source, path, width=len(names), separator=separator)
+            for line, problem, text in rows:
+                is_replaced = encoding and "\ufffd".encode() in text
+                if problem or is_replaced:
+                    flaws.append((path.name, line, problem or UNDECODABLE))
+                piece += text
+                if len(piece) >= _BLOCK:
+                    yield from _parse(bytes(piece), columns, names=names, separator=separator)
+                    piece.clear()
+        if piece:
+            yield from _parse(bytes(piece), columns, names=names, separator=separator)
 
     return _stream(columns, batches(), on_error)
 
@@ -247,7 +250,11 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _parse(
-    piece: bytes | memoryview, columns: Sequence[str], *, names: list[str] | None
+    piece: bytes | memoryview,
+    columns: Sequence[str],
+    *,
+    names: list[str] | None,
+    separator: str = ",",
 ) -> Iterator[pa.RecordBatch]:
     """Whole rows as columns of text; without `names` the first row has them."""
     import pyarrow as pa
@@ -258,7 +265,7 @@ def _parse(
         read_options=arrow_csv.ReadOptions(
             use_threads=False, block_size=len(piece) + 1, column_names=names
         ),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(columns, pa.string()),
             include_columns=list(columns),
