@@ -23,7 +23,7 @@ from domainbert.errors import UserError
 from domainbert.tables.names import TableError, are_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -123,6 +123,7 @@ def csv_rows(
         TableError: the file changed while it was read.
     """
     separator = delimiter or default_delimiter(path)
+    csv.field_size_limit(LONGEST_ROW)
     with open_bytes(path) as raw:
         source = _Recoded(raw, encoding) if encoding else raw
         for line, problem, text in _data_rows(source, path, width=width, separator=separator):
@@ -162,7 +163,14 @@ def stream_csv(
         columns: names as the file spells them.
         on_error: called before that error, with a `FlawedCSVError` or an error of the disk.
     """
-    return _stream(path, columns, rows=_whole_rows, has_header=True, on_error=on_error)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with open_bytes(path) as raw:
+            names = csv_columns(path)
+            for number, piece in enumerate(_whole_rows(raw)):
+                yield from _parse(piece, columns, names=names if number else None)
+
+    return _stream(columns, batches(), on_error)
 
 
 def careful_stream_csv(
@@ -171,51 +179,54 @@ def careful_stream_csv(
     *,
     flaws: list[tuple[str, int, str]],
     on_error: Callable[[Exception], None],
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> pa.RecordBatchReader:
-    """A stream of the rows of a flawed file.
+    """A stream of the rows of a file with flaws, or with another delimiter or encoding.
 
-    Where a line begins no row, reading goes on with the next line. Bytes that are not UTF-8 become
-    U+FFFD.
+    Where a line begins no row, reading continues with the next line. Bytes that cannot be decoded
+    become U+FFFD.
 
     Args:
-        path: a `.csv` or `.csv.gz` file.
+        path: see `csv_columns`.
         columns: names as the file spells them.
         flaws: gets the file's name, the line (from 1) and the problem of every flaw.
         on_error: called before an error of the disk.
+        delimiter: see `csv_columns`.
+        encoding: see `csv_columns`.
     """
+    separator = delimiter or default_delimiter(path)
 
-    def rows(raw: _Bytes) -> Iterator[bytes]:
+    def batches() -> Iterator[pa.RecordBatch]:
+        names = csv_columns(path, delimiter=delimiter, encoding=encoding)
         piece = bytearray()
-        for line, problem, text in _data_rows(raw, path, width=len(csv_columns(path))):
-            if problem:
-                flaws.append((path.name, line, problem))
-            piece += text
-            if len(piece) >= _BLOCK:
-                yield bytes(piece)
-                piece.clear()
+        with open_bytes(path) as raw:
+            source = _Recoded(raw, encoding) if encoding else raw
+            rows = _data_rows(source, path, width=len(names), separator=separator)
+            for line, problem, text in rows:
+                is_replaced = encoding and "\ufffd".encode() in text
+                if problem or is_replaced:
+                    flaws.append((path.name, line, problem or UNDECODABLE))
+                piece += text
+                if len(piece) >= _BLOCK:
+                    yield from _parse(bytes(piece), columns, names=names, separator=separator)
+                    piece.clear()
         if piece:
-            yield bytes(piece)
+            yield from _parse(bytes(piece), columns, names=names, separator=separator)
 
-    return _stream(path, columns, rows=rows, has_header=False, on_error=on_error)
+    return _stream(columns, batches(), on_error)
 
 
 def _stream(
-    path: Path,
     columns: Sequence[str],
-    *,
-    rows: Callable[[_Bytes], Iterable[bytes | memoryview]],
-    has_header: bool,
+    batches: Iterator[pa.RecordBatch],
     on_error: Callable[[Exception], None],
 ) -> pa.RecordBatchReader:
     import pyarrow as pa
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def reported() -> Iterator[pa.RecordBatch]:
         try:
-            with open_bytes(path) as raw:
-                names = csv_columns(path)
-                for number, piece in enumerate(rows(raw)):
-                    given = None if has_header and number == 0 else names
-                    yield from _parse(piece, columns, names=given)
+            yield from batches
         except (pa.ArrowException, FlawedCSVError) as error:
             # Arrow's own words may quote the line, and a line may be a note.
             flaw = FlawedCSVError(type(error).__name__)
@@ -226,7 +237,7 @@ def _stream(
             raise
 
     schema = pa.schema([(name, pa.string()) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, _ahead(batches()))
+    return pa.RecordBatchReader.from_batches(schema, _ahead(reported()))
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -239,7 +250,11 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _parse(
-    piece: bytes | memoryview, columns: Sequence[str], *, names: list[str] | None
+    piece: bytes | memoryview,
+    columns: Sequence[str],
+    *,
+    names: list[str] | None,
+    separator: str = ",",
 ) -> Iterator[pa.RecordBatch]:
     """Whole rows as columns of text; without `names` the first row has them."""
     import pyarrow as pa
@@ -250,7 +265,7 @@ def _parse(
         read_options=arrow_csv.ReadOptions(
             use_threads=False, block_size=len(piece) + 1, column_names=names
         ),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(columns, pa.string()),
             include_columns=list(columns),

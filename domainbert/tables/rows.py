@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.tables.csv_files import (
-    LONGEST_ROW,
     UNDECODABLE,
     csv_columns,
     csv_rows,
@@ -248,7 +247,6 @@ _Wanted = Sequence[str] | None  # columns to read; None for all
 
 def _csv_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
     names = csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
-    csv.field_size_limit(LONGEST_ROW)
     rows = csv_rows(path, width=len(names), delimiter=options.delimiter, encoding=options.encoding)
     wanted = set(names if columns is None else columns)
     chosen = [(name, number) for number, name in enumerate(names) if name in wanted]
