@@ -29,12 +29,8 @@ def encoders(
         encoder = find_encoder(name)
         config = load_config(encoder)
         shape = (str(config.num_hidden_layers), str(config.hidden_size), str(window_limit(config)))
-        said = (
-            f"{encoder.sha256} (of its weights, as published)"
-            if name in SHIPPED
-            else encoder.sha256
-        )
-        table.add_row(name, *shape, said)
+        note = " (of its weights, as published)" if name in SHIPPED else ""
+        table.add_row(name, *shape, f"{encoder.sha256}{note}")
     stdout.print(table)
 
 
@@ -98,7 +94,7 @@ def pretrain(
     made = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
     if not is_first_process():
         return
-    head, *rows = score_table(made.manifest)
+    head, rows = score_table(made.manifest)
     table = Table(*head)
     for row in rows:
         table.add_row(*row)

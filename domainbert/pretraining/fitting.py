@@ -1,4 +1,4 @@
-"""pretrain(): a corpus and a recipe -> an encoder folder; a killed run can be resumed."""
+"""pretrain(): trains an encoder folder on a corpus; a killed run resumes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import logging
 import os
 import shutil
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import BertTokenizer
 
 from domainbert import __version__
 from domainbert.encoders import find_encoder, load_config, window_limit
 from domainbert.errors import UserError
 from domainbert.files import folder_beside, replace_folder, write_json
-from domainbert.locks import locked
+from domainbert.locks import LOCK, locked
 from domainbert.pretraining.corpus import (
     HELD_OUT,
     SIDES,
@@ -48,7 +49,7 @@ from domainbert.training.processes import is_first_process
 from domainbert.training.trainer import ObjectiveTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from transformers import PreTrainedTokenizerBase
 
@@ -69,8 +70,7 @@ class Pretrained:
         folder: the encoder, for `--encoder`.
         before: phase -> scores of the start on held-out documents at that phase's length.
         after: the same of the result.
-        manifest: how it was made; `pretraining.json` in the folder. Empty in all but the first of
-            several processes.
+        manifest: `pretraining.json` of the folder; empty in all but the first of several processes.
     """
 
     folder: Path
@@ -90,28 +90,25 @@ def pretrain(
     """Train an encoder on text, or resume where the same call was killed.
 
     Args:
-        sources: text and table files, and folders of them.
+        sources: text files, tables, and folders of them.
         out: the encoder folder to write; must not exist.
         recipe: the settings.
-        exclude: tables of what must not be read, see `read_exclusions`. Listed ids that no
-            document has are written to a file in `work`.
-        work: folder for tokens, examples and checkpoints, readable by its owner alone; `OUT-work`
-            by default. The examples stay there for the next run. They are the text as numbers:
-            protect them as you protect the text.
+        exclude: tables of what must not be read, see `read_exclusions`.
+        work: folder for tokens, examples, checkpoints and the excluded ids that no document has;
+            `OUT-work` by default. It holds the text as numbers: protect it as you protect the text.
 
     Raises:
         CorpusError: no text, all of it excluded, or documents that cannot be told from the
             excluded ones.
         EncoderError: no such encoder, or not a BERT.
         FileExistsError: `out` exists.
-        OSError: `out` cannot be written.
         TableError: a table that cannot be read.
         UserError: a length that the encoder cannot read, or another process trains this recipe.
     """
     out, recipe = Path(out), recipe or Recipe()
     check_free(out)
     with folder_beside(out):
-        pass  # refuses a place that cannot be written before training, not after
+        pass  # fails before training if it cannot be written
     _check_lengths(recipe)
     work = Path(work) if work else out.with_name(f"{out.name}-work")
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
@@ -141,7 +138,6 @@ def pretrain(
 
 
 def _check_lengths(recipe: Recipe) -> None:
-    """Refuse sequences longer than the encoder's positions, before any text is read."""
     if recipe.scratch:
         limit = recipe.scratch.positions
     else:
@@ -166,19 +162,14 @@ def _warn_of_not_found(prepared: Prepared, work: Path) -> None:
             )
 
 
-# --- preparing: each folder is made once and used again by every run that fits
+# --- preparing: each folder is made once and reused by every run that fits
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training reads.
+    """What training reads: documents by side, examples by phase and side, and counts of both.
 
-    Attributes:
-        tokenizer: of the encoder.
-        documents: side -> its documents.
-        examples: phase -> side -> its examples.
-        manifest: counts of what was read, left out and made.
-        names: of the folders; they identify everything that the folders depend on.
+    `names` of the folders identify everything that they depend on.
     """
 
     tokenizer: PreTrainedTokenizerBase = field(repr=False)
@@ -194,15 +185,12 @@ def prepare_examples(
     """Write tokens and examples that are not there yet, and open them.
 
     Without a tokenizer a vocabulary is learned from the training side.
-
-    Raises:
-        CorpusError: nothing left to read, a side without documents, or pairs of one document.
     """
     work.parent.mkdir(parents=True, exist_ok=True)
     work.mkdir(mode=PRIVATE, exist_ok=True)
     name = f"tokens-{_fingerprint(_facts(corpus, recipe, tokenizer))}"
     folder = made_once(work / name, lambda made: _write_tokens(corpus, recipe, tokenizer, made))
-    opened = tokenizer or _read_tokenizer(folder / TOKENIZER)
+    opened = tokenizer or BertTokenizer.from_pretrained(folder / TOKENIZER, local_files_only=True)
     documents = {side: Documents(folder, side=side) for side in SIDES}
     examples, manifests, names = {}, {}, [name]
     for phase, settings in recipe.phases.items():
@@ -224,33 +212,23 @@ def prepare_examples(
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """A folder that is made if it is not there, by one process; others wait for it.
-
-    It appears when it is complete, readable by its owner alone.
-    """
+    """A private folder that one process makes if it is not there; it appears when complete."""
     while not is_first_process() and not folder.is_dir():
         time.sleep(WAIT)
     if folder.is_dir():
         return folder
-    with _alone(folder.parent):
+    with (folder.parent / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            log.warning("another run prepares text in %s; waiting for it", folder.parent)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             with folder_beside(folder) as temporary:
                 temporary.chmod(PRIVATE)
                 make(temporary)
                 replace_folder(temporary, folder)
     return folder
-
-
-@contextmanager
-def _alone(work: Path) -> Iterator[None]:
-    """Wait until no other run prepares text in this folder, and hold it."""
-    with (work / ".lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            log.warning("another run prepares text in %s; waiting for it", work)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fingerprint(facts: Mapping[str, Any]) -> str:
@@ -266,13 +244,13 @@ def _read_json(path: Path) -> Any:
 def _facts(
     corpus: Corpus, recipe: Recipe, tokenizer: PreTrainedTokenizerBase | None
 ) -> dict[str, Any]:
-    if tokenizer is None:
-        names = {"vocabulary", "min_patients", "lower_case", "positions"}
-        pieces = recipe.scratch.model_dump(include=names) if recipe.scratch else {}
-    else:
+    if tokenizer:
         backend = tokenizer.backend_tokenizer.to_str().encode()
         pieces = {"sha256": hashlib.sha256(backend).hexdigest()}
-    return {"version": __version__, "corpus": corpus.facts, "pieces": pieces}
+    else:
+        names = {"vocabulary", "min_patients", "lower_case", "positions"}
+        pieces = recipe.scratch.model_dump(include=names) if recipe.scratch else {}
+    return {"version": __version__, "corpus": corpus.facts(), "pieces": pieces}
 
 
 def _write_tokens(
@@ -302,12 +280,6 @@ def _write_tokens(
             file.write(json.dumps({kind: name}) + "\n")
     tokens = {side: int(d.frequencies(len(tokenizer)).sum()) for side, d in sides.items()}
     write_json({**corpus.describe(), "tokens": tokens}, folder / MANIFEST)
-
-
-def _read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    from transformers import BertTokenizer
-
-    return BertTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def _write_examples(
@@ -355,9 +327,7 @@ class _Run:
         self.folder = work / f"run-{_fingerprint(facts | {'start': self.start.sha256})}"
         self.folder.mkdir(mode=PRIVATE, exist_ok=True)
         self._masker = Masker(
-            prepared.tokenizer,
-            masked=recipe.examples.masked,
-            whole_words=recipe.examples.whole_words,
+            prepared.tokenizer, **recipe.examples.model_dump(include={"masked", "whole_words"})
         )
         self._held_out = {
             name: HeldOut(
@@ -390,7 +360,7 @@ class _Run:
         return {name: held.scores(network) for name, held in self._held_out.items()}
 
     def train(self) -> Path | None:
-        """Run all phases, from wherever a killed run was; returns the last checkpoint."""
+        """Run all phases, from where a killed run was; returns the last checkpoint."""
         file = self.folder / BEFORE
         self.before = _read_json(file) if file.is_file() else self.scores(self.start.network)
         if is_first_process():
@@ -406,9 +376,9 @@ class _Run:
         return adapters.merge_and_unload() if adapters else network
 
     def _network_at(self, checkpoint: Path | None) -> tuple[PretrainingNetwork, Any]:
-        """A new network with the weights of a checkpoint, or of the start, and its adapters.
+        """A new network with the weights of a checkpoint or of the start, and its adapters.
 
-        A phase always begins this way, whether the phase before ran in this process or not.
+        Each phase starts this way, whether the one before ran in this process or not.
         """
         recipe, network = self._recipe, copy.deepcopy(self.start.network)
         adapters = prepare(network, plan=recipe.training, pairs=recipe.examples.pairs)
@@ -417,7 +387,7 @@ class _Run:
         return network, adapters
 
     def _train_phase(self, name: str, *, after: Path | None) -> Path:
-        """Train a phase to its end; returns its last checkpoint."""
+        """Train a phase; returns its last checkpoint."""
         folder, phase = self.folder / name, self._recipe.phases[name]
         checkpoint = last_checkpoint(folder)
         if not checkpoint or checkpoint_step(checkpoint) < phase.steps:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
+from torch.utils.benchmark import Timer
 
 from domainbert.inference import plan_batches
 from domainbert.pretraining.examples import IGNORED
@@ -37,11 +38,10 @@ class MaskedWords(Objective):
     """Masked words, and next sentences if the examples are pairs.
 
     The masks are drawn anew in every epoch, from the seed, the epoch and the batch (Liu et al.,
-    arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same
-    masks as an uninterrupted one.
+    arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same.
 
     Attributes:
-        tokens: read so far, padding not counted.
+        tokens: read so far, without padding.
         scoring_seconds: spent on evaluations.
     """
 
@@ -61,7 +61,7 @@ class MaskedWords(Objective):
         self.tokens, self.scoring_seconds = 0, 0.0
 
     def batches(self) -> _WholeSteps:
-        """Batches of example numbers; an epoch is a whole number of steps."""
+        """Batches of example numbers, a whole number of steps per epoch."""
         processes = process_count()
         passes, tokens = plan_passes(self._phase, self._plan, processes=processes)
         lengths = self._examples.lengths
@@ -135,18 +135,19 @@ class MaskedWords(Objective):
             weight_decay=plan.weight_decay,
             seed=plan.seed,
         )
-        arguments = training_arguments(
-            settings, folder=folder, steps=phase.steps, metric=self.metric
+        return training_arguments(
+            settings,
+            folder=folder,
+            steps=phase.steps,
+            metric=self.metric,
+            max_steps=phase.steps,
+            gradient_accumulation_steps=plan_passes(phase, plan, processes=process_count())[0],
+            # The choice of trained weights is fixed: no process has to look for unused ones.
+            ddp_find_unused_parameters=False,
+            # The last weights are kept: the minimum of the held-out loss is noise.
+            load_best_model_at_end=False,
+            metric_for_best_model=None,
         )
-        arguments.max_steps = phase.steps
-        arguments.gradient_accumulation_steps, _ = plan_passes(
-            phase, plan, processes=process_count()
-        )
-        # The choice of trained weights is fixed, so no process has to search for unused ones.
-        arguments.ddp_find_unused_parameters = False
-        # The last weights are kept: held-out loss falls until the end, and its minimum is noise.
-        arguments.load_best_model_at_end, arguments.metric_for_best_model = False, None
-        return arguments
 
 
 class _WholeSteps:
@@ -170,7 +171,7 @@ def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[in
 
 
 class HeldOut:
-    """Held-out examples of at most so many tokens, drawn and masked once for all evaluations."""
+    """Held-out examples of at most so many tokens, masked once for all evaluations."""
 
     def __init__(self, examples: Examples, *, masker: Masker, tokens: int, seed: int) -> None:
         generator = np.random.default_rng(seed)
@@ -184,12 +185,11 @@ class HeldOut:
         ]
 
     def scores(self, network: PretrainingNetwork) -> dict[str, float]:
-        """Score a network on its own device; its training mode is left as it was.
+        """Score a network on its own device, whose training mode is restored.
 
         Returns:
-            `mlm_loss` (mean cross-entropy of the masked tokens, in nats), `perplexity` (its
-            exponential), `mlm_accuracy`, `tokens` (masked ones); with pairs `nsp_accuracy` and
-            `pairs` too.
+            `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
+            the masked tokens; with pairs also `nsp_accuracy` and `pairs`.
         """
         device, training = network.device, network.training
         totals = np.zeros(5)
@@ -230,37 +230,29 @@ def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.n
 
 # --- speed
 
-# Sides of the square matrices: large enough for the full rate, small enough to take no time.
+# Sides of the square matrices: large enough for the full rate, small enough to be quick.
 SIDE = {"cpu": 1024, "cuda": 8192}
 ROUNDS = 4
 
 
 @cache
 def matrix_rate(device: torch.device, *, dtype: torch.dtype) -> float:
-    """Floating-point operations per second in a large matrix product; the best of a few."""
+    """Floating-point operations per second in a large matrix product."""
     side = SIDE.get(device.type, SIDE["cpu"])
     square = torch.randn(side, side, device=device, dtype=dtype)
-    best = float("inf")
-    for _ in range(ROUNDS):  # the first one warms up
-        _wait(device)
-        start = time.perf_counter()
-        torch.mm(square, square)
-        _wait(device)
-        best = min(best, time.perf_counter() - start)
-    return 2 * side**3 / best
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    product = Timer(
+        "torch.mm(square, square)",
+        globals={"torch": torch, "square": square},
+        num_threads=torch.get_num_threads(),
+    )
+    return 2 * side**3 / min(product.timeit(1).mean for _ in range(ROUNDS))
 
 
 def training_flops(config: Any, *, length: float, masked: float, lora: bool) -> float:
-    """Floating-point operations of training per token, forward and backward.
+    """Floating-point operations of training per token, matrix products only.
 
-    Matrix products only: 2 per weight of the encoder, 4 x width x length in the attention of each
-    layer, and the output layer for the masked share of the tokens. The backward pass costs twice
-    that, or once if the weights below the adapters need no gradient.
+    2 per weight of the encoder, 4 x width x length in the attention of each layer, and the output
+    layer for the masked share. The backward pass costs twice that, with adapters once.
     """
     hidden, layers = config.hidden_size, config.num_hidden_layers
     weights = layers * (4 * hidden**2 + 2 * hidden * config.intermediate_size)

@@ -15,7 +15,7 @@ from domainbert.storage import share_files
 from domainbert.training.train import versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from matplotlib.figure import Figure
     from transformers import PreTrainedTokenizerBase
@@ -33,10 +33,10 @@ PAIR_HEAD = "cls.seq_relationship."
 
 
 def check_free(folder: Path) -> None:
-    """Check that an encoder may be written here.
+    """Refuse a folder that holds something.
 
     Raises:
-        FileExistsError: something is there.
+        FileExistsError: it does.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         msg = f"{folder} exists already; move it away or choose another name"
@@ -44,7 +44,7 @@ def check_free(folder: Path) -> None:
 
 
 def new_manifest(recipe: Recipe, *, manifest: Mapping[str, Any], start: Start) -> dict[str, Any]:
-    """What is known of a run before it trains; counts of the text, and nothing that identifies."""
+    """How an encoder is made: settings and counts of the text, nothing that identifies."""
     settings = recipe.model_dump()
     return {
         "encoder": {"name": start.name, "sha256": start.sha256, "fresh_head": start.fresh_head},
@@ -68,13 +68,9 @@ def save_encoder(
     manifest: Mapping[str, Any],
     dropout: tuple[float, float],
 ) -> None:
-    """Write an encoder folder under a temporary name, then rename it.
+    """Write an encoder folder: weights, tokenizer, manifest, card and curves.
 
-    The heads are kept for further pretraining, except a pair head that saw no pairs. The manifest
-    becomes `pretraining.json`, the card and the curves.
-
-    Raises:
-        FileExistsError: something is there.
+    The heads are kept for further pretraining, except a pair head that saw no pairs.
     """
     check_free(folder)
     config = network.config
@@ -100,20 +96,19 @@ def save_encoder(
         replace_folder(temporary, folder)
 
 
-def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
-    """The scores before and after as text, the header first."""
-    before, after = manifest["before"], manifest["after"]
-    shown = [name for name in MEASURES if any(name in score for score in after.values())]
-    rows = [["held-out documents", *(MEASURES[name] for name in shown)]]
+def score_table(manifest: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table of scores before and after, as text."""
+    shown = [name for name in MEASURES if any(name in s for s in manifest["after"].values())]
+    rows = []
     for phase, settings in manifest["phases"].items():
-        for when, scores in (("before", before), ("after", after)):
-            values = (_spell(name, scores[phase][name]) for name in shown)
+        for when in ("before", "after"):
+            scores = manifest[when][phase]
+            values = (
+                f"{scores[name]:,.1f}" if name == "perplexity" else f"{scores[name]:.3f}"
+                for name in shown
+            )
             rows.append([f"{when}, {settings['length']} tokens", *values])
-    return rows
-
-
-def _spell(name: str, value: float) -> str:
-    return f"{value:,.1f}" if name == "perplexity" else f"{value:.3f}"
+    return ["held-out documents", *(MEASURES[name] for name in shown)], rows
 
 
 def encoder_card(manifest: Mapping[str, Any]) -> str:
@@ -125,10 +120,10 @@ def encoder_card(manifest: Mapping[str, Any]) -> str:
         _origin(manifest),
         "Give this folder as `--encoder` to any command that trains.",
         f"## Data\n\n{card.get('data', 'Not stated.').strip()}",
-        _table(_corpus_rows(manifest["corpus"])),
+        table(("", ""), _corpus_rows(manifest["corpus"])),
         _privacy(manifest),
         f"## Measured\n\n{_measured_note(manifest)}",
-        _table(score_table(manifest)),
+        table(*score_table(manifest)),
         f"![Held-out scores in training]({CURVES_FILE})",
         f"## Training\n\n{_training(manifest)}",
     ]
@@ -151,7 +146,7 @@ def _corpus_rows(corpus: Mapping[str, Any]) -> list[list[str]]:
     for kind, found in corpus["exclusions"].items():
         counts[f"excluded {kind} values"] = found["listed"]
         counts[f"excluded {kind} values not found in the text"] = found["not found"]
-    return [["", ""], *([what, f"{number:,}"] for what, number in counts.items())]
+    return [[what, f"{number:,}"] for what, number in counts.items()]
 
 
 def _privacy(manifest: Mapping[str, Any]) -> str:
@@ -199,10 +194,6 @@ def _training(manifest: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
     lines.append(f"- all {what}{frozen}; seed {plan['seed']}; {versions}")
     return "\n".join(lines)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return table(rows[0], rows[1:])
 
 
 def plot_curves(manifest: Mapping[str, Any]) -> Figure:
