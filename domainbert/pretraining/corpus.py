@@ -69,15 +69,12 @@ class CorpusFile:
     path: Path
     folder: Path | None = None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is plain text, not a table."""
-        return self.path.name.lower().endswith((".txt", ".txt.gz"))
-
-    def is_whole(self, settings: CorpusSettings) -> bool:
-        """Whether this plain text file is one document."""
-        in_folder = settings.documents == "auto" and self.folder is not None
-        return settings.documents == "file" or in_folder
+    def kind(self, settings: CorpusSettings) -> str:
+        """Of a table "table"; of plain text what one document is, "file" or "block"."""
+        if not self.path.name.lower().endswith((".txt", ".txt.gz")):
+            return "table"
+        usual = "block" if self.folder is None else "file"
+        return usual if settings.documents == "auto" else settings.documents
 
     def columns(self, settings: CorpusSettings) -> dict[str, str]:
         """The names in the file of the text and the ids that it has.
@@ -85,15 +82,14 @@ class CorpusFile:
         Raises:
             TableError: a table without the column of text.
         """
-        if self.is_plain:
-            return {NOTE.name: "(file name)"} if self.is_whole(settings) else {}
+        if (kind := self.kind(settings)) != "table":
+            return {NOTE.name: "(file name)"} if kind == "file" else {}
         available = table_columns(self.path)
         named = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
-        given = {ours: theirs for ours, theirs in named.items() if theirs != ours}
-        for theirs in given.values():
-            if theirs not in available:
+        for ours, theirs in named.items():
+            if theirs not in (ours, *available):
                 log.warning("%s has no column %r", self.path.name, theirs)
-        given = {ours: theirs for ours, theirs in given.items() if theirs in available}
+        given = {k: theirs for k, theirs in named.items() if theirs != k and theirs in available}
         text = Column(TEXT.name, "text", TEXT.also if named[TEXT.name] == TEXT.name else ())
         wanted = (text, PATIENT, STAY, NOTE)
         found = match_columns(available, wanted, named=given, source=self.path.name)
@@ -120,13 +116,12 @@ def corpus_files(sources: Iterable[str | Path]) -> list[CorpusFile]:
 
 def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Document]:
     """The documents of a file, in order; a row without text gives an empty one."""
-    columns = file.columns(settings)
-    if file.is_plain:
-        whole = file.is_whole(settings)
+    if (kind := file.kind(settings)) != "table":
         note = re.sub(r"\.txt(\.gz)?$", "", file.path.name, flags=re.IGNORECASE)
-        for text in _plain(file.path, whole=whole, lines=settings.lines):
-            yield Document(text, {NOTE.name: note} if whole else {})
+        for text in _plain(file.path, whole=kind == "file", lines=settings.lines):
+            yield Document(text, {NOTE.name: note} if kind == "file" else {})
         return
+    columns = file.columns(settings)
     ids = {kind: column for kind, column in columns.items() if kind in IDS}
     for row in iter_rows(file.path):
         if row.fault:
@@ -138,6 +133,7 @@ def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Do
 
 
 def _plain(path: Path, *, whole: bool, lines: int) -> Iterator[str]:
+    """The documents of a plain text file."""
     document: list[str] = []
     for row in iter_rows(path, ReadOptions(lines=True)):
         line = row.cells["text"]
@@ -184,11 +180,7 @@ class Exclusions:
         self._found: dict[str, set[str]] = {kind: set() for kind in self._spelled}
 
     def check(self, kinds: Collection[str], *, source: str) -> None:
-        """Refuse a source whose documents lack the kind of id that exclusion needs.
-
-        Raises:
-            CorpusError: they lack it.
-        """
+        """Refuse a source whose documents lack the kind of id that exclusion needs."""
         if self._broadest not in (None, *kinds):
             option = str(self._broadest).removesuffix("_id")
             msg = (
@@ -240,15 +232,17 @@ def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
     """
     names: dict[str, set[str]] = {}
     for path in map(Path, paths):
-        before = sum(map(len, names.values()))
-        _collect(path, names)
-        if sum(map(len, names.values())) == before:
+        found = list(_excluded(path))
+        if not found:
             msg = f"{path.name} excludes nothing: it has no ids outside the train side"
             raise CorpusError(msg)
+        for kind, name in found:
+            names.setdefault(kind, set()).add(name)
     return Exclusions(names)
 
 
-def _collect(path: Path, names: dict[str, set[str]]) -> None:
+def _excluded(path: Path) -> Iterator[tuple[str, str]]:
+    """The kind and the name of each thing in a list."""
     available = table_columns(path)
     wanted = (PATIENT, STAY, NOTE, Column(HASH, "value"), Column(TEXT.name, "text"))
     columns = match_columns(available, wanted, source=path.name)
@@ -265,9 +259,9 @@ def _collect(path: Path, names: dict[str, set[str]]) -> None:
         for kind, column in columns.items():
             cell = row.cells.get(column)
             if kind == TEXT.name:
-                names.setdefault(HASH, set()).update(map(document_sha256, _texts(cell)))
+                yield from ((HASH, document_sha256(text)) for text in _texts(cell))
             elif (name := id_text(cell)) is not None:
-                names.setdefault(kind, set()).add(name)
+                yield kind, name
 
 
 # --- corpus
@@ -380,17 +374,17 @@ class Corpus:
 
     def _check(self) -> None:
         listed = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
-        if not self.counts[f"{TRAIN} documents"] + self.counts[f"{HELD_OUT} documents"]:
+        empty = [side for side in SIDES if not self.counts[f"{side} documents"]]
+        if len(empty) == len(SIDES):
             msg = f"the corpus has no document to read: {listed or 'its files are empty'}"
             raise CorpusError(msg)
-        for side in SIDES:
-            if not self.counts[f"{side} documents"]:
-                msg = (
-                    f"no document is on the {side} side: {listed}; change held_out (now "
-                    f"{self.settings.held_out:g}), or, if each file is one document, set "
-                    'documents = "block" or lines = 20 under [corpus]'
-                )
-                raise CorpusError(msg)
+        if empty:
+            msg = (
+                f"no document is on the {empty[0]} side: {listed}; change held_out (now "
+                f"{self.settings.held_out:g}), or, if each file is one document, set "
+                'documents = "block" or lines = 20 under [corpus]'
+            )
+            raise CorpusError(msg)
 
     def describe(self) -> dict[str, Any]:
         """Counts of the last reading; names and hashes could identify patients."""

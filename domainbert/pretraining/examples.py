@@ -150,17 +150,26 @@ class ExampleMaker:
 
 
 class Examples(TokenFile):
-    """The examples in a folder, by number; `labels` and `lengths` have shape (examples,)."""
+    """The examples in a folder, by number; their `lengths` in tokens have shape (examples,)."""
 
     def __init__(self, folder: Path, *, side: str) -> None:
         super().__init__(folder, side=side)
-        self._seconds, self.labels = (self._table[name].to_numpy() for name in ("second", "label"))
+        self._seconds, self._labels = (self._table[n].to_numpy() for n in ("second", "label"))
         self.lengths = pc.list_value_length(self._table[TOKENS]).to_numpy()
 
     def __getitem__(self, number: int) -> Example:
         """One example."""
         tokens = self.items(number, TOKENS).astype(np.int64)
-        return Example(tokens, int(self._seconds[number]), int(self.labels[number]))
+        return Example(tokens, int(self._seconds[number]), int(self._labels[number]))
+
+    def counts(self) -> dict[str, int]:
+        """How many examples, tokens, pairs and true pairs there are."""
+        return {
+            "examples": len(self),
+            "tokens": int(self.lengths.sum()),
+            "pairs": int((self._labels != NO_PAIR).sum()),
+            "true pairs": int((self._labels == 0).sum()),
+        }
 
 
 def write_examples(maker: Iterable[Example], folder: Path, *, side: str, vocabulary: int) -> None:

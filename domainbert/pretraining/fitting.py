@@ -10,13 +10,14 @@ import logging
 import os
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import load_model
 from transformers import BertTokenizer
 
 from domainbert import __version__
@@ -32,7 +33,7 @@ from domainbert.pretraining.corpus import (
     CorpusError,
     read_exclusions,
 )
-from domainbert.pretraining.examples import NO_PAIR, ExampleMaker, Examples, Masker, write_examples
+from domainbert.pretraining.examples import ExampleMaker, Examples, Masker, write_examples
 from domainbert.pretraining.model import (
     load_start,
     load_start_tokenizer,
@@ -53,10 +54,12 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedTokenizerBase
 
-    from domainbert.pretraining.model import PretrainingNetwork, Start
+    from domainbert.pretraining.model import PretrainingNetwork
+    from domainbert.pretraining.settings import ScratchSettings
 
 BEFORE, SPEED, MANIFEST, TOKENIZER = "before.json", "speed.json", "manifest.json", "tokenizer"
 NOT_FOUND = "excluded-not-found.jsonl"
+VOCABULARY_OPTIONS = {"lower_case", "positions", "min_patients"}
 PRIVATE = 0o700  # the work folder holds the text as numbers
 WAIT = 1.0  # seconds
 log = logging.getLogger(__name__)
@@ -113,25 +116,21 @@ def pretrain(
     work = Path(work) if work else out.with_name(f"{out.name}-work")
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
     tokenizer = load_start_tokenizer(recipe.encoder) if recipe.encoder else None
-    prepared = prepare_examples(corpus, recipe=recipe, tokenizer=tokenizer, work=work)
-    _warn_of_not_found(prepared, work)
+    prepared = Prepared(corpus, recipe=recipe, tokenizer=tokenizer, work=work)
     run = _Run(recipe, prepared, work=work)
-    with ExitStack() as stack:
-        if is_first_process():
-            stack.enter_context(locked(run.folder))
+    first = is_first_process()
+    with locked(run.folder) if first else nullcontext():
         checkpoint = run.train()
-        if not is_first_process():
+        if not first:
             return Pretrained(out, run.before, {}, {})
-        network = run.merged(checkpoint)
+        network, adapters = run.network_at(checkpoint)
+        network = adapters.merge_and_unload() if adapters else network
         manifest = new_manifest(recipe, manifest=prepared.manifest, start=run.start)
         manifest |= {"before": run.before, "after": run.scores(network)}
         manifest |= {"history": run.history, "speed": run.speed}
+        dropout = run.start.dropout
         save_encoder(
-            out,
-            network=network,
-            tokenizer=prepared.tokenizer,
-            manifest=manifest,
-            dropout=run.start.dropout,
+            out, network=network, tokenizer=prepared.tokenizer, manifest=manifest, dropout=dropout
         )
         shutil.rmtree(run.folder)
     return Pretrained(out, manifest["before"], manifest["after"], manifest)
@@ -151,64 +150,117 @@ def _check_lengths(recipe: Recipe) -> None:
             raise UserError(msg)
 
 
-def _warn_of_not_found(prepared: Prepared, work: Path) -> None:
-    for kind, counts in prepared.manifest["corpus"]["exclusions"].items():
-        if counts["not found"] and is_first_process():
-            log.warning(
-                "%d of %d excluded %s values were not found in the corpus: check that they are "
-                "spelled alike; they are listed in %s",
-                *(counts["not found"], counts["listed"], kind),
-                work / prepared.names[0] / NOT_FOUND,
-            )
-
-
 # --- preparing: each folder is made once and reused by every run that fits
 
 
-@dataclass(frozen=True)
 class Prepared:
-    """What training reads: documents by side, examples by phase and side, and counts of both.
-
-    `names` of the folders identify everything that they depend on.
-    """
-
-    tokenizer: PreTrainedTokenizerBase = field(repr=False)
-    documents: Mapping[str, Documents] = field(repr=False)
-    examples: Mapping[str, Mapping[str, Examples]] = field(repr=False)
-    manifest: Mapping[str, Any] = field(repr=False)
-    names: tuple[str, ...] = ()
-
-
-def prepare_examples(
-    corpus: Corpus, *, recipe: Recipe, tokenizer: PreTrainedTokenizerBase | None, work: Path
-) -> Prepared:
-    """Write tokens and examples that are not there yet, and open them.
+    """What training reads, in private folders of `work`; what is not there yet is written.
 
     Without a tokenizer a vocabulary is learned from the training side.
+
+    Attributes:
+        tokenizer: of the encoder.
+        documents: side -> its documents.
+        examples: phase -> side -> its examples.
+        manifest: counts of what was read, left out and made.
+        names: of the folders; they identify everything that the folders depend on.
     """
-    work.parent.mkdir(parents=True, exist_ok=True)
-    work.mkdir(mode=PRIVATE, exist_ok=True)
-    name = f"tokens-{_fingerprint(_facts(corpus, recipe, tokenizer))}"
-    folder = made_once(work / name, lambda made: _write_tokens(corpus, recipe, tokenizer, made))
-    opened = tokenizer or BertTokenizer.from_pretrained(folder / TOKENIZER, local_files_only=True)
-    documents = {side: Documents(folder, side=side) for side in SIDES}
-    examples, manifests, names = {}, {}, [name]
-    for phase, settings in recipe.phases.items():
-        facts = {"tokens": name, "length": settings.length, "seed": recipe.training.seed}
-        facts |= recipe.examples.model_dump(include={"pairs", "copies", "short"})
-        write = partial(
-            _write_examples,
-            length=settings.length,
-            documents=documents,
-            recipe=recipe,
-            tokenizer=opened,
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        recipe: Recipe,
+        tokenizer: PreTrainedTokenizerBase | None,
+        work: Path,
+    ) -> None:
+        self._corpus, self._recipe = corpus, recipe
+        work.parent.mkdir(parents=True, exist_ok=True)
+        work.mkdir(mode=PRIVATE, exist_ok=True)
+        name = f"tokens-{_fingerprint(self._facts(tokenizer))}"
+        folder = made_once(work / name, partial(self._write_tokens, tokenizer=tokenizer))
+        self.tokenizer = tokenizer or BertTokenizer.from_pretrained(
+            folder / TOKENIZER, local_files_only=True
         )
-        made = made_once(work / f"examples-{settings.length}-{_fingerprint(facts)}", write)
-        names.append(made.name)
-        examples[phase] = {side: Examples(made, side=side) for side in SIDES}
-        manifests[phase] = _read_json(made / MANIFEST)
-    manifest = {"corpus": _read_json(folder / MANIFEST), "examples": manifests}
-    return Prepared(opened, documents, examples, manifest, tuple(names))
+        self.documents = {side: Documents(folder, side=side) for side in SIDES}
+        self.examples: dict[str, dict[str, Examples]] = {}
+        self.names = [name]
+        for phase, settings in recipe.phases.items():
+            facts = {"tokens": name, "length": settings.length, "seed": recipe.training.seed}
+            facts |= recipe.examples.model_dump(include={"pairs", "copies", "short"})
+            made = made_once(
+                work / f"examples-{settings.length}-{_fingerprint(facts)}",
+                partial(self._write_examples, length=settings.length),
+            )
+            self.names.append(made.name)
+            self.examples[phase] = {side: Examples(made, side=side) for side in SIDES}
+        self.manifest = {
+            "corpus": _read_json(folder / MANIFEST),
+            "examples": {
+                phase: {side: examples.counts() for side, examples in sides.items()}
+                for phase, sides in self.examples.items()
+            },
+        }
+        for kind, counts in self.manifest["corpus"]["exclusions"].items():
+            if counts["not found"] and is_first_process():
+                log.warning(
+                    "%d of %d excluded %s values were not found in the corpus: check that they "
+                    "are spelled alike; they are listed in %s",
+                    *(counts["not found"], counts["listed"], kind, folder / NOT_FOUND),
+                )
+
+    def _facts(self, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
+        """What the tokens depend on."""
+        if tokenizer:
+            backend = tokenizer.backend_tokenizer.to_str().encode()
+            pieces = {"sha256": hashlib.sha256(backend).hexdigest()}
+        else:
+            pieces = self._pieces().model_dump(include={"vocabulary", *VOCABULARY_OPTIONS})
+        return {"version": __version__, "corpus": self._corpus.facts(), "pieces": pieces}
+
+    def _pieces(self) -> ScratchSettings:
+        if self._recipe.scratch is None:
+            msg = "without an encoder the recipe needs a table [scratch]"
+            raise UserError(msg)
+        return self._recipe.scratch
+
+    def _write_tokens(self, folder: Path, *, tokenizer: PreTrainedTokenizerBase | None) -> None:
+        corpus = self._corpus
+        if tokenizer is None:
+            scratch = self._pieces()
+            tokenizer = train_vocabulary(
+                ((patient, sentences) for side, sentences, patient in corpus if side == TRAIN),
+                size=scratch.vocabulary,
+                **scratch.model_dump(include=VOCABULARY_OPTIONS),
+            )
+            tokenizer.save_pretrained(folder / TOKENIZER)
+        read = ((side, sentences) for side, sentences, _ in corpus)
+        write_documents(read, folder, tokenizer=tokenizer, sides=SIDES)
+        tokens = {}
+        for side in SIDES:
+            frequencies = Documents(folder, side=side).frequencies(len(tokenizer))
+            tokens[side] = int(frequencies.sum())
+            if not tokens[side]:
+                msg = f"the documents on the {side} side have no word in them"
+                raise CorpusError(msg)
+        with (folder / NOT_FOUND).open("w", encoding="utf-8") as file:
+            for kind, name in corpus.exclusions.not_found():
+                file.write(json.dumps({kind: name}) + "\n")
+        write_json({**corpus.describe(), "tokens": tokens}, folder / MANIFEST)
+
+    def _write_examples(self, folder: Path, *, length: int) -> None:
+        settings = self._recipe.examples
+        for side in SIDES:
+            maker = ExampleMaker(
+                self.documents[side],
+                length=length,
+                # Copies of held-out text would be counted twice.
+                copies=1 if side == HELD_OUT else settings.copies,
+                settings=settings,
+                tokenizer=self.tokenizer,
+                seed=self._recipe.training.seed,
+            )
+            write_examples(maker, folder, side=side, vocabulary=len(self.tokenizer))
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
@@ -232,86 +284,12 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _fingerprint(facts: Mapping[str, Any]) -> str:
-    """Twelve letters and digits that identify these facts."""
     text = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _facts(
-    corpus: Corpus, recipe: Recipe, tokenizer: PreTrainedTokenizerBase | None
-) -> dict[str, Any]:
-    if tokenizer:
-        backend = tokenizer.backend_tokenizer.to_str().encode()
-        pieces = {"sha256": hashlib.sha256(backend).hexdigest()}
-    else:
-        names = {"vocabulary", "min_patients", "lower_case", "positions"}
-        pieces = recipe.scratch.model_dump(include=names) if recipe.scratch else {}
-    return {"version": __version__, "corpus": corpus.facts(), "pieces": pieces}
-
-
-def _write_tokens(
-    corpus: Corpus, recipe: Recipe, tokenizer: PreTrainedTokenizerBase | None, folder: Path
-) -> None:
-    if tokenizer is None:
-        if recipe.scratch is None:
-            msg = "without an encoder the recipe needs a table [scratch]"
-            raise UserError(msg)
-        tokenizer = train_vocabulary(
-            ((patient, sentences) for side, sentences, patient in corpus if side == TRAIN),
-            size=recipe.scratch.vocabulary,
-            lower_case=recipe.scratch.lower_case,
-            positions=recipe.scratch.positions,
-            min_patients=recipe.scratch.min_patients,
-        )
-        tokenizer.save_pretrained(folder / TOKENIZER)
-    read = ((side, sentences) for side, sentences, _ in corpus)
-    write_documents(read, folder, tokenizer=tokenizer, sides=SIDES)
-    sides = {side: Documents(folder, side=side) for side in SIDES}
-    for side, documents in sides.items():
-        if not len(documents):
-            msg = f"the documents on the {side} side have no word in them"
-            raise CorpusError(msg)
-    with (folder / NOT_FOUND).open("w", encoding="utf-8") as file:
-        for kind, name in corpus.exclusions.not_found():
-            file.write(json.dumps({kind: name}) + "\n")
-    tokens = {side: int(d.frequencies(len(tokenizer)).sum()) for side, d in sides.items()}
-    write_json({**corpus.describe(), "tokens": tokens}, folder / MANIFEST)
-
-
-def _write_examples(
-    folder: Path,
-    *,
-    length: int,
-    documents: Mapping[str, Documents],
-    recipe: Recipe,
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
-    """Write the examples of one length, both sides."""
-    manifest = {}
-    for side in SIDES:
-        maker = ExampleMaker(
-            documents[side],
-            length=length,
-            # Copies of held-out text would be counted twice.
-            copies=1 if side == HELD_OUT else recipe.examples.copies,
-            settings=recipe.examples,
-            tokenizer=tokenizer,
-            seed=recipe.training.seed,
-        )
-        write_examples(maker, folder, side=side, vocabulary=len(tokenizer))
-        made = Examples(folder, side=side)
-        pairs = made.labels[made.labels != NO_PAIR]
-        manifest[side] = {
-            "examples": len(made),
-            "tokens": int(made.lengths.sum()),
-            "pairs": len(pairs),
-            "true pairs": int((pairs == 0).sum()),
-        }
-    write_json(manifest, folder / MANIFEST)
 
 
 # --- training
@@ -322,37 +300,27 @@ class _Run:
 
     def __init__(self, recipe: Recipe, prepared: Prepared, *, work: Path) -> None:
         self._recipe, self._prepared, plan = recipe, prepared, recipe.training
-        self.start = self._new_start()
+        if recipe.scratch:
+            start = start_from_scratch(prepared.tokenizer, scratch=recipe.scratch, plan=plan)
+        else:
+            start = load_start(recipe.encoder or "", plan=plan)
+        if start.fresh_head:
+            rows = start.network.config.vocab_size
+            start_output_layer(start.network, prepared.documents[TRAIN].frequencies(rows))
+        self.start = start
         facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.names}
-        self.folder = work / f"run-{_fingerprint(facts | {'start': self.start.sha256})}"
+        self.folder = work / f"run-{_fingerprint(facts | {'start': start.sha256})}"
         self.folder.mkdir(mode=PRIVATE, exist_ok=True)
         self._masker = Masker(
             prepared.tokenizer, **recipe.examples.model_dump(include={"masked", "whole_words"})
         )
+        options = {"masker": self._masker, "tokens": plan.evaluation_tokens, "seed": plan.seed}
         self._held_out = {
-            name: HeldOut(
-                examples[HELD_OUT],
-                masker=self._masker,
-                tokens=plan.evaluation_tokens,
-                seed=plan.seed,
-            )
+            name: HeldOut(examples[HELD_OUT], **options)
             for name, examples in prepared.examples.items()
         }
-        self.before: dict[str, dict[str, float]] = {}
         self.history: dict[str, list[dict[str, float]]] = {}
         self.speed: dict[str, dict[str, Any]] = {}
-
-    def _new_start(self) -> Start:
-        recipe, tokenizer = self._recipe, self._prepared.tokenizer
-        if recipe.scratch:
-            start = start_from_scratch(tokenizer, scratch=recipe.scratch, plan=recipe.training)
-        else:
-            start = load_start(recipe.encoder or "", plan=recipe.training)
-        if start.fresh_head:
-            documents = self._prepared.documents[TRAIN]
-            rows = start.network.config.vocab_size
-            start_output_layer(start.network, documents.frequencies(rows))
-        return start
 
     def scores(self, network: PretrainingNetwork) -> dict[str, dict[str, float]]:
         """Scores on held-out documents at each phase's length."""
@@ -370,12 +338,7 @@ class _Run:
             checkpoint = self._train_phase(name, after=checkpoint)
         return checkpoint
 
-    def merged(self, checkpoint: Path | None) -> PretrainingNetwork:
-        """The network of a checkpoint, its adapters merged."""
-        network, adapters = self._network_at(checkpoint)
-        return adapters.merge_and_unload() if adapters else network
-
-    def _network_at(self, checkpoint: Path | None) -> tuple[PretrainingNetwork, Any]:
+    def network_at(self, checkpoint: Path | None) -> tuple[PretrainingNetwork, Any]:
         """A new network with the weights of a checkpoint or of the start, and its adapters.
 
         Each phase starts this way, whether the one before ran in this process or not.
@@ -383,7 +346,7 @@ class _Run:
         recipe, network = self._recipe, copy.deepcopy(self.start.network)
         adapters = prepare(network, plan=recipe.training, pairs=recipe.examples.pairs)
         if checkpoint:
-            _load_weights(network, checkpoint)
+            load_model(network, checkpoint / "model.safetensors")
         return network, adapters
 
     def _train_phase(self, name: str, *, after: Path | None) -> Path:
@@ -398,8 +361,9 @@ class _Run:
                 plan=self._recipe.training,
                 masker=self._masker,
             )
+            network, _ = self.network_at(after)
             trainer = ObjectiveTrainer(
-                self._network_at(after)[0],
+                network,
                 objective,
                 arguments=objective.arguments(folder),
                 attention=phase.attention,
@@ -411,10 +375,9 @@ class _Run:
             trainer.accelerator.wait_for_everyone()  # until the last checkpoint is complete
             if is_first_process():
                 speed = objective.speed(
-                    self.start.network.config,
+                    network,
                     seconds=time.perf_counter() - start - objective.scoring_seconds,
                     masked=self._recipe.examples.masked,
-                    device=_device(),
                     dtype=torch.bfloat16 if trainer.args.bf16 else torch.float32,
                 )
                 write_json(speed, folder / SPEED)
@@ -430,15 +393,3 @@ def _device() -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-
-
-def _load_weights(network: PretrainingNetwork, checkpoint: Path) -> None:
-    from safetensors.torch import load_file
-
-    missing, unexpected = network.load_state_dict(
-        load_file(checkpoint / "model.safetensors"), strict=False
-    )
-    tied = set(network.all_tied_weights_keys)
-    if lost := [*unexpected, *(name for name in missing if name not in tied)]:
-        msg = f"{checkpoint}: {len(lost)} weights are missing or unknown; remove it and start again"
-        raise UserError(msg)

@@ -41,11 +41,11 @@ class PretrainingNetwork(BertForPreTraining):
         """Predict masked tokens, and whether the second segment follows the first.
 
         Args:
-            input_ids: shape (rows, tokens).
-            attention_mask: 1 for a token and 0 for padding, shape (rows, tokens).
-            token_type_ids: 0 in the first segment and 1 in the second, shape (rows, tokens).
-            labels: masked tokens, `IGNORED` elsewhere, shape (rows, tokens); without them every
-                token is predicted and there is no loss.
+            input_ids: shape (rows, tokens), like the next three.
+            attention_mask: 1 for a token and 0 for padding.
+            token_type_ids: 0 in the first segment and 1 in the second.
+            labels: masked tokens, `IGNORED` elsewhere; without them every token is predicted and
+                there is no loss.
             next_sentence_label: 0 if the second segment follows, else 1, shape (rows,).
 
         Returns:

@@ -92,27 +92,20 @@ class MaskedWords(Objective):
         return scores
 
     def speed(
-        self,
-        config: Any,
-        *,
-        seconds: float,
-        masked: float,
-        device: torch.device,
-        dtype: torch.dtype,
+        self, network: Any, *, seconds: float, masked: float, dtype: torch.dtype
     ) -> dict[str, Any]:
         """Tokens per second of one process, and the share of its device's matrix rate."""
-        lengths = self._examples.lengths
+        lengths, device = self._examples.lengths, network.device
         # The length of the sequence that a token is in, on average.
         length = float((lengths**2).sum() / lengths.sum())
         lora = bool(self._plan.lora_rank)
-        flops = training_flops(config, length=length, masked=masked, lora=lora)
+        flops = training_flops(network.config, length=length, masked=masked, lora=lora)
         rate = matrix_rate(device, dtype=dtype)
         per_second = self.tokens / seconds if seconds > 0 else 0.0
         return {
             "tokens": self.tokens,
             "seconds": round(seconds, 1),
             "tokens_per_second": round(per_second, 1),
-            "gflops": round(per_second * flops / 1e9, 1),
             "matrix_gflops": round(rate / 1e9, 1),
             "share_of_matrix_rate": float(f"{per_second * flops / rate:.3g}"),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",

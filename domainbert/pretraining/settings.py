@@ -48,10 +48,8 @@ class ScratchSettings(Settings):
         min_patients: a word enters the vocabulary only if so many different patients have it, which
             keeps names out; a document without a patient counts as one.
         lower_case: whether words are lower-cased and lose their accents.
-        layers: number of layers.
-        hidden: width of the hidden states, a multiple of `heads`.
-        heads: attention heads.
-        intermediate: width of the feed-forward blocks.
+        layers: layers of `hidden` units (a multiple of `heads`), `heads` attention heads and
+            feed-forward blocks of `intermediate` units.
         positions: longest sequence in tokens.
     """
 
@@ -122,7 +120,6 @@ class Phase(Settings):
 
     Attributes:
         length: most tokens of an example, special tokens included.
-        steps: optimizer steps.
         batch_tokens: most tokens of a step over all devices, padding included (one example per
             device always fits).
         warmup: share of the steps during which the learning rate rises.
@@ -142,15 +139,10 @@ class Recipe(Settings):
     """A pretraining run; one TOML file.
 
     Attributes:
-        encoder: to start from: shipped name, folder or `hub:owner/name`; the shipped encoder by
-            default.
+        encoder: start: shipped name, folder or `hub:owner/name`; the shipped encoder by default.
         scratch: a new encoder instead.
-        corpus: where the text is.
-        examples: how it is made into examples.
-        training: what the phases share.
         short: the first phase; there if neither is given.
         long: the second phase.
-        card: for the card of the encoder.
     """
 
     encoder: str | None = None

@@ -253,7 +253,11 @@ def write_documents(
             for side in sides
         }
         for chunk in chunked(documents, size=lambda found: len(found[1]), limit=TOGETHER):
-            tokens = iter(_tokenized([s for _, found in chunk for s in found], tokenizer))
+            sentences = [sentence for _, found in chunk for sentence in found]
+            encoded = tokenizer(
+                sentences, add_special_tokens=False, split_special_tokens=True, verbose=False
+            )
+            tokens = iter(encoded["input_ids"])
             rows: dict[str, list[dict[str, Any]]] = {side: [] for side in files}
             for side, found in chunk:
                 parts = [part for part in (next(tokens) for _ in found) if part]
@@ -262,19 +266,6 @@ def write_documents(
                     rows[side].append({TOKENS: list(chain.from_iterable(parts)), ENDS: ends})
             for side, file in files.items():
                 file.write_batch(pa.RecordBatch.from_pylist(rows[side], schema=schema))
-
-
-def _tokenized(sentences: list[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    encoded = tokenizer(
-        sentences,
-        add_special_tokens=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        split_special_tokens=True,
-        truncation=False,
-        verbose=False,
-    )
-    return list(encoded["input_ids"])
 
 
 class Documents(TokenFile):

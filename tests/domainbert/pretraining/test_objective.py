@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
 from domainbert.pretraining.examples import IGNORED, Masker
-from domainbert.pretraining.fitting import prepare_examples
+from domainbert.pretraining.fitting import Prepared
 from domainbert.pretraining.model import prepare, start_from_scratch
 from domainbert.pretraining.objective import HeldOut, MaskedWords, plan_passes
 from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
@@ -25,7 +25,7 @@ def prepared(notes, new_recipe, tmp_path_factory):
     for pairs in (True, False):
         recipe = new_recipe(examples=ExampleSettings(pairs=pairs))
         corpus = Corpus([folder / "notes.parquet"], settings=recipe.corpus)
-        made[pairs] = prepare_examples(corpus, recipe=recipe, tokenizer=None, work=folder)
+        made[pairs] = Prepared(corpus, recipe=recipe, tokenizer=None, work=folder)
     return made
 
 
