@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from functools import cache
-from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,20 +57,18 @@ class MaskedWords(Objective):
     ) -> None:
         self._examples, self._held_out, self._masker = examples, held_out, masker
         self._phase, self._plan = phase, plan
+        self._passes = plan_passes(phase, plan, processes=process_count())
         self.tokens, self.scoring_seconds = 0, 0.0
 
-    def batches(self) -> _WholeSteps:
-        """Batches of example numbers, a whole number of steps per epoch."""
-        processes = process_count()
-        passes, tokens = plan_passes(self._phase, self._plan, processes=processes)
+    def batches(self) -> LengthBatches:
+        """Batches of example numbers; several are one step."""
         lengths = self._examples.lengths
-        batches = LengthBatches(
+        return LengthBatches(
             np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1),
             batch_size=len(lengths),
-            batch_tokens=tokens,
+            batch_tokens=self._passes[1],
             seed=self._plan.seed,
         )
-        return _WholeSteps(batches, multiple_of=processes * passes)
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """A masked batch."""
@@ -134,26 +131,13 @@ class MaskedWords(Objective):
             steps=phase.steps,
             metric=self.metric,
             max_steps=phase.steps,
-            gradient_accumulation_steps=plan_passes(phase, plan, processes=process_count())[0],
+            gradient_accumulation_steps=self._passes[0],
             # The choice of trained weights is fixed: no process has to look for unused ones.
             ddp_find_unused_parameters=False,
             # The last weights are kept: the minimum of the held-out loss is noise.
             load_best_model_at_end=False,
             metric_for_best_model=None,
         )
-
-
-class _WholeSteps:
-    """A plan whose epochs are filled up, from their own start, to a multiple of batches."""
-
-    def __init__(self, plan: LengthBatches, *, multiple_of: int) -> None:
-        self._plan, self._length = plan, len(plan) + -len(plan) % multiple_of
-
-    def __len__(self) -> int:
-        return self._length
-
-    def epoch(self, number: int) -> list[list[int]]:
-        return list(islice(cycle(self._plan.epoch(number)), self._length))
 
 
 def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[int, int]:
@@ -187,15 +171,11 @@ class HeldOut:
         device, training = network.device, network.training
         totals = np.zeros(5)
         network.eval()
-        try:
-            with (
-                torch.inference_mode(),
-                torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
-            ):
-                for batch in self._batches:
-                    totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
-        finally:
-            network.train(training)
+        autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+        with torch.inference_mode(), autocast:
+            for batch in self._batches:
+                totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
+        network.train(training)
         loss, right, tokens, told, pairs = totals.tolist()
         loss /= max(tokens, 1)
         scores = {
