@@ -165,19 +165,19 @@ class Exclusions:
     """Patients, stays, notes and documents that must not be read.
 
     Args:
-        names: kind of id, or `HASH` -> the excluded ones; ids are compared by `id_key`.
+        names: the kind of id, or `HASH`, and the name of each; ids are compared by `id_key`.
     """
 
-    def __init__(self, names: Mapping[str, Iterable[str]] | None = None) -> None:
-        spelled = {k: {id_key(name): name for name in each} for k, each in (names or {}).items()}
-        self._spelled = {kind: spelled[kind] for kind in (*IDS, HASH) if spelled.get(kind)}
+    def __init__(self, names: Iterable[tuple[str, str]] = ()) -> None:
+        self._spelled = {(kind, id_key(name)): name for kind, name in names}
+        kinds = {kind for kind, _ in self._spelled}
         # Every document must have the broadest kind of id in the lists.
-        self._broadest = next((kind for kind in IDS if kind in self._spelled), None)
+        self._broadest = next((kind for kind in IDS if kind in kinds), None)
         self.forget_found()
 
     def forget_found(self) -> None:
         """Start a new reading."""
-        self._found: dict[str, set[str]] = {kind: set() for kind in self._spelled}
+        self._found: set[tuple[str, str | None]] = set()
 
     def check(self, kinds: Collection[str], *, source: str) -> None:
         """Refuse a source whose documents lack the kind of id that exclusion needs."""
@@ -192,32 +192,28 @@ class Exclusions:
     def reason(self, document: Document, sha256: str) -> str | None:
         """Why a document must not be read, or None; remembers which names were found."""
         names = {**{kind: id_key(document.ids.get(kind)) for kind in IDS}, HASH: sha256}
-        hits = [kind for kind, listed in self._spelled.items() if names[kind] in listed]
-        for kind in hits:
-            self._found[kind].add(str(names[kind]))
+        hits = [name for name in names.items() if name in self._spelled]
+        self._found.update(hits)
         if hits:
-            return f"excluded by {'text' if hits[0] == HASH else hits[0]}"
+            return f"excluded by {'text' if hits[0][0] == HASH else hits[0][0]}"
         if self._broadest and names[self._broadest] is None:
             return f"without the {self._broadest} that exclusion needs"
         return None
 
     def not_found(self) -> Iterator[tuple[str, str]]:
         """The kind and the spelling of each name that no document has had."""
-        for kind, listed in self._spelled.items():
-            yield from ((kind, n) for key, n in listed.items() if key not in self._found[kind])
+        yield from ((k[0], name) for k, name in self._spelled.items() if k not in self._found)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many names of each kind are listed, and how many were not found."""
-        return {
-            kind: {"listed": len(names), "not found": len(names) - len(self._found[kind])}
-            for kind, names in self._spelled.items()
-        }
+        listed = Counter(kind for kind, _ in self._spelled)
+        missing = Counter(kind for kind, _ in self.not_found())
+        return {k: {"listed": count, "not found": missing[k]} for k, count in listed.items()}
 
     def sha256(self) -> str | None:
         """A hash of all names, None without any; private, because ids can be guessed from it."""
-        names = sorted(f"{kind}={key}" for kind, each in self._spelled.items() for key in each)
-        text = "\n".join(names).encode("utf-8", "replace")
-        return hashlib.sha256(text).hexdigest() if names else None
+        text = "\n".join(sorted(f"{kind}={key}" for kind, key in self._spelled))
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() if text else None
 
 
 def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
@@ -230,19 +226,18 @@ def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
         CorpusError: a list that excludes nothing.
         TableError: a list with a line that cannot be read.
     """
-    names: dict[str, set[str]] = {}
+    names: list[tuple[str, str]] = []
     for path in map(Path, paths):
         found = list(_excluded(path))
         if not found:
             msg = f"{path.name} excludes nothing: it has no ids outside the train side"
             raise CorpusError(msg)
-        for kind, name in found:
-            names.setdefault(kind, set()).add(name)
+        names += found
     return Exclusions(names)
 
 
 def _excluded(path: Path) -> Iterator[tuple[str, str]]:
-    """The kind and the name of each thing in a list."""
+    """The kind and the name of all that a list excludes."""
     available = table_columns(path)
     wanted = (PATIENT, STAY, NOTE, Column(HASH, "value"), Column(TEXT.name, "text"))
     columns = match_columns(available, wanted, source=path.name)

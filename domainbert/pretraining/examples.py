@@ -12,7 +12,7 @@ import torch
 
 from domainbert.inference import chunked, pad
 from domainbert.pretraining.corpus import CorpusError
-from domainbert.pretraining.tokens import CONTINUES, TOKENS, TokenFile, new_token_file, token_list
+from domainbert.pretraining.tokens import CONTINUES, TOKENS, TokenFile, token_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -176,7 +176,7 @@ def write_examples(maker: Iterable[Example], folder: Path, *, side: str, vocabul
     """Write the examples of one side, to be read by `Examples`."""
     tokens = token_list(vocabulary)
     schema = pa.schema({TOKENS: tokens, "second": pa.int32(), "label": pa.int8()})
-    with new_token_file(folder, side=side, schema=schema) as file:
+    with pa.ipc.new_file(str(folder / f"{side}.arrow"), schema) as file:
         for examples in chunked(maker, size=lambda made: len(made.tokens), limit=TOGETHER):
             rows = [vars(example) for example in examples]
             file.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))

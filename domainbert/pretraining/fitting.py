@@ -43,7 +43,7 @@ from domainbert.pretraining.model import (
 )
 from domainbert.pretraining.objective import HeldOut, MaskedWords
 from domainbert.pretraining.report import check_free, new_manifest, save_encoder
-from domainbert.pretraining.settings import Recipe
+from domainbert.pretraining.settings import Recipe, ScratchSettings
 from domainbert.pretraining.tokens import Documents, train_vocabulary, write_documents
 from domainbert.training.checkpoints import STATE, checkpoint_step, last_checkpoint
 from domainbert.training.processes import is_first_process
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from domainbert.pretraining.model import PretrainingNetwork
-    from domainbert.pretraining.settings import ScratchSettings
 
 BEFORE, SPEED, MANIFEST, TOKENIZER = "before.json", "speed.json", "manifest.json", "tokenizer"
 NOT_FOUND = "excluded-not-found.jsonl"
@@ -175,6 +174,7 @@ class Prepared:
         work: Path,
     ) -> None:
         self._corpus, self._recipe = corpus, recipe
+        self._scratch = recipe.scratch or ScratchSettings()
         work.parent.mkdir(parents=True, exist_ok=True)
         work.mkdir(mode=PRIVATE, exist_ok=True)
         name = f"tokens-{_fingerprint(self._facts(tokenizer))}"
@@ -215,23 +215,16 @@ class Prepared:
             backend = tokenizer.backend_tokenizer.to_str().encode()
             pieces = {"sha256": hashlib.sha256(backend).hexdigest()}
         else:
-            pieces = self._pieces().model_dump(include={"vocabulary", *VOCABULARY_OPTIONS})
+            pieces = self._scratch.model_dump(include={"vocabulary", *VOCABULARY_OPTIONS})
         return {"version": __version__, "corpus": self._corpus.facts(), "pieces": pieces}
-
-    def _pieces(self) -> ScratchSettings:
-        if self._recipe.scratch is None:
-            msg = "without an encoder the recipe needs a table [scratch]"
-            raise UserError(msg)
-        return self._recipe.scratch
 
     def _write_tokens(self, folder: Path, *, tokenizer: PreTrainedTokenizerBase | None) -> None:
         corpus = self._corpus
         if tokenizer is None:
-            scratch = self._pieces()
             tokenizer = train_vocabulary(
                 ((patient, sentences) for side, sentences, patient in corpus if side == TRAIN),
-                size=scratch.vocabulary,
-                **scratch.model_dump(include=VOCABULARY_OPTIONS),
+                size=self._scratch.vocabulary,
+                **self._scratch.model_dump(include=VOCABULARY_OPTIONS),
             )
             tokenizer.save_pretrained(folder / TOKENIZER)
         read = ((side, sentences) for side, sentences, _ in corpus)
@@ -314,10 +307,9 @@ class _Run:
         self._masker = Masker(
             prepared.tokenizer, **recipe.examples.model_dump(include={"masked", "whole_words"})
         )
-        options = {"masker": self._masker, "tokens": plan.evaluation_tokens, "seed": plan.seed}
         self._held_out = {
-            name: HeldOut(examples[HELD_OUT], **options)
-            for name, examples in prepared.examples.items()
+            name: HeldOut(sides[HELD_OUT], masker=self._masker, plan=plan)
+            for name, sides in prepared.examples.items()
         }
         self.history: dict[str, list[dict[str, float]]] = {}
         self.speed: dict[str, dict[str, Any]] = {}

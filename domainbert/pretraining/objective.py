@@ -148,13 +148,13 @@ def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[in
 
 
 class HeldOut:
-    """Held-out examples of at most so many tokens, masked once for all evaluations."""
+    """Held-out examples, drawn and masked once for all evaluations."""
 
-    def __init__(self, examples: Examples, *, masker: Masker, tokens: int, seed: int) -> None:
-        generator = np.random.default_rng(seed)
+    def __init__(self, examples: Examples, *, masker: Masker, plan: TrainingPlan) -> None:
+        generator = np.random.default_rng(plan.seed)
         order = generator.permutation(len(examples))
-        count = int(np.searchsorted(np.cumsum(examples.lengths[order]), tokens)) or 1
-        chosen = [examples[int(number)] for number in order[:count]]
+        fits = np.cumsum(examples.lengths[order]) < plan.evaluation_tokens
+        chosen = [examples[int(number)] for number in order[: int(fits.sum()) or 1]]
         lengths = [len(example.tokens) for example in chosen]
         self._batches = [
             masker.batch([chosen[i] for i in batch], generator)

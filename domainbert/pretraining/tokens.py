@@ -233,11 +233,6 @@ class TokenFile:
         return self._table[name][row].values.to_numpy()
 
 
-def new_token_file(folder: Path, *, side: str, schema: pa.Schema) -> pa.RecordBatchFileWriter:
-    """A file to write, read by `TokenFile`."""
-    return pa.ipc.new_file(str(folder / f"{side}.arrow"), schema)
-
-
 def write_documents(
     documents: Iterable[tuple[str, list[str]]],
     folder: Path,
@@ -249,7 +244,7 @@ def write_documents(
     schema = pa.schema({TOKENS: token_list(len(tokenizer)), ENDS: pa.list_(pa.int32())})
     with ExitStack() as stack:
         files = {
-            side: stack.enter_context(new_token_file(folder, side=side, schema=schema))
+            side: stack.enter_context(pa.ipc.new_file(str(folder / f"{side}.arrow"), schema))
             for side in sides
         }
         for chunk in chunked(documents, size=lambda found: len(found[1]), limit=TOGETHER):

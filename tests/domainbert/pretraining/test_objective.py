@@ -39,7 +39,8 @@ def new_trainer(prepared, new_recipe, tmp_path):
         start = start_from_scratch(data.tokenizer, scratch=recipe.scratch, plan=given)
         adapters = prepare(start.network, plan=given, pairs=pairs)
         masker = Masker(data.tokenizer)
-        held_out = HeldOut(data.examples["short"][HELD_OUT], masker=masker, tokens=1500, seed=0)
+        evaluation = TrainingPlan(evaluation_tokens=1500)
+        held_out = HeldOut(data.examples["short"][HELD_OUT], masker=masker, plan=evaluation)
         objective = MaskedWords(
             data.examples["short"][TRAIN],
             held_out=held_out,
@@ -203,7 +204,8 @@ def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer):
     assert first["pairs"] > 10
     data = prepared[True].examples["short"][HELD_OUT]
     masker = Masker(prepared[True].tokenizer)
-    few = HeldOut(data, masker=masker, tokens=1, seed=0).scores(network)
+    plan = TrainingPlan(evaluation_tokens=1)
+    few = HeldOut(data, masker=masker, plan=plan).scores(network)
     assert few["pairs"] == 1
 
 
