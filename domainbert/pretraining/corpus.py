@@ -136,7 +136,7 @@ def _plain(path: Path, *, whole: bool, lines: int) -> Iterator[str]:
     """The documents of a plain text file."""
     document: list[str] = []
     for row in iter_rows(path, ReadOptions(lines=True)):
-        line = row.cells["text"]
+        line = row.cells["text"] or ""
         is_blank = not line.strip()
         if document and ((is_blank and not whole) or len(document) == lines):
             yield "\n".join(document)
