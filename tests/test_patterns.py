@@ -42,7 +42,7 @@ TEXTS = [
 ANCHORED = {
     "domainbert.files._PARTIAL",
     "domainbert.tables.ids._WHOLE",
-    "biomed.corpora.pubtator._TEXT_LINE",
+    "biomed.corpora.formats._TEXT_LINE",
 }
 OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes
 

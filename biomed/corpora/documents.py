@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,7 +53,7 @@ NO_WORD = "covers no word: left out"
 
 
 def flat_spans(document: Document) -> tuple[list[Span], list[Remark]]:
-    """Remove overlaps: of overlapping spans keep the longest, of equal ones the first.
+    """Of overlapping spans keep the longest, of equal ones the first.
 
     Returns:
         The remaining spans in text order, and a remark for each span removed or discontinuous.
@@ -73,9 +73,7 @@ def flat_spans(document: Document) -> tuple[list[Span], list[Remark]]:
 
 
 def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
-    """The document's words (see `split_words`) with IOB2 tags.
-
-    A span that begins or ends inside a word is widened to whole words.
+    """The document's words (see `split_words`) with IOB2 tags; spans widen to whole words.
 
     Returns:
         Words and tags, and a remark for each span that was changed or left out.
@@ -94,7 +92,9 @@ def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
     words = split_words(document.text)
     found: list[tuple[int, int, str]] = []
     for span in spans:
-        first, last = _covered(words, span)
+        # The words that the span touches.
+        first = int(np.searchsorted(words[:, 1], span.start, side="right"))
+        last = int(np.searchsorted(words[:, 0], span.end, side="left"))
         if first >= last or (found and first < found[-1][1]):
             reason = NO_WORD if first >= last else OVERLAPS
             remarks.append(Remark(document.id, span.start, span.end, reason))
@@ -106,15 +106,7 @@ def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
     return TaggedText(texts, tuple(tags_of(found, words=len(words)))), remarks
 
 
-def _covered(words: np.ndarray, span: Span) -> tuple[int, int]:
-    """The words that a span touches: the first, and one past the last."""
-    first = int(np.searchsorted(words[:, 1], span.start, side="right"))
-    return first, int(np.searchsorted(words[:, 0], span.end, side="left"))
-
-
 def relabelled(spans: Sequence[Span], labels: dict[str, str]) -> tuple[Span, ...]:
     """Rename entity types; spans whose type maps to "" are dropped, unmapped types are kept."""
-    named = [(span, labels.get(span.label, span.label)) for span in spans]
-    return tuple(
-        Span(span.start, span.end, label, span.discontinuous) for span, label in named if label
-    )
+    named = (replace(span, label=labels.get(span.label, span.label)) for span in spans)
+    return tuple(span for span in named if span.label)

@@ -30,12 +30,9 @@ class TaggedText:
 
 
 def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The entities of a tag sequence, by seqeval's strict mode.
+    """The entities of a tag sequence: (first word, one past the last, type) of each, in order.
 
-    An `I-x` that follows `O` or another type is invalid and belongs to no entity.
-
-    Returns:
-        (first word, one past the last, type) of each, in order.
+    As in seqeval's strict mode, an `I-x` that follows `O` or another type belongs to no entity.
     """
     spans: list[tuple[int, int, str]] = []
     start, kind = 0, ""
@@ -49,12 +46,7 @@ def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def tags_of(spans: Iterable[tuple[int, int, str]], *, words: int) -> list[str]:
-    """The tags of `words` words with these entities, which must not overlap.
-
-    Args:
-        spans: (first word, one past the last, type) of each.
-        words: length of the sequence.
-    """
+    """The tags of `words` words with these entities (see `spans_of`), which must not overlap."""
     tags = [OUTSIDE] * words
     for start, end, kind in spans:
         tags[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)

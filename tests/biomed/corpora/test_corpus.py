@@ -49,7 +49,7 @@ def test_texts_that_are_elsewhere_too(tmp_path):
     corpus = read_corpus(tmp_path)
     left = without(corpus.train.texts, corpus.test.texts)
     assert [text.words[0] for text in left] == ["no", "aspirin"]
-    assert len(fingerprints(corpus.train.texts)) == 3
+    assert len(set(fingerprints(corpus.train.texts))) == 3
 
 
 @pytest.mark.data
