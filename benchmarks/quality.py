@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from biomed.card import score_rows
+from biomed.folder import score_rows
 from biomed.models import shipped
 from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesize
 from clinical.demo import best_possible

@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TagScheme:
-    """The IOB2 tags of a network's outputs.
-
-    Attributes:
-        labels: the tag of each output.
-        types: the entity types, sorted.
-        begin: output number of each type's B tag, shape (types,).
-        inside: output number of each type's I tag, shape (types,).
-    """
+    """The tag of each output of a network, the entity types (sorted), and their B and I outputs."""
 
     labels: tuple[str, ...]
     types: tuple[str, ...]
@@ -32,11 +25,7 @@ class TagScheme:
 
     @classmethod
     def of(cls, labels: Sequence[str]) -> TagScheme:
-        """Make the scheme from the names of a network's outputs.
-
-        Raises:
-            UserError: anything but `O` and a pair `B-type`, `I-type` for each type.
-        """
+        """The scheme of outputs that are named `O` and a pair `B-type`, `I-type` for each type."""
         labels = tuple(labels)
         place = {label: number for number, label in enumerate(labels)}
         types = tuple(sorted(label[2:] for label in labels if label.startswith("B-")))
@@ -60,14 +49,7 @@ def tags_for(types: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Entities as ranges of words; all arrays have shape (entities,).
-
-    Attributes:
-        first: number of the first word.
-        last: number of the last word.
-        kind: index of the type in `scheme.types`.
-        score: see `biomed.Entity`.
-    """
+    """First and last word, index in `scheme.types` and score of each entity, shape (entities,)."""
 
     first: np.ndarray
     last: np.ndarray
@@ -83,13 +65,13 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
     any tag, and whatever may follow I may follow B, so an optimal path never needs I there.
 
     Args:
-        scores: log-probability of each tag for each word, shape (words, labels), of one or more
-            texts one after the other.
+        scores: log-probability of each tag for each word of consecutive texts, shape
+            (words, labels).
         scheme: the tags.
         starts: words into which no entity continues: the first word of each text, and others.
 
     Returns:
-        The output number of each word's tag, shape (words,), int64.
+        The output number of each word's tag, shape (words,).
     """
     begin, inside = scheme.begin, scheme.inside
     closed = np.asarray((scores[:, inside] <= scores[:, begin]).all(axis=1))
@@ -138,16 +120,7 @@ def _traced(
 
 
 def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> Found:
-    """Decode consecutive texts into entities.
-
-    Args:
-        log_probabilities: of each tag for each word, shape (words, labels).
-        scheme: the tags.
-        starts: see `best_path`.
-
-    Returns:
-        The entities of the best path, in word order.
-    """
+    """The entities of the best path (see `best_path`), in word order; scored as in `Entity`."""
     path = best_path(log_probabilities, scheme=scheme, starts=starts)
     is_inside = np.isin(path, scheme.inside)
     first = np.flatnonzero(np.isin(path, scheme.begin))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from biomed.ner.decoding import TagScheme, best_path
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.errors import UserError
 from domainbert.inference import chunked
+from domainbert.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-
 TASK = "entities"
-TRAIN_COMMAND = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
 
-@dataclass(frozen=True)
-class EntitySettings:
+class EntitySettings(Settings):
     """The windows of an entity model.
 
     Attributes:
@@ -39,20 +36,14 @@ class EntitySettings:
 
 
 class WordTagger(BiomedFolder):
-    """A token-classification network, read at the first piece of each word.
-
-    Args:
-        network: Hugging Face token classifier whose labels are IOB2 tags.
-        tokenizer: its fast tokenizer.
-        settings: windows.
-        device: "cpu", "cuda", …; by default CUDA if available.
-        batch_tokens: tokens of a batch, padding included; the default depends on the device.
+    """A token-classification network, read at the first piece of each word; see `Model`.
 
     Raises:
         UserError: labels that are not IOB2, or windows larger than the encoder's limit.
     """
 
-    task, train_command, settings_class = TASK, TRAIN_COMMAND, EntitySettings
+    task, settings_class = TASK, EntitySettings
+    train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def __init__(
         self,
@@ -87,7 +78,7 @@ class WordTagger(BiomedFolder):
 
     @property
     def tokenizer_hash(self) -> bytes:
-        """Equal for models that read the same pieces."""
+        """Equal for models that share their word pieces."""
         return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).digest()
 
     def log_probabilities(
@@ -97,7 +88,7 @@ class WordTagger(BiomedFolder):
 
         Args:
             texts: from `reader.read`.
-            network: use this network instead of the model's own, such as one in training.
+            network: replaces the model's own, such as one in training.
 
         Returns:
             Shape (words read, labels), float32.
@@ -121,10 +112,6 @@ class WordTagger(BiomedFolder):
         """The IOB2 tag of every word of sentences that are already split into words.
 
         A word without a piece (a control character) is I inside an entity, otherwise O.
-
-        Args:
-            sentences: words; each sentence is read on its own.
-            network: see `log_probabilities`.
         """
         return self.decoded(
             sentences, lambda pieces: self.log_probabilities(pieces, network=network)
@@ -135,12 +122,7 @@ class WordTagger(BiomedFolder):
         sentences: Sequence[Sequence[str]],
         scores_of: Callable[[Sequence[Pieces]], np.ndarray],
     ) -> list[list[str]]:
-        """`tags` from other log-probabilities, such as those of an ensemble.
-
-        Args:
-            sentences: see `tags`.
-            scores_of: a function like `log_probabilities`.
-        """
+        """`tags` from a function like `log_probabilities`, such as an ensemble's."""
         if any(isinstance(words, str) for words in sentences):
             msg = "expected each sentence as a list of words, got a string; split it first"
             raise UserError(msg)
@@ -148,24 +130,20 @@ class WordTagger(BiomedFolder):
         result = []
         size = self.runner.buffer_tokens
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
-            scores = scores_of(chunk)
             counts = np.array([int(text.is_read.sum()) for text in chunk])
-            starts = (np.cumsum(counts) - counts)[counts > 0]
-            path = best_path(scores, scheme=self.scheme, starts=starts)
             ends = np.cumsum(counts)
-            for text, end, count in zip(chunk, ends, counts, strict=True):
-                result.append(self._named(path[end - count : end], text.is_read))
+            starts = (ends - counts)[counts > 0]
+            path = best_path(scores_of(chunk), scheme=self.scheme, starts=starts)
+            for text, part in zip(chunk, np.split(path, ends[:-1]), strict=True):
+                result.append(self._named(part, text.is_read))
         return result
 
     def _named(self, path: np.ndarray, is_read: np.ndarray) -> list[str]:
-        read = [self.scheme.labels[number] for number in path]
+        read = [self.labels[number] for number in path]
         tags, following = [], "O"
         for known in is_read[::-1]:
-            if known:
-                following = read.pop()
-                tags.append(following)
-            else:
-                tags.append(following if following.startswith("I-") else "O")
+            following = read.pop() if known else following
+            tags.append(following if known or following.startswith("I-") else "O")
         return tags[::-1]
 
 

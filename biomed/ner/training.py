@@ -1,4 +1,4 @@
-"""The recipe of an entity model, and its training with one or several seeds."""
+"""The recipe and the objective of entity models, and training with one or several seeds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from pydantic import Field
 
 from biomed.corpora.corpus import Corpus, read_corpus
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words
-from biomed.ner.examples import Augmentation, entity_types
+from biomed.ner.examples import IGNORED, Augmentation, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
-from biomed.ner.objective import TagObjective
-from domainbert.settings import Count, Positive, Settings
+from domainbert.inference import pad
+from domainbert.settings import Positive, Settings
+from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.seeds import train_seeds
 from domainbert.training.train import Stage, train
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from biomed.ner.examples import Example
+    from domainbert.training.settings import TrainingSettings
+
 SCORES_NOTE = (
     "An entity counts if its type and both its ends are right (strict IOB2, each text on its own). "
     "Devel chose the weights and the best of several seeds, so its scores are optimistic; test "
@@ -31,11 +37,8 @@ SCORES_NOTE = (
 )
 
 
-class EntityTable(ModelTable):
-    """The `[model]` table; see `EntitySettings`."""
-
-    window: Count | None = None
-    overlap: int | None = None
+class EntityTable(ModelTable, EntitySettings):
+    """The `[model]` table: the encoder and the model's windows."""
 
 
 class CorporaTable(Settings):
@@ -56,6 +59,85 @@ class EntityRecipe(Recipe):
     model: EntityTable = EntityTable()
     corpora: CorporaTable = CorporaTable()
     augmentation: Augmentation = Augmentation()
+
+
+class TagObjective(Objective):
+    """Cross-entropy over the first piece of each word; F1 of entities on the devel sides.
+
+    In a corpus that annotates only some of the types, `O` allows every tag of the other types: the
+    loss of a word is −log of the summed probability of its allowed tags.
+
+    `repeat` says how often an epoch reads a corpus, by name; 1 by default. At 0.1 each epoch reads
+    another tenth.
+    """
+
+    metric = "f1"
+
+    def __init__(
+        self,
+        model: WordTagger,
+        corpora: Sequence[Corpus],
+        *,
+        training: TrainingSettings,
+        augmentation: Augmentation,
+        repeat: Mapping[str, float],
+    ) -> None:
+        self._model, self._corpora, self._augmentation = model, corpora, augmentation
+        self._sources, allowed = make_sources(corpora, model.scheme, repeat)
+        self._forbidden = ~torch.from_numpy(allowed)
+        maker = ExampleMaker(
+            self._sources,
+            reader=model.reader,
+            window=model.window,
+            augmentation=augmentation,
+            mask_id=model.tokenizer.mask_token_id,
+            seed=training.seed,
+        )
+        self._plan = FreshBatches(maker, batch_tokens=training.batch_tokens, seed=training.seed)
+
+    def batches(self) -> FreshBatches:
+        """Windows of tagged texts."""
+        return self._plan
+
+    def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
+        """Padded token ids, codes and mask, each of shape (windows, longest)."""
+        del epoch
+        padding = self._model.tokenizer.pad_token_id
+        ids, mask = pad([example.ids for example in batch], pad_token_id=padding)
+        codes, _ = pad([example.codes for example in batch], pad_token_id=IGNORED)
+        inputs = {"input_ids": ids, "codes": codes}
+        return inputs if mask is None else {**inputs, "attention_mask": mask}
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Mean over the words of −log of the probability of the allowed tags."""
+        outputs = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
+        is_word = batch["codes"] != IGNORED
+        scores = outputs.logits[is_word].float().log_softmax(dim=-1)
+        forbidden = self._forbidden.to(scores.device)[batch["codes"][is_word]]
+        return -scores.masked_fill(forbidden, float("-inf")).logsumexp(dim=-1).mean()
+
+    def score(self, network: Any) -> dict[str, float]:
+        """Entity F1 on each devel side, and their mean as "f1"."""
+        each = {
+            f"f1_{c.name}": evaluate_words(self._model, c.devel, network=network).overall.f1
+            for c in self._corpora
+            if c.devel
+        }
+        return {"f1": float(np.mean(list(each.values()))), **each}
+
+    def facts(self) -> dict[str, Any]:
+        """Augmentation, and types, size and hash of each corpus."""
+        augmentation = self._augmentation.model_dump()
+        corpora = {}
+        for corpus, source in zip(self._corpora, self._sources, strict=True):
+            corpora[corpus.name] = {
+                "types": list(corpus.to_train.types),
+                "repeat": source.repeat,
+                "left_out": len(corpus.to_train.texts) - len(source.texts),
+            }
+            for side, gold in corpus.sides.items():
+                corpora[corpus.name][side] = {"texts": len(gold.texts), "sha256": gold.sha256}
+        return {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
 
 
 def read_corpora(
@@ -82,14 +164,14 @@ def fit(
         corpora: each with a train side, at least one with a devel side; see `make_sources`.
         recipe: settings; the defaults if None.
         seed: replaces the recipe's.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
+        checkpoints: see `domainbert.training.train.train`.
+        resume: see there.
 
     Returns:
         The trained model, with its scores on devel and test in its manifest.
 
     Raises:
-        UserError: see `entity_types`, and `domainbert.training.train.train`.
+        UserError: corpora that cannot be trained on, or that differ from those of the checkpoints.
     """
     recipe = recipe or EntityRecipe()
     training, encoder = recipe.training, recipe.model.encoder
@@ -102,16 +184,12 @@ def fit(
     objective = TagObjective(
         model, corpora, training=training, augmentation=augmentation, repeat=repeat
     )
-    model = train(
-        model, Stage(objective, training), encoder=encoder, checkpoints=checkpoints, resume=resume
-    )
-    facts = model.manifest["facts"]["corpora"]
-    model.manifest |= {
-        "card": recipe.card.model_dump(),
-        "counts": {
-            f"{name}, texts for training": of_one["train"]["texts"] - of_one["left_out"]
-            for name, of_one in facts.items()
-        },
+    stage = Stage(objective, training)
+    model = train(model, stage, encoder=encoder, checkpoints=checkpoints, resume=resume)
+    model.manifest["card"] = recipe.card.model_dump()
+    model.manifest["counts"] = {
+        f"{name}, texts for training": facts["train"]["texts"] - facts["left_out"]
+        for name, facts in model.manifest["facts"]["corpora"].items()
     }
     for side in ("devel", "test"):
         model.manifest[side] = {
@@ -133,15 +211,8 @@ def fit_seeds(
 ) -> Iterator[WordTagger]:
     """Train once for each seed; after each, yield the model that is the best on devel so far.
 
-    Its manifest has the scores of all seeds, with mean and standard deviation.
-
-    Args:
-        corpora: see `fit`.
-        recipe: settings.
-        seeds: one run each.
-        checkpoints: folder that keeps the checkpoints of each seed.
-        resume: continue from them; a finished seed is only measured again.
-        jobs: runs side by side; see `domainbert.training.seeds.train_seeds`.
+    Its manifest has the scores of all seeds, with mean and standard deviation. With `resume`, a
+    finished seed is only measured again. See `fit` and `domainbert.training.seeds.train_seeds`.
     """
     train_one = partial(fit, corpora, recipe, resume=resume)
     best, highest = None, -1.0
