@@ -7,19 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biomed.corpora.documents import Document, Remark, relabelled, tagged
+from biomed.corpora.documents import (
+    CorpusError,
+    Document,
+    Remark,
+    TaggedText,
+    relabelled,
+    spans_of,
+    tagged,
+    tags_of,
+)
 from biomed.corpora.formats import is_brat, is_pubtator, read_brat, read_iob2, read_pubtator
-from biomed.corpora.tags import CorpusError, TaggedText, spans_of, tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 # The names that the files of each side may have.
-SIDES = {
-    "train": ("train",),
-    "devel": ("devel", "dev", "validation", "val"),
-    "test": ("test",),
-}
+SIDES = {"train": ("train",), "devel": ("devel", "dev", "validation", "val"), "test": ("test",)}
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,6 @@ class Gold:
     """The gold standard of one file or folder.
 
     Attributes:
-        name: of the file.
         texts: words with tags: the sentences of an IOB2 file, otherwise whole documents.
         documents: texts with character spans; empty for IOB2.
         remarks: on spans that had to be changed to fit IOB2.
@@ -78,9 +81,7 @@ class Corpus:
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
     """Read an IOB2 file, a PubTator file or a BRAT folder; the format is detected.
 
-    Args:
-        path: the file or folder.
-        labels: new names for entity types; a type mapped to "" is dropped.
+    `labels` are new names for entity types; a type mapped to "" is dropped.
 
     Raises:
         CorpusError: no such file, no sentences, or a format error (see `biomed.corpora.formats`).
@@ -101,15 +102,9 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
 
 
 def gold_of(
-    documents: Iterable[Document],
-    *,
-    name: str = "documents",
-    labels: dict[str, str] | None = None,
+    documents: Iterable[Document], *, name: str = "documents", labels: dict[str, str] | None = None
 ) -> Gold:
-    """Convert documents with character spans to words with tags; see `tagged` for the rules.
-
-    `labels` are new names for entity types; a type mapped to "" is dropped.
-    """
+    """Documents with character spans, also as words with tags; see `tagged` and `read_gold`."""
     named = [Document(d.id, d.text, relabelled(d.spans, labels or {})) for d in documents]
     pairs = [tagged(document) for document in named]
     remarks = tuple(remark for _, found in pairs for remark in found)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from biomed.corpora.documents import Document, Span
-from biomed.corpora.tags import OUTSIDE, CorpusError, TaggedText, fault_of
+from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,28 +64,22 @@ def read_pubtator(path: Path) -> list[Document]:
         CorpusError: a malformed line, a mention of another document, or a mention that differs
             from the text at its offsets. The message has the line number.
     """
-    documents: list[Document] = []
+    documents = []
     parts: dict[str, str] = {}
     spans: list[Span] = []
     current = ""
-
-    def finish() -> None:
-        if parts:
+    for number, line in enumerate([*_lines(path), ""], start=1):
+        match = _TEXT_LINE.fullmatch(line)
+        if parts and (not line.strip() or (match and match[1] != current)):
             documents.append(Document(current, _joined(parts), tuple(spans)))
-            parts.clear()
-            spans.clear()
-
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            finish()
-        elif match := _TEXT_LINE.fullmatch(line):
-            if match[1] != current:
-                finish()
+            parts, spans = {}, []
+        if match:
             current = match[1]
             parts[match[2]] = match[3]
-        elif span := _mention(line.split("\t"), parts, current, f"{path.name}, line {number}"):
+        elif line.strip() and (
+            span := _mention(line.split("\t"), parts, current, f"{path.name}, line {number}")
+        ):
             spans.append(span)
-    finish()
     return documents
 
 
@@ -127,8 +120,8 @@ def read_brat(folder: Path) -> list[Document]:
     Only entities (T lines) are read; relations, events, attributes and notes are skipped.
 
     Raises:
-        CorpusError: an annotation file without its text, a malformed T line, or a mention that
-            differs from the text at its offsets. The message names the file and the line.
+        CorpusError: a missing text, a malformed T line, or a mention that differs from the text
+            at its offsets. The message names the file and the line.
     """
     documents = []
     for file in sorted(folder.glob("*.ann")):

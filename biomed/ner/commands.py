@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from biomed.corpora import Gold
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Find diseases and drugs in text of any length, with exact positions.",
+    no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
 )
 
 Labels = Annotated[
@@ -35,11 +34,7 @@ Models = Annotated[
 @one_line_errors
 def train(
     corpora: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CORPUS...",
-            help="Folders with train, devel and optionally test, in IOB2, PubTator or BRAT.",
-        ),
+        list[Path], typer.Argument(metavar="CORPUS...", help="Folders: train, devel, perhaps test.")
     ],
     out: options.ModelFolder,
     recipe: options.RecipeFile = None,
@@ -47,8 +42,7 @@ def train(
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
     seed: Annotated[
-        list[int] | None,
-        typer.Option(help="Repeat it for several runs: the best on devel is kept."),
+        list[int] | None, typer.Option(help="Repeatable: the best run on devel is kept.")
     ] = None,
     jobs: Annotated[
         int, typer.Option(min=1, help="Runs side by side, each with its share of the cores.")
@@ -58,7 +52,7 @@ def train(
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:
-    """Train a model on one or more corpora; devel chooses the weights, test measures them."""
+    """Train on corpora in IOB2, PubTator or BRAT; devel chooses the weights, test measures them."""
     from biomed.ner.training import EntityRecipe, fit_seeds, read_corpora
     from domainbert.training.recipes import read_recipe
 
@@ -92,8 +86,7 @@ def tag(
     source: options.Source,
     model: Models,
     out: Annotated[
-        Path | None,
-        typer.Option(help="A table (.csv, .parquet, .jsonl) or a folder; texts are shown without."),
+        Path | None, typer.Option(help="A table (.csv, .parquet, .jsonl) or folder; else shown.")
     ] = None,
     text: options.TextColumn = None,
     keep: options.Keep = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.corpora.tags import OUTSIDE
+from biomed.corpora.documents import OUTSIDE
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,30 +89,15 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
     final = np.zeros_like(value)
     for step, rows in enumerate(active):
         if step:
-            words = firsts[:rows] + step
-            value, back[words] = _advanced(value[:rows], scores[words], scheme)
+            # The best sum for each tag, and the tag before it.
+            words, value = firsts[:rows] + step, value[:rows]
+            before = np.repeat(value.argmax(axis=1)[:, None], value.shape[1], axis=1)
+            before[:, inside] = np.where(value[:, inside] > value[:, begin], inside, begin)
+            value, back[words] = scores[words] + np.take_along_axis(value, before, axis=1), before
         final[:rows] = value
-    return _traced(back, final.argmax(axis=1), firsts, lengths)
-
-
-def _advanced(
-    value: np.ndarray, scores: np.ndarray, scheme: TagScheme
-) -> tuple[np.ndarray, np.ndarray]:
-    """One Viterbi step in every block: the best sum for each tag, and the tag before it."""
-    begin, inside = scheme.begin, scheme.inside
-    before = np.repeat(value.argmax(axis=1)[:, None], value.shape[1], axis=1)
-    continues = value[:, inside] > value[:, begin]
-    before[:, inside] = np.where(continues, inside, begin)
-    return scores + np.take_along_axis(value, before, axis=1), before
-
-
-def _traced(
-    back: np.ndarray, tag: np.ndarray, firsts: np.ndarray, lengths: np.ndarray
-) -> np.ndarray:
-    """Follow the back pointers from the last word of each block."""
-    path = np.zeros(len(back), dtype=np.int64)
-    for step in range(int(lengths[0]) if len(lengths) else 0):
-        rows = np.searchsorted(-lengths, -step)  # blocks longer than `step`
+    # Follow the back pointers from the last word of each block.
+    tag, path = final.argmax(axis=1), np.zeros(len(scores), dtype=np.int64)
+    for step, rows in enumerate(active):
         words = (firsts + lengths)[:rows] - 1 - step
         path[words] = tag[:rows]
         tag[:rows] = back[words, tag[:rows]]

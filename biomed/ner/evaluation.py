@@ -50,11 +50,7 @@ class Scores:
 
 
 def score_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
-    """Strict IOB2 scores of the tags of each text; seqeval reads the entities from the tags.
-
-    Raises:
-        UserError: not exactly one prediction for each gold tag.
-    """
+    """Strict IOB2 scores of the tags of each text; seqeval reads the entities from the tags."""
     for number, (right, found) in enumerate(zip(gold, predicted, strict=False)):
         if len(right) != len(found):
             msg = f"text number {number} has {len(right)} gold tags but {len(found)} predictions"
@@ -66,11 +62,7 @@ def score_spans(
     gold: Sequence[Iterable[tuple[int, int, str]]],
     predicted: Sequence[Iterable[tuple[int, int, str]]],
 ) -> Scores:
-    """Scores of exact spans: (start, end, type) of each entity of each text.
-
-    Raises:
-        UserError: different numbers of texts.
-    """
+    """Scores of exact spans: (start, end, type) of each entity of each text."""
     if len(gold) != len(predicted):
         msg = f"{len(gold)} gold texts but {len(predicted)} predicted ones"
         raise UserError(msg)
@@ -123,23 +115,23 @@ class TaggerEnsemble:
 
     def tags(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The IOB2 tags of each sentence; see `WordTagger.tags`."""
-        return self.models[0].decoded(sentences, self.log_probabilities)
+        return self.models[0].tags(sentences, scores_of=self.log_probabilities)
 
 
-def evaluate_words(model: WordTagger | TaggerEnsemble, gold: Gold, **network: Any) -> Scores:
-    """Scores over the corpus' own words, each text read on its own."""
-    predicted = model.tags([text.words for text in gold.texts], **network)
+def evaluate_words(model: WordTagger | TaggerEnsemble, gold: Gold, **options: Any) -> Scores:
+    """Scores over the corpus' own words, each text read on its own; `options` are for `tags`."""
+    predicted = model.tags([text.words for text in gold.texts], **options)
     return score_tags([text.tags for text in gold.texts], predicted)
 
 
 def evaluate_documents(tagger: EntityTagger, gold: Gold) -> Scores:
     """Scores of raw documents by character spans, without overlaps (see `flat_spans`)."""
-    spans = [
-        [(span.start, span.end, span.label) for span in flat_spans(document)[0]]
-        for document in gold.documents
-    ]
+    right = (flat_spans(document)[0] for document in gold.documents)
     found = tagger.tag_many(document.text for document in gold.documents)
-    return score_spans(spans, [[(e.start, e.end, e.label) for e in entities] for entities in found])
+    spans = [
+        [[(s.start, s.end, s.label) for s in each] for each in side] for side in (right, found)
+    ]
+    return score_spans(*spans)
 
 
 def check_types(known: Iterable[Hashable], gold: Gold) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from biomed.corpora.corpus import without
-from biomed.corpora.tags import CorpusError, TaggedText, spans_of, tags_of
+from biomed.corpora.documents import CorpusError, TaggedText, spans_of, tags_of
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types
 from biomed.ner.reading import cut
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Augmentation(Settings):
-    """How training texts vary between epochs; the `[augmentation]` table of a recipe.
+    """How training texts vary between epochs: the `[augmentation]` table of a recipe.
 
     Attributes:
         alone: share of texts that are read on their own; the others are joined with the texts
@@ -149,45 +149,43 @@ class Example:
     codes: np.ndarray = field(repr=False)
 
 
+@dataclass(eq=False)
 class ExampleMaker:
     """Makes the windows of an epoch; all random choices depend on the seed and the epoch."""
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        *,
-        reader: WordReader,
-        window: int,
-        augmentation: Augmentation,
-        mask_id: int,
-        seed: int,
-    ) -> None:
-        self._sources, self._reader, self._mask = sources, reader, mask_id
-        self._window = min(window, augmentation.longest or window)
-        self._augmentation, self._seed = augmentation, seed
+    sources: Sequence[Source]
+    reader: WordReader
+    window: int
+    augmentation: Augmentation
+    mask_id: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Collect the mentions of the sources."""
+        self.window = min(self.window, self.augmentation.longest or self.window)
         # The distinct mentions of each type, in order.
         found: dict[str, dict[tuple[str, ...], None]] = defaultdict(dict)
-        for text in (text for source in sources for text in source.texts):
+        for text in (text for source in self.sources for text in source.texts):
             for start, end, kind in spans_of(text.tags):
                 found[kind][text.words[start:end]] = None
         self._mentions = {kind: list(mentions) for kind, mentions in found.items()}
 
     def make(self, epoch: int) -> list[Example]:
         """The windows of an epoch; a text that is longer than a window is split."""
-        generator = np.random.default_rng((self._seed, epoch))
+        generator = np.random.default_rng((self.seed, epoch))
         windows = []
-        for source in self._sources:
+        for source in self.sources:
             for text in self._packed(source, epoch, generator):
-                for start, end in cut(len(text.ids), window=self._window, overlap=0):
+                for start, end in cut(len(text.ids), window=self.window, overlap=0):
                     codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
-                    windows.append(Example(self._reader.window(text.ids[start:end]), codes))
+                    windows.append(Example(self.reader.window(text.ids[start:end]), codes))
         return windows
 
     def _packed(
         self, source: Source, epoch: int, generator: np.random.Generator
     ) -> Iterator[Example]:
         """Texts alone or joined with those that follow; no special tokens yet."""
-        room = self._window - SPECIAL_TOKENS
+        room = self.window - SPECIAL_TOKENS
         run: list[Example] = []
         size, wanted = 0, self._wanted(generator, room)
         for text in source.of_epoch(epoch):
@@ -201,17 +199,17 @@ class ExampleMaker:
             yield _joined(run)
 
     def _wanted(self, generator: np.random.Generator, room: int) -> int:
-        if generator.random() < self._augmentation.alone:
+        if generator.random() < self.augmentation.alone:
             return 0
         return int(generator.integers(room + 1))
 
     def _varied(self, text: TaggedText, generator: np.random.Generator) -> TaggedText:
         """The text with some mentions replaced."""
-        if not self._augmentation.swapped:
+        if not self.augmentation.swapped:
             return text
         words, tags = list(text.words), list(text.tags)
         for start, end, kind in reversed(spans_of(text.tags)):
-            if generator.random() < self._augmentation.swapped:
+            if generator.random() < self.augmentation.swapped:
                 pool = self._mentions[kind]
                 other = pool[generator.integers(len(pool))]
                 words[start:end] = other
@@ -221,15 +219,15 @@ class ExampleMaker:
     def _encoded(
         self, text: TaggedText, codes: dict[str, int], generator: np.random.Generator
     ) -> Example:
-        pieces = self._reader.read(text.words)
+        pieces = self.reader.read(text.words)
         labels = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
         of_words = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
         labels[pieces.first[pieces.is_read]] = of_words[pieces.is_read]
         ids = pieces.ids
-        if self._augmentation.masked:
-            hidden = generator.random(len(text.words)) < self._augmentation.masked
+        if self.augmentation.masked:
+            hidden = generator.random(len(text.words)) < self.augmentation.masked
             counts = np.diff(np.append(pieces.first, len(ids)))
-            ids = np.where(np.repeat(hidden, counts), self._mask, ids)
+            ids = np.where(np.repeat(hidden, counts), self.mask_id, ids)
         return Example(ids, labels)
 
 

@@ -12,7 +12,7 @@ from biomed.ner.decoding import TagScheme, best_path
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.errors import UserError
 from domainbert.inference import chunked
-from domainbert.settings import Settings
+from domainbert.settings import Count, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class EntitySettings(Settings):
         overlap: tokens shared by consecutive windows; None is an eighth of the window.
     """
 
-    window: int | None = None
+    window: Count | None = None
     overlap: int | None = None
 
 
@@ -46,17 +46,9 @@ class WordTagger(BiomedFolder):
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def __init__(
-        self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        settings: EntitySettings | None = None,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
+        self, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any
     ) -> None:
-        super().__init__(
-            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
-        )
+        super().__init__(network, tokenizer, **options)
         names = network.config.id2label
         self.scheme = TagScheme.of([names[number] for number in sorted(names)])
         self.labels = self.scheme.labels
@@ -103,26 +95,28 @@ class WordTagger(BiomedFolder):
         rows = iter(runner.run(windows, read=_log_softmax))
         parts = [np.zeros((0, len(self.scheme.labels)), dtype=np.float32)]
         for text, cuts in zip(texts, ranges, strict=True):
-            parts += _words_of(text.first[text.is_read], cuts, [next(rows) for _ in cuts])
+            first = text.first[text.is_read]
+            choice = best_window(first, cuts)
+            # Later windows hold later words, so the words stay in order.
+            for number, (start, _) in enumerate(cuts):
+                parts.append(next(rows)[1 + first[choice == number] - start])
         return np.concatenate(parts)
 
     def tags(
-        self, sentences: Sequence[Sequence[str]], *, network: PreTrainedModel | None = None
+        self,
+        sentences: Sequence[Sequence[str]],
+        *,
+        scores_of: Callable[[Sequence[Pieces]], np.ndarray] | None = None,
     ) -> list[list[str]]:
         """The IOB2 tag of every word of sentences that are already split into words.
 
         A word without a piece (a control character) is I inside an entity, otherwise O.
-        """
-        return self.decoded(
-            sentences, lambda pieces: self.log_probabilities(pieces, network=network)
-        )
 
-    def decoded(
-        self,
-        sentences: Sequence[Sequence[str]],
-        scores_of: Callable[[Sequence[Pieces]], np.ndarray],
-    ) -> list[list[str]]:
-        """`tags` from a function like `log_probabilities`, such as an ensemble's."""
+        Args:
+            sentences: lists of words.
+            scores_of: replaces `log_probabilities`, as for an ensemble.
+        """
+        scores_of = scores_of or self.log_probabilities
         if any(isinstance(words, str) for words in sentences):
             msg = "expected each sentence as a list of words, got a string; split it first"
             raise UserError(msg)
@@ -149,15 +143,3 @@ class WordTagger(BiomedFolder):
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:
     return output.logits.float().log_softmax(dim=-1)
-
-
-def _words_of(
-    first: np.ndarray, ranges: Sequence[tuple[int, int]], rows: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-    """Each word's row, taken from its best window, in the order of the words."""
-    choice = best_window(first, ranges)
-    # Later windows hold later words, so the words stay in order.
-    return [
-        row[1 + first[choice == number] - start]
-        for number, ((start, _), row) in enumerate(zip(ranges, rows, strict=True))
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")  # lone surrogates, which tokenizers 
 _REMEMBERED = 200_000  # words in the cache: the vocabulary of a large corpus, some 50 MB
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pieces:
     """The word pieces of consecutive words.
 
@@ -31,9 +31,9 @@ class Pieces:
         is_read: whether a word has any piece; tokenizers drop control characters. Shape (words,).
     """
 
-    ids: np.ndarray = field(repr=False)
-    first: np.ndarray = field(repr=False)
-    is_read: np.ndarray = field(repr=False)
+    ids: np.ndarray
+    first: np.ndarray
+    is_read: np.ndarray
 
 
 class WordReader:

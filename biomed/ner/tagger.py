@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from biomed.ner.training import EntityRecipe
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
     """A text, its words, those into which no entity continues, and the pieces by tokenizer."""
 
-    text: str = field(repr=False)
-    words: np.ndarray = field(repr=False)
-    breaks: np.ndarray = field(repr=False)
-    pieces: dict[bytes, Pieces] = field(repr=False)
+    text: str
+    words: np.ndarray
+    breaks: np.ndarray
+    pieces: dict[bytes, Pieces]
 
     def __len__(self) -> int:
         """Tokens, for the size of a chunk."""
@@ -199,10 +199,10 @@ class EntityTagger:
     def tag_frame(
         self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()
     ) -> pd.DataFrame:
-        """The entities of a table of texts, one row for each entity.
+        """The entities of a table with a column `text`, one row for each entity.
 
         Args:
-            frame: a column `text`, and ids (`id`, `*_id` and common names), which are repeated.
+            frame: texts, and ids (`id`, `*_id` and common names), which are repeated.
             text: name of the text column, if it is not recognised.
             keep: other columns to repeat.
 
@@ -210,9 +210,6 @@ class EntityTagger:
             Ids, `row` (the text's position in the table, from 0), `start, end, text, label, score,
             score_kind, status, reason`. A text without entities has one row with empty fields; its
             status is "empty" if there is no text, and "error" if it cannot be read.
-
-        Raises:
-            TableError: no column with texts.
         """
         from biomed.ner.task import TagTask
         from domainbert.scoring import score_frame

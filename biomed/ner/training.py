@@ -46,7 +46,8 @@ class CorporaTable(Settings):
 
     Attributes:
         labels: for each corpus, new names of entity types; a type renamed to "" is dropped.
-        repeat: for each corpus, how often an epoch reads it; 1 by default.
+        repeat: for each corpus, how often an epoch reads it; 1 by default. At 0.1 each epoch reads
+            another tenth.
     """
 
     labels: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -66,9 +67,6 @@ class TagObjective(Objective):
 
     In a corpus that annotates only some of the types, `O` allows every tag of the other types: the
     loss of a word is −log of the summed probability of its allowed tags.
-
-    `repeat` says how often an epoch reads a corpus, by name; 1 by default. At 0.1 each epoch reads
-    another tenth.
     """
 
     metric = "f1"
@@ -118,8 +116,9 @@ class TagObjective(Objective):
 
     def score(self, network: Any) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
+        scores_of = partial(self._model.log_probabilities, network=network)
         each = {
-            f"f1_{c.name}": evaluate_words(self._model, c.devel, network=network).overall.f1
+            f"f1_{c.name}": evaluate_words(self._model, c.devel, scores_of=scores_of).overall.f1
             for c in self._corpora
             if c.devel
         }
@@ -169,9 +168,6 @@ def fit(
 
     Returns:
         The trained model, with its scores on devel and test in its manifest.
-
-    Raises:
-        UserError: corpora that cannot be trained on, or that differ from those of the checkpoints.
     """
     recipe = recipe or EntityRecipe()
     training, encoder = recipe.training, recipe.model.encoder
@@ -192,11 +188,9 @@ def fit(
         for name, facts in model.manifest["facts"]["corpora"].items()
     }
     for side in ("devel", "test"):
-        model.manifest[side] = {
-            corpus.name: evaluate_words(model, corpus.sides[side]).to_dict()
-            for corpus in corpora
-            if side in corpus.sides
-        }
+        golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
+        scores = {name: evaluate_words(model, gold).to_dict() for name, gold in golds.items()}
+        model.manifest[side] = scores
     return model
 
 
