@@ -21,9 +21,7 @@ def read_iob2(path: Path) -> list[TaggedText]:
 
     The word is the first column and the tag the last. Columns are separated by tabs, or by spaces
     on a line without tabs. `-DOCSTART-` lines are skipped.
-
-    Raises:
-        CorpusError: a line without a tag, or an invalid tag; the message has the line number.
+    An invalid line is a `CorpusError` with its number.
     """
     sentences = []
     words: list[str] = []
@@ -59,10 +57,8 @@ def read_pubtator(path: Path) -> list[Document]:
     """Read documents: `id|t|title`, `id|a|abstract`, then tab-separated mentions.
 
     A text is its title, a line break, and its abstract. Relations (four columns) are skipped.
-
-    Raises:
-        CorpusError: a malformed line, a mention of another document, or a mention that differs
-            from the text at its offsets. The message has the line number.
+    A mention that differs from the text at its offsets, or another invalid line, is a
+    `CorpusError` with its number.
     """
     documents = []
     parts: dict[str, str] = {}
@@ -118,10 +114,8 @@ def read_brat(folder: Path) -> list[Document]:
     """Read documents, `name.txt` beside `name.ann`, sorted by name.
 
     Only entities (T lines) are read; relations, events, attributes and notes are skipped.
-
-    Raises:
-        CorpusError: a missing text, a malformed T line, or a mention that differs from the text
-            at its offsets. The message names the file and the line.
+    A mention that differs from the text at its offsets, or another invalid T line, is a
+    `CorpusError` with its number.
     """
     documents = []
     for file in sorted(folder.glob("*.ann")):

@@ -125,7 +125,7 @@ def evaluate_words(model: WordTagger | TaggerEnsemble, gold: Gold, **options: An
 
 
 def evaluate_documents(tagger: EntityTagger, gold: Gold) -> Scores:
-    """Scores of raw documents by character spans, without overlaps (see `flat_spans`)."""
+    """Scores of raw documents by character spans; of overlapping gold spans the longest counts."""
     right = (flat_spans(document)[0] for document in gold.documents)
     found = tagger.tag_many(document.text for document in gold.documents)
     spans = [

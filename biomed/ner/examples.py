@@ -77,13 +77,7 @@ class Source:
 
 
 def entity_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list[str]:
-    """The entity types of all corpora, after checking that they can be trained on.
-
-    Raises:
-        CorpusError: a corpus without a train side, no corpus with a devel side, or a side without
-            entities.
-        UserError: `repeat` names an unknown corpus, or devel has types that train has not.
-    """
+    """The entity types of all corpora; a `UserError` if these cannot be trained on."""
     for corpus in corpora:
         if not corpus.to_train.types or (corpus.devel and not corpus.devel.types):
             msg = f"corpus {corpus.name} needs entities in train and in devel"
@@ -112,9 +106,6 @@ def make_sources(
 
     Returns:
         A source for each corpus, and the outputs that each code allows, shape (codes, labels).
-
-    Raises:
-        CorpusError: a corpus has no text left.
     """
     sources, allowed = [], list(np.eye(len(scheme.labels), dtype=bool))
     for corpus in corpora:

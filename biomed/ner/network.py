@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from biomed.corpora.documents import tags_of
 from biomed.folder import BiomedFolder
-from biomed.ner.decoding import TagScheme, best_path
+from biomed.ner.decoding import TagScheme, find_entities
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.errors import UserError
 from domainbert.inference import chunked
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    ScoresOf = Callable[[Sequence[Pieces]], np.ndarray]
 
 TASK = "entities"
 
@@ -78,12 +81,7 @@ class WordTagger(BiomedFolder):
     ) -> np.ndarray:
         """Log-probability of each tag for each word that has a piece, text after text.
 
-        Args:
-            texts: from `reader.read`.
-            network: replaces the model's own, such as one in training.
-
-        Returns:
-            Shape (words read, labels), float32.
+        Shape (words read, labels), float32. `network` replaces the model's own during training.
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         ranges = [cut(len(t.ids), window=self.window, overlap=self.overlap) for t in texts]
@@ -106,39 +104,57 @@ class WordTagger(BiomedFolder):
         self,
         sentences: Sequence[Sequence[str]],
         *,
-        scores_of: Callable[[Sequence[Pieces]], np.ndarray] | None = None,
+        scores_of: ScoresOf | None = None,
     ) -> list[list[str]]:
         """The IOB2 tag of every word of sentences that are already split into words.
 
         A word without a piece (a control character) is I inside an entity, otherwise O.
-
-        Args:
-            sentences: lists of words.
-            scores_of: replaces `log_probabilities`, as for an ensemble.
+        `scores_of` replaces `log_probabilities`, as for an ensemble.
         """
-        scores_of = scores_of or self.log_probabilities
         if any(isinstance(words, str) for words in sentences):
             msg = "expected each sentence as a list of words, got a string; split it first"
             raise UserError(msg)
         pieces = [self.reader.read(words) for words in sentences]
-        result = []
         size = self.runner.buffer_tokens
+        result = []
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
-            counts = np.array([int(text.is_read.sum()) for text in chunk])
-            ends = np.cumsum(counts)
-            starts = (ends - counts)[counts > 0]
-            path = best_path(scores_of(chunk), scheme=self.scheme, starts=starts)
-            for text, part in zip(chunk, np.split(path, ends[:-1]), strict=True):
-                result.append(self._named(part, text.is_read))
+            none = [np.zeros(0, dtype=np.int64)] * len(chunk)
+            found = self.entities(chunk, breaks=none, scores_of=scores_of)
+            for text, entities in zip(chunk, found, strict=True):
+                spans = [(first, end, kind) for first, end, kind, _ in entities]
+                result.append(tags_of(spans, words=len(text.is_read)))
         return result
 
-    def _named(self, path: np.ndarray, is_read: np.ndarray) -> list[str]:
-        read = [self.labels[number] for number in path]
-        tags, following = [], "O"
-        for known in is_read[::-1]:
-            following = read.pop() if known else following
-            tags.append(following if known or following.startswith("I-") else "O")
-        return tags[::-1]
+    def entities(
+        self,
+        texts: Sequence[Pieces],
+        *,
+        breaks: Sequence[np.ndarray],
+        scores_of: ScoresOf | None = None,
+    ) -> list[list[tuple[int, int, str, float]]]:
+        """First word, one past the last, type and score of each entity of each text.
+
+        `breaks` are the numbers of the words of each text into which no entity continues.
+        """
+        scores = (scores_of or self.log_probabilities)(texts)
+        read = [np.flatnonzero(text.is_read) for text in texts]
+        counts = np.array([len(words) for words in read])
+        offsets = np.cumsum(counts) - counts
+        # Words without a piece are not scored: breaks move to the next word that is.
+        places = zip(offsets, read, breaks, strict=True)
+        starts = [offset + np.searchsorted(words, np.append(0, at)) for offset, words, at in places]
+        unique = np.unique(np.concatenate(starts))
+        found = find_entities(scores, scheme=self.scheme, starts=unique[unique < len(scores)])
+        numbers, words = (
+            np.searchsorted(offsets, found.first, side="right") - 1,
+            np.concatenate(read),
+        )
+        ranges = words[found.first], words[found.last] + 1
+        result: list[list[tuple[int, int, str, float]]] = [[] for _ in texts]
+        columns = (column.tolist() for column in (numbers, *ranges, found.kind, found.score))
+        for number, first, end, kind, score in zip(*columns, strict=True):
+            result[number].append((first, end, self.scheme.types[kind], score))
+        return result
 
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:

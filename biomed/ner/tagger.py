@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.ner.decoding import find_entities
 from biomed.ner.entities import SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
@@ -17,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
     import pandas as pd
     import torch
 
@@ -151,7 +149,10 @@ class EntityTagger:
         for chunk in read_ahead(chunked(read, size=len, limit=self._buffer)):
             found: list[list[Entity]] = [[] for _ in chunk]
             for network, key in zip(self.networks, self._keys, strict=True):
-                self._add_entities(network, chunk, [text.pieces[key] for text in chunk], found)
+                pieces, breaks = [t.pieces[key] for t in chunk], [t.breaks for t in chunk]
+                spans = network.entities(pieces, breaks=breaks)
+                for text, here, entities in zip(chunk, spans, found, strict=True):
+                    entities += self._kept(text, here)
             for entities in found:
                 yield sorted(entities, key=lambda e: (e.start, e.end, e.label))
 
@@ -164,37 +165,15 @@ class EntityTagger:
         pieces = {key: reader.read(strings) for key, reader in self._readers.items()}
         return _ReadText(text, words, starts_after_breaks(text, words), pieces)
 
-    def _add_entities(
-        self,
-        network: WordTagger,
-        chunk: Sequence[_ReadText],
-        pieces: Sequence[Pieces],
-        found: list[list[Entity]],
-    ) -> None:
-        """Add a network's entities of a chunk of texts to the list of each text."""
-        scores = network.log_probabilities(pieces)
-        counts = np.array([int(read.is_read.sum()) for read in pieces])
-        offsets = np.cumsum(counts) - counts
-        words = np.concatenate([t.words[p.is_read] for t, p in zip(chunk, pieces, strict=True)])
-        # Words without a piece are not scored: breaks move to the next word that is.
-        breaks = [
-            offset + np.searchsorted(np.flatnonzero(read.is_read), np.append(0, t.breaks))
-            for t, read, offset in zip(chunk, pieces, offsets, strict=True)
-        ]
-        starts = np.unique(np.concatenate(breaks))
-        entities = find_entities(scores, scheme=network.scheme, starts=starts[starts < len(scores)])
-        rows = zip(
-            (np.searchsorted(offsets, entities.first, side="right") - 1).tolist(),
-            words[entities.first, 0].tolist(),
-            words[entities.last, 1].tolist(),
-            entities.kind.tolist(),
-            entities.score.tolist(),
-            strict=True,
-        )
-        for number, start, end, kind, score in rows:
-            text = chunk[number].text[start:end]
+    def _kept(
+        self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
+    ) -> Iterator[Entity]:
+        """The entities that have a letter and a sufficient score."""
+        for first, last, kind, score in spans:
+            start, end = int(read.words[first, 0]), int(read.words[last - 1, 1])
+            text = read.text[start:end]
             if score >= self.min_score and any(map(str.isalpha, text)):
-                found[number].append(Entity(start, end, text, network.scheme.types[kind], score))
+                yield Entity(start, end, text, kind, score)
 
     def tag_frame(
         self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from biomed.ner.examples import Example
-    from domainbert.training.settings import TrainingSettings
 
 SCORES_NOTE = (
     "An entity counts if its type and both its ends are right (strict IOB2, each text on its own). "
@@ -71,23 +70,16 @@ class TagObjective(Objective):
 
     metric = "f1"
 
-    def __init__(
-        self,
-        model: WordTagger,
-        corpora: Sequence[Corpus],
-        *,
-        training: TrainingSettings,
-        augmentation: Augmentation,
-        repeat: Mapping[str, float],
-    ) -> None:
-        self._model, self._corpora, self._augmentation = model, corpora, augmentation
-        self._sources, allowed = make_sources(corpora, model.scheme, repeat)
+    def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
+        self._model, self._corpora, self._augmentation = model, corpora, recipe.augmentation
+        self._sources, allowed = make_sources(corpora, model.scheme, recipe.corpora.repeat)
         self._forbidden = ~torch.from_numpy(allowed)
+        training = recipe.training
         maker = ExampleMaker(
             self._sources,
             reader=model.reader,
             window=model.window,
-            augmentation=augmentation,
+            augmentation=recipe.augmentation,
             mask_id=model.tokenizer.mask_token_id,
             seed=training.seed,
         )
@@ -155,9 +147,9 @@ def fit(
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> WordTagger:
-    """Train on the train sides of all corpora and choose the weights on their devel sides.
+    """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
 
-    The weights with the best mean F1 over the devel sides are kept.
+    The manifest has the scores on devel and test.
 
     Args:
         corpora: each with a train side, at least one with a devel side; see `make_sources`.
@@ -165,22 +157,15 @@ def fit(
         seed: replaces the recipe's.
         checkpoints: see `domainbert.training.train.train`.
         resume: see there.
-
-    Returns:
-        The trained model, with its scores on devel and test in its manifest.
     """
     recipe = recipe or EntityRecipe()
-    training, encoder = recipe.training, recipe.model.encoder
     if seed is not None:
-        training = training.replaced(seed=seed)
-    repeat, augmentation = recipe.corpora.repeat, recipe.augmentation
-    labels = tags_for(entity_types(corpora, repeat))
+        recipe = recipe.replaced(training=recipe.training.replaced(seed=seed))
+    training, encoder = recipe.training, recipe.model.encoder
+    labels = tags_for(entity_types(corpora, recipe.corpora.repeat))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
-    objective = TagObjective(
-        model, corpora, training=training, augmentation=augmentation, repeat=repeat
-    )
-    stage = Stage(objective, training)
+    stage = Stage(TagObjective(model, corpora, recipe), training)
     model = train(model, stage, encoder=encoder, checkpoints=checkpoints, resume=resume)
     model.manifest["card"] = recipe.card.model_dump()
     model.manifest["counts"] = {
