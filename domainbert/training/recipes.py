@@ -42,7 +42,7 @@ class ModelTable(Settings):
     """What to train; the `[model]` table, to which a task adds its settings.
 
     Attributes:
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
     """
 
     encoder: str = DEFAULT_ENCODER
@@ -86,8 +86,12 @@ def read_recipe(
         *tables, last = name.split(".")
         table = values
         for key in tables:
-            table = table.setdefault(key, {})
-        table[last] = value
+            inner = table.setdefault(key, {})
+            if not isinstance(inner, dict):
+                break  # the class says what it should be
+            table = inner
+        else:
+            table[last] = value
     try:
         return kind(**values)
     except UserError as error:
