@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from biomed.ner.display import TaggedView
-from biomed.ner.entities import Entity
+from biomed.ner.entities import Entity, TaggedView
 
 if TYPE_CHECKING:
     from rich.text import Text
