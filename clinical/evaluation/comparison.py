@@ -69,7 +69,12 @@ def compare(
         there = ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
         msg = f"the cohort has no stays on the side {split!r}; its sides: {there}"
         raise UserError(msg)
-    caveats = [*_seen_patients(model, side, split), *_calibration_caveat(model)]
+    caveats = _seen_patients(model, side, split)
+    if model.settings.calibration is None:
+        reason = model.manifest.get("calibration_refused") or "none was fitted"
+        caveats.append(
+            f"The model has no calibrator ({reason}): its probability is the rule's score."
+        )
     risks = list(counted(model.predict_many(side["text"]), what="scoring", total=len(side)))
     scored = [risk.status == "ok" for risk in risks]
     if not any(scored):
@@ -88,14 +93,10 @@ def compare(
             scores[name] = baseline.test
             point = recall_at_precision(val["readmitted"], baseline.validation)
             thresholds[name] = point.threshold if point else None
-    keys = patient_keys(side["patient_id"])
+    keys, outcome = patient_keys(side["patient_id"]), side["readmitted"]
     evaluations = {
         name: evaluate(
-            side["readmitted"],
-            score,
-            patients=keys,
-            threshold=thresholds[name],
-            bootstrap=bootstrap,
+            outcome, score, patients=keys, threshold=thresholds[name], bootstrap=bootstrap
         )
         for name, score in scores.items()
     }
@@ -128,13 +129,6 @@ def _seen_patients(model: ReadmissionModel, side: pd.DataFrame, split: str) -> l
     raise UserError(msg)
 
 
-def _calibration_caveat(model: ReadmissionModel) -> list[str]:
-    if model.settings.calibration is not None:
-        return []
-    reason = model.manifest.get("calibration_refused") or "none was fitted"
-    return [f"The model has no calibrator ({reason}): its probability is the rule's score."]
-
-
 def write_comparison(
     comparison: Comparison,
     folder: str | Path,
@@ -147,14 +141,12 @@ def write_comparison(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     outcome, scores = comparison.stays["readmitted"], comparison.scores
-    drawn = {"calibration.png": plot_calibration(outcome, scores)}
+    drawn = {}
     if outcome.nunique() == 2:
         numbers = comparison.evaluations
-        drawn = {
-            "roc.png": plot_roc(outcome, scores, evaluations=numbers),
-            "precision_recall.png": plot_precision_recall(outcome, scores, evaluations=numbers),
-            **drawn,
-        }
+        drawn["roc.png"] = plot_roc(outcome, scores, evaluations=numbers)
+        drawn["precision_recall.png"] = plot_precision_recall(outcome, scores, evaluations=numbers)
+    drawn["calibration.png"] = plot_calibration(outcome, scores)
     figures = [save_figure(figure, folder / name) for name, figure in drawn.items()]
     said: dict[str, Any] = {
         "groups": comparison.groups,

@@ -42,7 +42,7 @@ def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
         bins: largest number of bins, at least 1.
 
     Returns:
-        Shape (n,): numbers from 0, rising with the risk, none of them unused.
+        Shape (n,): numbers from 0, rising with the risk, all of them used.
     """
     if bins < 1:
         raise UserError(f"bins is {bins}; it must be at least 1")
@@ -53,24 +53,12 @@ def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
 
 
 def calibration_error(
-    y: Floats,
-    probability: Floats,
-    weights: Floats,
-    *,
-    cells: NDArray[np.intp],
+    y: Floats, probability: Floats, weights: Floats, *, cells: NDArray[np.intp]
 ) -> float:
     """Expected calibration error: the mean distance of predicted and observed risk over bins.
 
-    Args:
-        y: shape (n,), 0 or 1.
-        probability: shape (n,), in [0, 1].
-        weights: shape (n,), not negative, not all 0.
-        cells: shape (n,), the bin of each stay, as from `equal_mass_bins`.
-
-    Returns:
-        The sum over bins of |weight * (observed - predicted)| over the weight of all, in [0, 1].
-
-    Source: Naeini et al. 2015, with bins of equal mass.
+    The arguments have shape (n,): outcomes, risks, weights that are not all 0, and the bin of each
+    stay from `equal_mass_bins`. Source: Naeini et al. 2015, with bins of equal mass.
     """
     gaps = np.bincount(cells, weights=weights * (y - probability))
     return float(np.abs(gaps).sum() / weights.sum())
@@ -79,33 +67,22 @@ def calibration_error(
 def reliability_curve(
     y: ArrayLike, probability: ArrayLike, *, bins: int = 10
 ) -> tuple[ReliabilityBin, ...]:
-    """Predicted against observed risk, in bins of equally many stays.
+    """Predicted against observed risk, one point a bin, by rising risk.
 
-    Args:
-        y: shape (n,), 0 or 1.
-        probability: shape (n,), in [0, 1].
-        bins: largest number of bins.
-
-    Returns:
-        One point a bin, by rising risk, with 95% Wilson intervals (Wilson 1927), which take the
-        stays of a patient as independent.
+    The 95% intervals (Wilson 1927) take the stays of a patient as independent.
 
     Raises:
-        ValueError: bad input; see `checked`.
+        UserError: bad input; see `clinical.risk.calibration.checked`.
     """
+    from scipy.stats import binomtest
+
     outcome, risk = checked(y, probability)
     cells = equal_mass_bins(risk, bins=bins)
     counts = np.bincount(cells)
     predicted = np.bincount(cells, weights=risk) / counts
     events = np.bincount(cells, weights=outcome).astype(int)
-    return tuple(
-        ReliabilityBin(float(mean), float(k / n), *_wilson(int(k), int(n)), int(n))
-        for mean, k, n in zip(predicted, events, counts, strict=True)
-    )
-
-
-def _wilson(events: int, count: int) -> tuple[float, float]:
-    from scipy.stats import binomtest
-
-    interval = binomtest(events, count).proportion_ci(method="wilson")
-    return float(interval.low), float(interval.high)
+    points = []
+    for mean, k, n in zip(predicted.tolist(), events.tolist(), counts.tolist(), strict=True):
+        wilson = binomtest(k, n).proportion_ci(method="wilson")
+        points.append(ReliabilityBin(mean, k / n, float(wilson.low), float(wilson.high), n))
+    return tuple(points)

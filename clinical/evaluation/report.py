@@ -60,22 +60,18 @@ def write_report(
         verdicts: what the measures say, shown at the top.
         caveats: what a reader should know, shown at the top.
 
-    Returns:
-        The page's path.
-
     Raises:
         UserError: a table contains what may be note text (a column `text`, lists, long strings),
             or a figure of another kind.
-        OSError: a figure cannot be read.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     measured = groups is not None and groups["auroc"].notna().any()
-    tables = {
-        name: _table(frame, name=name)
-        for name, frame in (("groups", groups if measured else None), ("flow", flow))
-        if frame is not None and len(frame)
-    }
+    tables = {}
+    if groups is not None and measured:
+        tables["groups"] = _table(groups, name="groups")
+    if flow is not None and len(flow):
+        tables["flow"] = _table(flow, name="flow")
     environment = Environment(
         loader=PackageLoader("clinical"),
         autoescape=True,
@@ -110,8 +106,7 @@ def write_metrics(
 ) -> Path:
     """Write `metrics.json`, always with the same keys, in full precision.
 
-    The keys are `version, model, baselines, groups, facts, verdicts, caveats`; what is not
-    available is null. For the arguments see `write_report`.
+    The arguments are those of `write_report`; what is not available is null.
     """
     model, *others = evaluations.items()
     content = {

@@ -39,8 +39,7 @@ def by_group(
         seed: of the resampling.
 
     Returns:
-        One row a group: column, group, n, prevalence, mean_probability, auroc, auroc_low,
-        auroc_high, reason. Groups of fewer than `SMALLEST_GROUP` stays show only their n, because
+        One row a group. Groups of fewer than `SMALLEST_GROUP` stays show only their n, because
         more could identify people; `reason` says what is missing and why, else it is empty.
 
     Raises:

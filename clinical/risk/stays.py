@@ -1,14 +1,14 @@
-"""Stays: reading their notes into windows, and the risk that comes out."""
+"""Stays: their notes cleaned and cut into windows, and the risk that comes out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from clinical.risk.notes import clean
 from domainbert.tables.ids import id_text, is_missing
 
 if TYPE_CHECKING:
@@ -17,6 +17,25 @@ if TYPE_CHECKING:
 NOTE_JOINT = "\n\n"
 
 Status = Literal["ok", "empty", "error"]
+
+# De-identification marks of MIMIC-III ([**2151-7-16**], [**Known lastname 1234**]) and of
+# MIMIC-IV (___), rules drawn with dashes or equals signs, and the number of a section or list
+# item at the start of a line ("3. Congestive heart failure").
+_MARKS = re.compile(
+    r"\[\*\*[^\[\]]{0,300}\*\*\]"
+    r"|_{2,}"
+    r"|[-=*~#]{3,}"
+    r"|^[ \t]{0,40}\d{1,2}[.)](?=[ \t])",
+    re.MULTILINE,
+)
+
+
+def clean(note: str) -> str:
+    """The note with marks that carry no meaning replaced by spaces.
+
+    No character moves, so a span of the cleaned note is the same span of the original.
+    """
+    return _MARKS.sub(lambda mark: re.sub(r"[^\n]", " ", mark.group()), note)
 
 
 @dataclass(frozen=True)
@@ -92,15 +111,7 @@ class StayRisk:
 
 @dataclass(frozen=True)
 class ReadStay:
-    """A stay cut into windows, to be scored.
-
-    Attributes:
-        stay_id: as given, as a string.
-        windows: of all notes in reading order, each with the number of its note.
-        coverage: what was read.
-        status: "ok", "empty" or "error"; there are windows only where it is "ok".
-        reason: why it is not "ok", else "".
-    """
+    """A stay cut into windows, each with the number of its note; none unless `status` is "ok"."""
 
     stay_id: str | None
     windows: list[tuple[int, Window]] = field(repr=False)
@@ -110,13 +121,9 @@ class ReadStay:
 
 
 class StayReader:
-    """Check, clean and window the notes of stays.
+    """Checks, cleans and windows the notes of stays; see `ReadmissionSettings`.
 
-    Args:
-        windower: cuts texts into windows.
-        clean_notes: blank out marks that carry no meaning (see `clinical.risk.notes`).
-        join_notes: window a stay's notes as one text instead of each separately; positions then
-            count through the joined text, as note 0.
+    With `join_notes`, positions count through the joined text, as note 0.
     """
 
     def __init__(self, windower: Windower, *, clean_notes: bool, join_notes: bool) -> None:
@@ -124,12 +131,7 @@ class StayReader:
         self._windower, self._clean, self._join = windower, clean_notes, join_notes
 
     def read(self, stay: Any, stay_id: object = None) -> ReadStay:
-        """Window one stay. Nothing raises: a fault becomes a status.
-
-        Args:
-            stay: one note, or the stay's notes in time order; missing notes are recorded.
-            stay_id: returned with the result.
-        """
+        """Window one note, or a list of notes in time order; a fault becomes a status."""
         notes, unread, reason = _texts(stay)
         if self._join and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
@@ -140,12 +142,8 @@ class StayReader:
             windows += [(number, window) for window in parts.windows]
             unread += [UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread]
             tokens += parts.tokens
-        coverage = Coverage(
-            characters=sum(len(text) for _, text in notes),
-            tokens=tokens,
-            windows=len(windows),
-            unread=tuple(unread),
-        )
+        characters = sum(len(text) for _, text in notes)
+        coverage = Coverage(characters, tokens, len(windows), tuple(unread))
         status: Status = "error" if reason else "ok" if windows else "empty"
         if status == "empty":
             reason = "no note of this stay has any text"

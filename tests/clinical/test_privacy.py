@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import clinical
 from clinical.evaluation.baselines import baselines
 from clinical.evaluation.report import write_report
-from clinical.risk.notes import clean
+from clinical.risk.stays import clean
 from clinical.risk.task import ReadmissionTask
 from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
 from domainbert.scoring import score_file
