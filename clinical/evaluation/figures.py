@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.measures import MEASURES, PRECISION, Stays, positives, precisions
+from clinical.evaluation.measures import MEASURES, PRECISION, Measure, Stays, precisions
 from clinical.evaluation.reliability import reliability_curve
 from clinical.risk.calibration import checked
 from domainbert.errors import UserError
 from domainbert.figures import COLOURS, DASHES, GREY, new_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -39,21 +39,12 @@ def plot_roc(
         evaluations: name -> its evaluation, for the AUROC and its interval in the legend.
 
     Raises:
-        UserError: bad input, see `clinical.risk.calibration.checked`, no scores, or one outcome
-            only.
+        UserError: bad input, no scores, or one outcome only.
     """
     figure, axes = _square("False positive rate (1 − specificity)", "True positive rate (recall)")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
-        outcome, risk = _both(y, probability)
-        true, false, _ = positives(outcome, risk)
-        area = _area(evaluations, name, "auroc", outcome, risk)
-        axes.plot(
-            np.r_[0, false / false[-1]],
-            np.r_[0, true / true[-1]],
-            label=f"{name}: AUROC {area}",
-            **look,
-        )
+    for true, false, look in _curves(y, scores, evaluations, MEASURES[0]):
+        axes.plot(np.r_[0, false / false[-1]], np.r_[0, true / true[-1]], **look)
     _legend(axes, loc="lower right")
     return figure
 
@@ -69,19 +60,12 @@ def plot_precision_recall(
     Arguments and errors are those of `plot_roc`. The dotted line is the 80% precision of RP80.
     """
     figure, axes = _square("Recall", "Precision")
-    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
-        outcome, risk = _both(y, probability)
-        true, false, _ = positives(outcome, risk)
+    for true, false, look in _curves(y, scores, evaluations, MEASURES[1]):
         reached = precisions(true, false)
-        area = _area(evaluations, name, "auprc", outcome, risk)
         axes.plot(
-            np.r_[0, true / true[-1]],
-            np.r_[reached[0], reached],
-            drawstyle="steps-pre",
-            label=f"{name}: AUPRC {area}",
-            **look,
+            np.r_[0, true / true[-1]], np.r_[reached[0], reached], drawstyle="steps-pre", **look
         )
-    share = float(checked(y, next(iter(scores.values())))[0].mean())
+    share = float(np.mean(np.asarray(y)))
     _level(axes, share, f"prevalence {share:.3f}", below=True, linestyle=(0, (5, 3)))
     _level(axes, PRECISION, "80% precision", below=False, linestyle=(0, (1, 2)))
     _legend(axes, loc="lower right", bbox_to_anchor=(1, 1))  # above: curves may be anywhere
@@ -105,28 +89,25 @@ def _level(axes: Axes, level: float, text: str, *, below: bool, linestyle: Any) 
 def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int = 10) -> Figure:
     """Observed against predicted risk, one panel for each set, over a histogram of the risks.
 
-    Points are bins of equally many stays with 95% Wilson intervals. The axes omit the highest
-    0.5% of risks, which the last bar of the histogram counts.
-
-    Args:
-        y: shape (n,), 0 or 1.
-        scores: name -> risks, shape (n,), in [0, 1].
-        bins: largest number of bins.
-
-    Raises:
-        UserError: bad input, see `clinical.risk.calibration.checked`, or no scores.
+    Points are bins of equally many stays, at most `bins`, with 95% Wilson intervals. The axes omit
+    the highest 0.5% of risks, which the last bar of the histogram counts. For `y` and `scores` see
+    `plot_roc`; one outcome alone is enough.
     """
-    curves = [_reliability(y, probability, bins=bins) for probability in scores.values()]
+    curves = [
+        np.array([(p.predicted, p.observed, p.low, p.high) for p in points]).T
+        for points in (reliability_curve(y, risks, bins=bins) for risks in scores.values())
+    ]
     looks = _looks(scores)
     tails = [np.quantile(np.asarray(risks, dtype=float), 0.995) for risks in scores.values()]
     top = min(1.0, 1.05 * float(max(*tails, *(curve[[0, 3]].max() for curve in curves))))
     # Placed by hand: an upper panel is square, and the lower one has exactly its width.
     columns = len(scores)
     width, margin = 0.8 / columns, 0.15 / columns
-    boxes = []
-    for number in range(columns):
-        left = margin + number / columns
-        boxes += [(left, 0.28, width, 0.64), (left, 0.1, width, 0.14)]
+    boxes = [
+        (margin + number / columns, bottom, width, height)
+        for number in range(columns)
+        for bottom, height in ((0.28, 0.64), (0.1, 0.14))
+    ]
     figure, axes = new_axes((1.2 + 3.6 * columns, 5.6), *boxes)
     for number, (name, probability) in enumerate(scores.items()):
         upper, lower = axes[2 * number : 2 * number + 2]
@@ -148,12 +129,6 @@ def _reliability_panel(axes: Axes, curve: np.ndarray, *, top: float, look: dict[
     axes.errorbar(predicted, observed, error, marker="o", markersize=4, elinewidth=0.8, **look)
     axes.set(xlim=(0, top), ylim=(0, top))
     axes.tick_params(labelbottom=False)
-
-
-def _reliability(y: ArrayLike, probability: ArrayLike, *, bins: int) -> np.ndarray:
-    """Shape (4, bins): predicted, observed, low, high."""
-    points = reliability_curve(y, probability, bins=bins)
-    return np.array([(p.predicted, p.observed, p.low, p.high) for p in points]).T
 
 
 def plot_windows(
@@ -266,28 +241,30 @@ def _looks(scores: Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
     ]
 
 
-def _both(y: ArrayLike, probability: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    outcome, risk = checked(y, probability)
-    if not 0 < outcome.sum() < len(outcome):
-        raise UserError(
-            f"{int(outcome.sum())} of {len(outcome)} stays are readmitted; this curve needs both "
-            "outcomes"
-        )
-    return outcome, risk
-
-
-def _area(
+def _curves(
+    y: ArrayLike,
+    scores: Mapping[str, ArrayLike],
     evaluations: Mapping[str, Evaluation] | None,
-    name: str,
-    measure: str,
-    outcome: np.ndarray,
-    risk: np.ndarray,
-) -> str:
-    """The area under a curve, with its interval where it was evaluated."""
-    if evaluations and name in evaluations:
-        return str(getattr(evaluations[name], measure))
-    function = next(m.function for m in MEASURES if m.field == measure)
-    return f"{function(Stays(outcome, risk).weighted()):.3f}"
+    measure: Measure,
+) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
+    """True and false positives by falling threshold, and how to draw each set of risks.
+
+    The label has the area under the curve, with its interval where it was evaluated.
+    """
+    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
+        outcome, risk = checked(y, probability)
+        if not 0 < outcome.sum() < len(outcome):
+            raise UserError(
+                f"{int(outcome.sum())} of {len(outcome)} stays are readmitted; this curve needs "
+                "both outcomes"
+            )
+        stays = Stays(outcome, risk).weighted()
+        if evaluations and name in evaluations:
+            area = str(getattr(evaluations[name], measure.field))
+        else:
+            area = f"{measure.function(stays):.3f}"
+        true, false, _ = stays.curve
+        yield true, false, {"label": f"{name}: {measure.name} {area}", **look}
 
 
 def _legend(axes: Axes, **where: Any) -> None:

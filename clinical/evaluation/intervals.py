@@ -177,11 +177,10 @@ def _resample(
 ) -> Iterator[list[float]]:
     """The measures of every resample of patients that contains both outcomes."""
     random, patients = np.random.default_rng(seed), int(codes.max()) + 1
-    outcome = stays.y[np.argsort(stays.order)]
     for _ in range(bootstrap):
         drawn = np.bincount(random.integers(patients, size=patients), minlength=patients)
         weights = drawn[codes].astype(np.float64)
-        if not stays.varies or 0 < weights @ outcome < weights.sum():
+        if not stays.varies or 0 < weights @ stays.y < weights.sum():
             yield _measure(stays, weights)
 
 

@@ -32,23 +32,25 @@ class OperatingPoint:
     threshold: float
 
 
+@dataclass(frozen=True)
 class Stays:
-    """Outcomes and risks of stays, sorted by risk, with what does not depend on the weights.
+    """Outcomes (0 or 1) and risks of stays, shape (n,), and the alert threshold of validation.
 
-    `order` is the sorting permutation and `varies` whether both outcomes occur. `threshold` is that
-    of alerts, chosen on validation.
+    Holds what does not depend on the weights.
     """
 
-    def __init__(self, y: Floats, risk: Floats, *, threshold: float | None = None) -> None:
-        self.order = np.argsort(risk, kind="stable")
-        self.y, self.risk, self.threshold = y[self.order], risk[self.order], threshold
-        self.varies = bool(0 < y.sum() < len(y))
+    y: Floats
+    risk: Floats
+    threshold: float | None = None
 
     def weighted(self, weights: Floats | None = None) -> WeightedStays:
-        """The stays with a weight each (shape (n,), in the order of `y`), by default 1."""
-        return WeightedStays(
-            self, np.ones_like(self.risk) if weights is None else weights[self.order]
-        )
+        """The stays with a weight each, shape (n,), by default 1."""
+        return WeightedStays(self, np.ones_like(self.risk) if weights is None else weights)
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether both outcomes occur."""
+        return bool(0 < self.y.sum() < len(self.y))
 
     @cached_property
     def cells(self) -> NDArray[np.intp]:
@@ -76,8 +78,13 @@ class WeightedStays:
 
     @cached_property
     def curve(self) -> tuple[Floats, Floats, Floats]:
-        """True and false positives (weights) at each falling distinct threshold."""
-        return positives(self.stays.y, self.stays.risk, self.weights)
+        """True positives, false positives and threshold, by falling distinct threshold."""
+        from sklearn.metrics import confusion_matrix_at_thresholds
+
+        _, false, _, true, thresholds = confusion_matrix_at_thresholds(
+            self.stays.y, self.stays.risk, sample_weight=self.weights
+        )
+        return true, false, thresholds
 
     @cached_property
     def calibration(self) -> tuple[float, float]:
@@ -93,16 +100,6 @@ class WeightedStays:
             return np.nan, np.nan
         alerts = self.weights * (self.stays.risk >= self.stays.threshold)
         return float(alerts.sum()), float(alerts @ self.stays.y)
-
-
-def positives(
-    y: Floats, risk: Floats, weights: Floats | None = None
-) -> tuple[Floats, Floats, Floats]:
-    """True positives, false positives and thresholds, by falling distinct threshold."""
-    from sklearn.metrics import confusion_matrix_at_thresholds
-
-    _, false, _, true, thresholds = confusion_matrix_at_thresholds(y, risk, sample_weight=weights)
-    return true, false, thresholds
 
 
 def precisions(true: Floats, false: Floats) -> Floats:
@@ -246,7 +243,7 @@ def recall_at_precision(
     outcome, risk = checked(y, probability)
     if not outcome.any():
         return None
-    true, false, thresholds = positives(outcome, risk)
+    true, false, thresholds = Stays(outcome, risk).weighted().curve
     reached = precisions(true, false)
     if not (reached >= precision).any():
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,7 @@ if TYPE_CHECKING:
     from clinical.evaluation.intervals import Evaluation, Interval
 
 _LONGEST = 200  # characters of a table's cell; a longer one is likely to be a note
-_IMAGES = {
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-}
+_IMAGES = (".png", ".svg", ".jpg", ".jpeg")
 _CAPTIONS = {
     "roc": "ROC curve. The dotted diagonal is what chance gives.",
     "precision_recall": "Precision and recall at every threshold, above the prevalence.",
@@ -113,7 +109,7 @@ def write_metrics(
         "version": _METRICS_VERSION,
         "model": model[1].to_dict(),
         "baselines": {name: other.to_dict() for name, other in others},
-        "groups": [] if groups is None else _records(groups),
+        "groups": [] if groups is None else _without_gaps(groups).to_dict("records"),
         "facts": dict(facts or {}),
         "verdicts": list(verdicts),
         "caveats": list(caveats),
@@ -130,25 +126,17 @@ def _write(folder: str | Path, name: str, text: str) -> Path:
     return path
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(name): None if value != value else value for name, value in row.items()}
-        for row in frame.astype(object).to_dict("records")
-    ]
-
-
 def _plain(value: Any) -> Any:
     """NumPy numbers as numbers, anything else that JSON does not know as a string."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
 def _inline(path: Path) -> dict[str, str]:
-    kind = _IMAGES.get(path.suffix.lower())
-    if kind is None:
+    if path.suffix.lower() not in _IMAGES:
         raise UserError(f"{path.name} is not a figure; expected {', '.join(_IMAGES)}")
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     caption = _CAPTIONS.get(path.stem, path.stem.replace("_", " "))
-    return {"source": f"data:{kind};base64,{data}", "caption": caption}
+    return {"source": f"data:{guess_type(path.name)[0]};base64,{data}", "caption": caption}
 
 
 def _table(frame: pd.DataFrame, *, name: str) -> dict[str, Any]:
@@ -160,7 +148,13 @@ def _table(frame: pd.DataFrame, *, name: str) -> dict[str, Any]:
                 f"{_LONGEST} characters), which a report must not show; drop that column"
             )
     labels = [str(column).replace("_", " ") for column in frame.columns]
-    return {"labels": labels, "rows": frame.astype(object).to_numpy().tolist()}
+    return {"labels": labels, "rows": _without_gaps(frame).to_numpy().tolist()}
+
+
+def _without_gaps(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same table as Python objects, None where a value is missing."""
+    objects = frame.astype(object)
+    return objects.where(objects.notna(), None)
 
 
 def _noteish(cell: object) -> bool:
@@ -172,14 +166,13 @@ def _number(value: float | None) -> str:
 
 
 def _range(interval: Interval) -> str:
-    if interval.low is None or interval.high is None:
-        return ""
-    return f"{_number(interval.low)} to {_number(interval.high)}"
+    ends = (interval.low, interval.high)
+    return "" if None in ends else " to ".join(map(_number, ends))
 
 
 def _cell(value: object) -> str:
     """A value of a table: gaps are empty, fractions have three digits."""
-    if value is None or value != value:  # NaN and NaT are not themselves
+    if value is None:
         return ""
     if isinstance(value, bool | str):
         return str(value)

@@ -95,7 +95,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         cohort = pd.DataFrame({"patient_id": keys, "text": text, "readmitted": labels})
         cohort["split"] = self._split(labels, keys)
         recipe = ReadmissionRecipe(
-            model=ReadmissionTable(encoder=str(self.encoder), objective=self.objective),
+            model=ReadmissionTable().replaced(encoder=str(self.encoder), objective=self.objective),
             training=TrainingSettings(
                 epochs=self.epochs,
                 learning_rate=self.learning_rate,

@@ -86,7 +86,7 @@ class ReadmissionTask(Task):
         remarks = [result.reason, *item.remarks]
         if unread and result.status == "ok":
             remarks.append(f"{unread} passage{'s' if unread > 1 else ''} unread")
-        row = {
+        row: dict[str, Any] = {
             "n_windows": result.coverage.windows,
             "n_tokens": result.coverage.tokens,
             "calibrated": self._model.settings.calibration is not None,
