@@ -85,11 +85,4 @@ def _write_risks(model: ReadmissionModel, comparison: Comparison, out: Path) -> 
     columns = ["patient_id", "stay_id", "probability", "score", "readmitted"]
     write_table(stays[columns], out / "risks.csv")
     risk = model.predict(list(stays.loc[stays["score"].idxmax(), "text"]))
-    figure = plot_windows(
-        [w.start for w in risk.windows],
-        [w.end for w in risk.windows],
-        [w.probability for w in risk.windows],
-        notes=[w.note for w in risk.windows],
-        score=risk.score,
-    )
-    save_figure(figure, out / "riskiest_stay.png")
+    save_figure(plot_windows(risk), out / "riskiest_stay.png")

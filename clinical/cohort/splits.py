@@ -87,9 +87,8 @@ def check_disjoint(
 def usable_stays(cohort: pd.DataFrame) -> pd.DataFrame:
     """The rows to train and score on: no exclusion, a label, a side, and at least one note.
 
-    Args:
-        cohort: `patient_id`, `text` (list of notes), `readmitted` (0/1, missing on excluded rows)
-            and `split`; optionally `exclusion`.
+    The columns are `patient_id`, `text` (list of notes), `readmitted` (0/1, missing on excluded
+    rows), `split` and optionally `exclusion`.
 
     Raises:
         TableError: a column is missing.
@@ -175,13 +174,7 @@ def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
 
     They let `overlap` find patients of another cohort among them. They do not show ids, but
     someone with the model folder and a list of candidate ids can test each of them: a folder with
-    these hashes is pseudonymous, not anonymous.
-
-    Args:
-        rows: `patient_id` and `split`; rows without a patient id are left out.
-
-    Returns:
-        `salt` (hex), `rounds`, and for each side but "test" the sorted hashes in base64.
+    these hashes is pseudonymous, not anonymous. Rows of the side "test" are left out.
     """
     salt = secrets.token_bytes(16)
     sides = rows[rows["split"] != "test"].groupby("split")["patient_id"]

@@ -56,11 +56,8 @@ def baselines(
     (Huang, Altosaar and Ranganath 2019, section 4). `TF-IDF` is the one to beat: words and pairs
     of words, weighted by inverse document frequency, with logarithmic counts.
 
-    Args:
-        train: rows of a cohort: text (a list of notes, or one string) and readmitted (0/1).
-        val: the same, of other patients, with both outcomes.
-        test: the same; its outcomes are not used and may be absent.
-        seed: of the solver.
+    Each table has `text` (a list of notes, or one string) and `readmitted` (0/1); the outcomes of
+    `test` are not used and may be absent. The seed is that of the solver.
 
     Raises:
         TableError: a column is missing.
@@ -98,10 +95,7 @@ def _best(
 
 
 def out_of_fold(rows: pd.DataFrame) -> NDArray[np.float64]:
-    """Each stay's probability from TF-IDF and logistic regression on other patients.
-
-    Args:
-        rows: training stays: `patient_id`, `text` (list of notes), `readmitted` (0/1).
+    """Each training stay's probability from TF-IDF and logistic regression on other patients.
 
     Raises:
         UserError: all patients are in one fold, or no text contains a word.

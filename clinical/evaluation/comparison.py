@@ -29,13 +29,9 @@ MODEL = "domainbert"
 class Comparison:
     """A model and the baselines on one side of a cohort.
 
-    Attributes:
-        stays: the stays that were scored, with the model's `probability` and `score`.
-        evaluations: name -> measures; the model first, then the baselines.
-        scores: name -> risks, shape (stays,).
-        groups: the model by subgroup.
-        verdicts: what the measures say, in sentences.
-        caveats: what a reader of the measures should know.
+    `stays` are those that were scored, with the model's `probability` and `score`. `evaluations`
+    and `scores` (risks, shape (stays,)) are by name, the model first. `groups` is the model by
+    subgroup. `verdicts` say what the measures mean, `caveats` what their reader should know.
     """
 
     stays: pd.DataFrame = field(repr=False)
@@ -49,15 +45,10 @@ class Comparison:
 def compare(
     model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "test", bootstrap: int = 1000
 ) -> Comparison:
-    """Score one side of a cohort and measure it.
+    """Score and measure one side of a cohort (see `clinical.cohort.splits.usable_stays`).
 
     The baselines are fitted on the cohort's own training side and tuned on its validation side.
-
-    Args:
-        model: its calibrator and alert threshold come from its own validation.
-        cohort: see `clinical.cohort.splits.usable_stays`.
-        split: the side to measure.
-        bootstrap: resamples of patients for the intervals.
+    The model's calibrator and alert threshold come from its own validation.
 
     Raises:
         UserError: the side has no stays, no stay can be scored, or the model was trained on
@@ -148,16 +139,8 @@ def write_comparison(
         drawn["precision_recall.png"] = plot_precision_recall(outcome, scores, evaluations=numbers)
     drawn["calibration.png"] = plot_calibration(outcome, scores)
     figures = [save_figure(figure, folder / name) for name, figure in drawn.items()]
-    said: dict[str, Any] = {
-        "groups": comparison.groups,
-        "facts": facts,
-        "verdicts": comparison.verdicts,
-        "caveats": comparison.caveats,
-    }
-    write_metrics(folder, comparison.evaluations, **said)
-    return write_report(
-        folder, comparison.evaluations, title=title, figures=figures, flow=flow, **said
-    )
+    write_metrics(folder, comparison, facts=facts)
+    return write_report(folder, comparison, title=title, figures=figures, flow=flow, facts=facts)
 
 
 def record(comparison: Comparison, model: ReadmissionModel) -> None:

@@ -108,14 +108,12 @@ def evaluate(
         y: shape (n,), 0 or 1.
         probability: shape (n,), in [0, 1].
         patients: n patient ids, compared by `domainbert.tables.ids.id_key`.
-        threshold: an alert threshold chosen on validation, such as
-            `recall_at_precision(y_val, probability_val).threshold`.
+        threshold: an alert threshold chosen on validation, in [0, 1]; see `recall_at_precision`.
         bootstrap: number of resamples; 0 gives values without intervals.
         seed: of the resampling. The same patients and seed give the same resamples.
 
     Raises:
-        UserError: lengths differ, y is not 0/1, a probability is missing or outside [0, 1], a
-            patient id is missing, or `threshold` or `bootstrap` is out of range.
+        UserError: values that are missing or out of range, or lengths that differ.
     """
     outcome, risk = checked(y, probability)
     codes = _patient_codes(patients, n=len(outcome))
@@ -216,11 +214,7 @@ def measure_rows(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
 
 
 def verdicts(evaluations: Mapping[str, Evaluation]) -> list[str]:
-    """What the numbers say against the first set of risks, one sentence each; often nothing.
-
-    Args:
-        evaluations: the model first, then the baselines, all on the same stays.
-    """
+    """What the numbers say of the first set of risks against the others; often nothing."""
     (model, own), *baselines = evaluations.items()
     area = own.auroc
     if area.value is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,24 +10,10 @@ from clinical.risk.calibration import checked
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ReliabilityBin:
-    """One point of a reliability curve.
-
-    `predicted` is the mean probability of the bin's `count` stays and `observed` the share of them
-    that were readmitted, with its 95% Wilson interval `low` to `high`. All in [0, 1].
-    """
-
-    predicted: float
-    observed: float
-    low: float
-    high: float
-    count: int
 
 
 def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
@@ -64,16 +49,16 @@ def calibration_error(
     return float(np.abs(gaps).sum() / weights.sum())
 
 
-def reliability_curve(
-    y: ArrayLike, probability: ArrayLike, *, bins: int = 10
-) -> tuple[ReliabilityBin, ...]:
-    """Predicted against observed risk, one point a bin, by rising risk.
+def reliability_curve(y: ArrayLike, probability: ArrayLike, *, bins: int = 10) -> pd.DataFrame:
+    """Predicted against observed risk: one row a bin of equally many stays, by rising risk.
 
-    The 95% intervals (Wilson 1927) take the stays of a patient as independent.
+    The columns are `predicted` (the mean risk), `observed` (the share readmitted), `low` and `high`
+    (its 95% Wilson interval, which takes the stays of a patient as independent), and `count`.
 
     Raises:
         UserError: bad input; see `clinical.risk.calibration.checked`.
     """
+    import pandas as pd
     from scipy.stats import binomtest
 
     outcome, risk = checked(y, probability)
@@ -81,8 +66,8 @@ def reliability_curve(
     counts = np.bincount(cells)
     predicted = np.bincount(cells, weights=risk) / counts
     events = np.bincount(cells, weights=outcome).astype(int)
-    points = []
-    for mean, k, n in zip(predicted.tolist(), events.tolist(), counts.tolist(), strict=True):
-        wilson = binomtest(k, n).proportion_ci(method="wilson")
-        points.append(ReliabilityBin(mean, k / n, float(wilson.low), float(wilson.high), n))
-    return tuple(points)
+    tests = [binomtest(k, n) for k, n in zip(events.tolist(), counts.tolist(), strict=True)]
+    wilson = [test.proportion_ci(method="wilson") for test in tests]
+    edges = {"low": [float(w.low) for w in wilson], "high": [float(w.high) for w in wilson]}
+    columns = {"predicted": predicted, "observed": events / counts, **edges, "count": counts}
+    return pd.DataFrame(columns)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from clinical.evaluation.intervals import Evaluation, Interval
+    from clinical.evaluation.comparison import Comparison
+    from clinical.evaluation.intervals import Interval
 
 _LONGEST = 200  # characters of a table's cell; a longer one is likely to be a note
 _IMAGES = (".png", ".svg", ".jpg", ".jpeg")
@@ -33,28 +34,22 @@ _METRICS_VERSION = 2
 
 def write_report(
     folder: str | Path,
-    evaluations: Mapping[str, Evaluation],
+    comparison: Comparison,
     *,
     title: str,
     figures: Sequence[str | Path] = (),
-    groups: pd.DataFrame | None = None,
     flow: pd.DataFrame | None = None,
     facts: Mapping[str, Any] | None = None,
-    verdicts: Sequence[str] = (),
-    caveats: Sequence[str] = (),
 ) -> Path:
     """Write `report.html`: one file with its figures and style inside, and no links.
 
     Args:
         folder: made if it does not exist.
-        evaluations: name -> measures; the model first, then the baselines on the same stays.
+        comparison: what was measured; its verdicts and caveats are at the top.
         title: heading of the page.
         figures: PNG, SVG or JPEG files, in this order; names such as `roc.png` get a caption.
-        groups: from `clinical.evaluation.subgroups.by_group`.
         flow: how the cohort was selected, one row a step.
         facts: about the model: encoder, data, c, seed.
-        verdicts: what the measures say, shown at the top.
-        caveats: what a reader should know, shown at the top.
 
     Raises:
         UserError: a table contains what may be note text (a column `text`, lists, long strings),
@@ -62,9 +57,8 @@ def write_report(
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    measured = groups is not None and groups["auroc"].notna().any()
-    tables = {}
-    if groups is not None and measured:
+    groups, tables = comparison.groups, {}
+    if measured := bool(groups["auroc"].notna().any()):
         tables["groups"] = _table(groups, name="groups")
     if flow is not None and len(flow):
         tables["flow"] = _table(flow, name="flow")
@@ -78,41 +72,32 @@ def write_report(
     environment.filters |= {"number": _number, "range": _range, "cell": _cell}
     page = environment.get_template("report.html.j2").render(
         title=title,
-        evaluation=next(iter(evaluations.values())),
-        columns=evaluations,
+        evaluation=next(iter(comparison.evaluations.values())),
+        columns=comparison.evaluations,
         measures=MEASURES,
         figures=[_inline(Path(path)) for path in figures],
         facts=dict(facts or {}),
         tables=tables,
-        too_small=groups is not None and len(groups) > 0 and not measured,
-        verdicts=verdicts,
-        caveats=caveats,
+        too_small=len(groups) > 0 and not measured,
+        verdicts=comparison.verdicts,
+        caveats=comparison.caveats,
     )
     return _write(folder, "report.html", page)
 
 
 def write_metrics(
-    folder: str | Path,
-    evaluations: Mapping[str, Evaluation],
-    *,
-    groups: pd.DataFrame | None = None,
-    facts: Mapping[str, Any] | None = None,
-    verdicts: Sequence[str] = (),
-    caveats: Sequence[str] = (),
+    folder: str | Path, comparison: Comparison, *, facts: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write `metrics.json`, always with the same keys, in full precision.
-
-    The arguments are those of `write_report`; what is not available is null.
-    """
-    model, *others = evaluations.items()
+    """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
+    model, *others = comparison.evaluations.items()
     content = {
         "version": _METRICS_VERSION,
         "model": model[1].to_dict(),
         "baselines": {name: other.to_dict() for name, other in others},
-        "groups": [] if groups is None else _without_gaps(groups).to_dict("records"),
+        "groups": _without_gaps(comparison.groups).to_dict("records"),
         "facts": dict(facts or {}),
-        "verdicts": list(verdicts),
-        "caveats": list(caveats),
+        "verdicts": comparison.verdicts,
+        "caveats": comparison.caveats,
     }
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
     return _write(folder, "metrics.json", text + "\n")

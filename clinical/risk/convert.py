@@ -80,16 +80,14 @@ def _read_weights(file: Path) -> dict[str, torch.Tensor]:
 
 def _load(network: Any, weights: dict[str, torch.Tensor], *, name: str) -> None:
     """Load the weights; missing, unexpected and misshapen ones are refused."""
-    expected = network.state_dict().keys()
-    missing, unexpected = sorted(expected - weights.keys()), sorted(weights.keys() - expected)
+    try:
+        missing, unexpected = network.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        msg = f"{name}: weights do not fit {CONFIG}: {str(error).splitlines()[-1].strip()}"
+        raise EncoderError(msg) from None
     if missing or unexpected:
         msg = (
             f"{name}: {len(missing)} weights missing {missing[:3]}, "
             f"{len(unexpected)} unexpected {unexpected[:3]}"
         )
         raise EncoderError(msg)
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError as error:
-        msg = f"{name}: weights do not fit {CONFIG}: {str(error).splitlines()[-1].strip()}"
-        raise EncoderError(msg) from None

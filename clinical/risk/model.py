@@ -94,7 +94,7 @@ class ReadmissionModel(Model):
         )
         own, limit = self.settings, window_limit(network.config)
         windower = Windower(tokenizer, window=own.window or limit, overlap=own.overlap, limit=limit)
-        self._reader = StayReader(windower, clean_notes=own.clean_notes, join_notes=own.join_notes)
+        self._reader = StayReader(windower, own.clean_notes, own.join_notes)
         self._said_uncalibrated = False
 
     @property
@@ -104,7 +104,7 @@ class ReadmissionModel(Model):
 
     def __repr__(self) -> str:
         """Name the parts, never the notes."""
-        return f"ReadmissionModel(window={self._reader.window}, c={self.c:g})"
+        return f"ReadmissionModel(window={self._reader.windower.window}, c={self.c:g})"
 
     @classmethod
     def network_class(cls) -> Any:
@@ -169,13 +169,10 @@ class ReadmissionModel(Model):
         *,
         stay_ids: Iterable[object] | None = None,
     ) -> Iterator[StayRisk]:
-        """The risks of many stays, in order, as they finish, in flat memory.
+        """The risks of many stays (each a note or a list of notes), in order, in flat memory.
 
         A stay that cannot be scored has a `status` and a `reason`, and does not affect the others.
-
-        Args:
-            stays: each one note (a string) or a list of notes.
-            stay_ids: one for each stay, returned with the results.
+        `stay_ids`, one for each stay, are returned with the results.
 
         Raises:
             UserError: `stays` is a string.
@@ -232,9 +229,7 @@ class ReadmissionModel(Model):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities of the windows (from `token_ids`) of many stays, and windows per stay.
 
-        Args:
-            windows: of each stay.
-            network: use this one instead of the model's own, such as one in training.
+        `network`, such as one in training, is used instead of the model's own.
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         logits = runner.logits([window for stay in windows for window in stay])

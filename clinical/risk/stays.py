@@ -60,14 +60,10 @@ class UnreadSpan:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What of a stay was read.
+    """What of a stay was read: characters of its notes, tokens and windows scored.
 
-    Attributes:
-        characters: of all its notes.
-        tokens: word pieces scored, without special tokens; each once where windows do not
-            overlap.
-        windows: windows scored.
-        unread: normally empty.
+    Special tokens do not count, and each token counts once where windows do not overlap. `unread`
+    is normally empty.
     """
 
     characters: int
@@ -88,11 +84,10 @@ class StayRisk:
         p_max: largest window probability.
         p_mean: mean window probability.
         calibrated: whether `probability` is calibrated.
-        windows: every window in reading order.
+        windows: in reading order.
         coverage: what was read.
         alert: whether `probability` reaches the model's alert threshold; None without one.
-        status: "ok"; "empty" where no note has text; "error" where a note is not text or the
-            model gave no number.
+        status: "ok", "empty" (no note has text) or "error" (not text, or no number).
         reason: why it is not "ok", else "".
     """
 
@@ -120,25 +115,26 @@ class ReadStay:
     reason: str
 
 
+@dataclass(frozen=True)
 class StayReader:
     """Checks, cleans and windows the notes of stays; see `ReadmissionSettings`.
 
     With `join_notes`, positions count through the joined text, as note 0.
     """
 
-    def __init__(self, windower: Windower, *, clean_notes: bool, join_notes: bool) -> None:
-        self.window = windower.window
-        self._windower, self._clean, self._join = windower, clean_notes, join_notes
+    windower: Windower
+    clean_notes: bool
+    join_notes: bool
 
     def read(self, stay: Any, stay_id: object = None) -> ReadStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
         notes, unread, reason = _texts(stay)
-        if self._join and notes:
+        if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
-        texts = [clean(text) if self._clean else text for _, text in notes]
+        texts = [clean(text) if self.clean_notes else text for _, text in notes]
         windows: list[tuple[int, Window]] = []
         tokens = 0
-        for (number, _), parts in zip(notes, self._windower.split_many(texts), strict=True):
+        for (number, _), parts in zip(notes, self.windower.split_many(texts), strict=True):
             windows += [(number, window) for window in parts.windows]
             unread += [UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread]
             tokens += parts.tokens

@@ -83,8 +83,7 @@ def fit(
 
     Raises:
         TableError: a column is missing.
-        UserError: patients on more than one side, labels other than 0 and 1, a side without both
-            outcomes, or a resumed run that differs.
+        UserError: the cohort cannot be trained on, or a resumed run differs.
     """
     from domainbert.training.train import Stage, train
 
