@@ -23,13 +23,8 @@ def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[C
     The hospital is new to the shipped model, which was trained on hospitals with other seeds. The
     baselines are fitted on this hospital's own training side.
 
-    Args:
-        out: folder for tables, cohort, risks, figures and report.
-        stays: of the hospital; a tenth of them is the test side.
-        seed: another seed is another hospital.
-
-    Returns:
-        The measures, and the best possible AUROC on the test side.
+    A tenth of the `stays` is the test side; another `seed` is another hospital. Returns the
+    measures, and the best possible AUROC on the test side.
     """
     from clinical.cohort import build_cohort
     from clinical.datasets.synthetic import synthesize

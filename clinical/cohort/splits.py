@@ -46,13 +46,10 @@ def assign_splits(
     cut that interval. A patient therefore keeps its side when rows are added or reordered. The
     sizes are fractions of the patients in expectation, not exact counts.
 
-    Args:
-        patient_ids: one id a row, shape (rows,); rows without one are split by their position.
-        seed: another seed is another split.
-        fractions: share of the patients of each side; positive, summing to 1.
+    Rows without a patient id are split by their position. Another seed is another split.
 
     Raises:
-        UserError: fractions that do not sum to 1.
+        UserError: fractions (shares of the patients of each side) that do not sum to 1.
     """
     names, edges = list(fractions), np.cumsum(list(fractions.values()))
     if min(fractions.values()) <= 0 or abs(edges[-1] - 1) > 1e-9:

@@ -17,17 +17,11 @@ if TYPE_CHECKING:
 
 
 def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
-    """The bin of each stay when sorted risks are cut into bins of equally many stays.
+    """The bin of each stay when sorted risks are cut into at most `bins` bins of equal size.
 
-    Equal risks share a bin, so the result does not depend on the order of the stays; with many
-    equal risks there are fewer bins, and their sizes differ.
-
-    Args:
-        probability: shape (n,), in [0, 1].
-        bins: largest number of bins, at least 1.
-
-    Returns:
-        Shape (n,): numbers from 0, rising with the risk, all of them used.
+    Bins count from 0, rising with the risk, and all are used. Equal risks share a bin, so the
+    result does not depend on the order of the stays; with many equal risks there are fewer bins,
+    and their sizes differ.
     """
     if bins < 1:
         raise UserError(f"bins is {bins}; it must be at least 1")

@@ -43,7 +43,6 @@ def by_group(
 
     Raises:
         TableError: a column is missing.
-        UserError: as for `evaluate`.
     """
     import pandas as pd
 

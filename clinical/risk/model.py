@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -193,7 +192,7 @@ class ReadmissionModel(Model):
         else:
             prepared = (self._reader.read(*pair) for pair in zip(stays, stay_ids, strict=True))
         chunks = chunked(
-            prepared, size=lambda s: 1 + s.coverage.tokens, limit=self.runner.buffer_tokens
+            prepared, size=lambda s: 1 + s.risk.coverage.tokens, limit=self.runner.buffer_tokens
         )
         for chunk in read_ahead(chunks):
             windows = [window.input_ids for stay in chunk for _, window in stay.windows]
@@ -203,10 +202,7 @@ class ReadmissionModel(Model):
                 yield self._risk(stay, probabilities[end - len(stay.windows) : end])
 
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-        """Token ids -> probabilities of windows, shape (windows,), float64.
-
-        Args:
-            windows: token ids with [CLS] and [SEP], each of shape (tokens,), not padded.
+        """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
 
         Raises:
             UserError: an empty window, or one longer than the encoder's limit.
@@ -242,7 +238,7 @@ class ReadmissionModel(Model):
         named: Mapping[str, str] | None = None,
         keep: Sequence[str] = (),
     ) -> pd.DataFrame:
-        """Score a table of notes, or of stays.
+        """Score a table of notes, or of stays, into one row a stay, in order of first appearance.
 
         Args:
             frame: `text`, one note a row, where rows with one `stay_id` are one stay (in
@@ -250,10 +246,6 @@ class ReadmissionModel(Model):
                 or one row a stay, with a list of notes as `text`.
             named: our column name -> the frame's, where they differ.
             keep: other columns to carry into the result.
-
-        Returns:
-            One row a stay, in order of first appearance: ids, kept columns, the numbers of
-            `StayRisk`, `alert` where the model has a threshold, `status` and `reason`.
 
         Raises:
             TableError: there is no column `text`.
@@ -264,20 +256,16 @@ class ReadmissionModel(Model):
         return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
 
     def _risk(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
-        nan, status, reason = math.nan, stay.status, stay.reason
+        if stay.risk.status != "ok":
+            return stay.risk
         if not (finite := np.isfinite(probabilities)).all():
-            status, reason = "error", f"the model gave no number for window {np.argmin(finite)}"
-        if status != "ok":
-            return StayRisk(
-                *(stay.stay_id, nan, nan, nan, nan, False, (), stay.coverage),
-                status=status,
-                reason=reason,
-            )
+            reason = f"the model gave no number for window {np.argmin(finite)}"
+            return replace(stay.risk, status="error", reason=reason)
         score = float(aggregate_stays(probabilities, np.array([len(probabilities)]), c=self.c)[0])
         calibration, threshold = self.settings.calibration, self.settings.alert_threshold
         probability = float(Platt(*calibration).apply(score)) if calibration else score
-        return StayRisk(
-            stay_id=stay.stay_id,
+        return replace(
+            stay.risk,
             probability=probability,
             score=score,
             p_max=float(probabilities.max()),
@@ -287,7 +275,6 @@ class ReadmissionModel(Model):
                 WindowRisk(note, window.start, window.end, float(p))
                 for (note, window), p in zip(stay.windows, probabilities, strict=True)
             ),
-            coverage=stay.coverage,
             alert=None if threshold is None else probability >= threshold,
         )
 

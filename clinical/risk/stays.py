@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -106,13 +107,10 @@ class StayRisk:
 
 @dataclass(frozen=True)
 class ReadStay:
-    """A stay cut into windows, each with the number of its note; none unless `status` is "ok"."""
+    """A stay cut into windows, each with the number of its note, and its risk without numbers."""
 
-    stay_id: str | None
     windows: list[tuple[int, Window]] = field(repr=False)
-    coverage: Coverage
-    status: Status
-    reason: str
+    risk: StayRisk
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,13 @@ class StayReader:
         status: Status = "error" if reason else "ok" if windows else "empty"
         if status == "empty":
             reason = "no note of this stay has any text"
-        return ReadStay(id_text(stay_id), windows, coverage, status, reason)
+        nan = math.nan
+        risk = StayRisk(
+            *(id_text(stay_id), nan, nan, nan, nan, False, (), coverage),
+            status=status,
+            reason=reason,
+        )
+        return ReadStay(windows, risk)
 
 
 def _texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
