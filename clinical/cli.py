@@ -145,8 +145,8 @@ def train(
     from clinical.evaluation.comparison import compare, record
     from clinical.risk.training import ReadmissionRecipe, fit
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out, checkpoints=checkpoints, resume=resume)
     plan = read_recipe(
         ReadmissionRecipe,
         recipe,
@@ -159,20 +159,21 @@ def train(
             "training.full": full or None,
         },
     )
-    table = read_cohort(cohort_file, also=also or ())
-    model = fit(
-        table,
-        plan,
-        checkpoints=checkpoints,
-        resume=resume,
-        record_patients=not forget_patients,
-    )
-    if (table["split"] == "test").any():
-        comparison = compare(model, table)
-        record(comparison, model)
-        for line in (*comparison.verdicts, *comparison.caveats):
-            say(f"note: {line}")
-    model.save_pretrained(out)
+    with training_run(out, checkpoints, resume=resume) as run:
+        table = read_cohort(cohort_file, also=also or ())
+        model = fit(
+            table,
+            plan,
+            checkpoints=run.checkpoints,
+            resume=resume,
+            record_patients=not forget_patients,
+        )
+        if (table["split"] == "test").any():
+            comparison = compare(model, table)
+            record(comparison, model)
+            for line in (*comparison.verdicts, *comparison.caveats):
+                say(f"note: {line}")
+        run.save(model)
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
