@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,20 +16,18 @@ from domainbert.tables.csv_files import (
     FlawedCSVError,
     careful_stream_csv,
     csv_columns,
-    csv_rows,
     default_delimiter,
     stream_csv,
 )
 from domainbert.tables.sql import as_text, identifier, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import duckdb
     import pyarrow as pa
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_BATCH_ROWS = 4096
 _DEEPEST = 4  # folders below the source in which a table's file is looked for
 
 
@@ -149,13 +146,11 @@ class FolderSource(Source):
             self._errors[table] = error
 
         is_plain = (self._csv["delimiter"] or default_delimiter(path)) == ","
-        if not is_plain or self._csv["encoding"]:
-            self._flaws[table] = []
-            return _slow_stream(path, columns, self._csv, self._flaws[table], on_error)
-        if not isinstance(self._errors.get(table), FlawedCSVError):
+        is_flawed = isinstance(self._errors.get(table), FlawedCSVError)
+        if is_plain and not self._csv["encoding"] and not is_flawed:
             return stream_csv(path, columns, on_error=on_error)
-        self._flaws[table] = []  # a table may be read twice
-        return careful_stream_csv(path, columns, flaws=self._flaws[table], on_error=on_error)
+        flaws = self._flaws[table] = []  # a table may be read twice
+        return careful_stream_csv(path, columns, flaws=flaws, on_error=on_error, **self._csv)
 
     def _path(self, table: str) -> Path | None:
         paths = self._files.get(table.lower(), [])
@@ -231,35 +226,6 @@ def find_table(
         )
         raise TableError(msg)
     return matches[0] if matches else None
-
-
-def _slow_stream(
-    path: Path,
-    columns: Sequence[str],
-    options: dict[str, str | None],
-    flaws: list[tuple[str, int, str]],
-    on_error: Callable[[Exception], None],
-) -> pa.RecordBatchReader:
-    """The columns of a file with another delimiter or encoding, row by row."""
-    import pyarrow as pa
-
-    schema = pa.schema([(name, pa.string()) for name in columns])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            names = csv_columns(path, **options)
-            places = [names.index(name) for name in columns]
-            rows = csv_rows(path, width=len(names), **options)
-            while piece := list(islice(rows, _BATCH_ROWS)):
-                flaws.extend((path.name, row[0], row[2] or row[3]) for row in piece if any(row[2:]))
-                fields = [row[1] for row in piece if not row[2]]
-                arrays = [pa.array([row[n] for row in fields], pa.string()) for n in places]
-                yield pa.record_batch(arrays, schema=schema)
-        except (TableError, OSError, EOFError) as error:
-            on_error(error)
-            raise
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _version(path: Path) -> tuple[int, int, int]:
