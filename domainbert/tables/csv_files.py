@@ -219,24 +219,20 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _parse(
     piece: memoryview, columns: Sequence[str], *, names: list[str] | None
-) -> Iterator[pa.RecordBatch]:
+) -> list[pa.RecordBatch]:
     """Whole rows as columns of text; without `names` the first row has them."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    table = arrow_csv.read_csv(
-        pa.BufferReader(pa.py_buffer(piece)),
-        read_options=arrow_csv.ReadOptions(
-            use_threads=False, block_size=len(piece) + 1, column_names=names
-        ),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.string()),
-            include_columns=list(columns),
-            strings_can_be_null=False,
-        ),
+    read = arrow_csv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=names)
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(columns, pa.string()),
+        include_columns=list(columns),
+        strings_can_be_null=False,
     )
-    yield from table.to_batches()
+    source = pa.BufferReader(pa.py_buffer(piece))
+    parse = arrow_csv.ParseOptions(newlines_in_values=True)
+    return arrow_csv.read_csv(source, read, parse, convert).to_batches()
 
 
 def _whole_rows(raw: _Bytes) -> Iterator[memoryview]:

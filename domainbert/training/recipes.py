@@ -21,13 +21,8 @@ AnyRecipe = TypeVar("AnyRecipe", bound=Settings)
 class Card(Settings):
     """What people should know of a model; the `[card]` table.
 
-    Attributes:
-        name: of the model.
-        title: one line on what it is.
-        data: what it was trained on.
-        limits: what it is not for.
-        licence: of the model.
-        rebuild: the command that trains it again.
+    `title` is one line on what it is, `limits` what it is not for, and `rebuild` the command that
+    trains it again.
     """
 
     name: str = ""
@@ -39,23 +34,13 @@ class Card(Settings):
 
 
 class ModelTable(Settings):
-    """What to train; the `[model]` table, to which a task adds its settings.
-
-    Attributes:
-        encoder: shipped name, folder or hub:owner/name.
-    """
+    """What to train; the `[model]` table, to which a task adds its settings."""
 
     encoder: str = DEFAULT_ENCODER
 
 
 class Recipe(Settings):
-    """The tables that every recipe has; a task adds its own as fields.
-
-    Attributes:
-        model: what to train.
-        training: how to train.
-        card: what people should know.
-    """
+    """The tables that every recipe has; a task adds its own as fields."""
 
     model: ModelTable = ModelTable()
     training: TrainingSettings = TrainingSettings()

@@ -95,13 +95,12 @@ class ObjectiveTrainer(Trainer):
 
     def compute_loss(
         self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
+        model: Any,
+        inputs: Any,
+        return_outputs: bool = False,
+        **_: Any,  # noqa: FBT001, FBT002
     ) -> Any:
         """The objective's loss."""
-        del num_items_in_batch
         loss = self.objective.loss(model, inputs)
         return (loss, None) if return_outputs else loss
 
