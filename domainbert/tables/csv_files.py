@@ -16,7 +16,6 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.errors import UserError
@@ -40,8 +39,6 @@ _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
 _ZIP = b"PK\x03\x04"
 UNDECODABLE = "undecodable bytes read as U+FFFD"
 
-
-_BATCH_ROWS = 1024
 
 _Bytes: TypeAlias = gzip.GzipFile | io.BufferedReader
 _Read: TypeAlias = "Callable[[int], bytes]"
@@ -108,34 +105,17 @@ def csv_rows(
     """Every row of `width` fields after the header: its line, fields, fault and remark.
 
     Raises:
-        TableError: the file changed while it was read, or all its lines end in a lone carriage
-            return.
+        TableError: the file changed while it was read.
     """
-    csv.field_size_limit(LONGEST_ROW)
     separator = delimiter or default_delimiter(path)
-    with open_bytes(path) as raw:
-        read: _Read = raw.read
-        if encoding:
-            decoded = io.TextIOWrapper(raw, encoding, "replace", newline="")
-            read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
-        for line, problem, text in _sound_rows(read, width=width, separator=separator):
-            if line == 1:
-                if problem and not text:
-                    msg = (
-                        f"{path.name}: the first line has a quote out of place or a lone carriage "
-                        "return; save the file with ordinary line ends"
-                    )
-                    raise TableError(msg)
-            elif not text:
-                if problem:
-                    yield line, [], problem, ""
-            else:
-                if b'"' in text:
-                    fields = next(csv.reader([text.decode()], delimiter=separator))
-                else:
-                    fields = text.decode().rstrip("\r\n").split(separator)
-                is_replaced = encoding and "\ufffd".encode() in text
-                yield line, fields, "", UNDECODABLE if is_replaced else problem
+    csv.field_size_limit(LONGEST_ROW)
+    for line, problem, text in _data_rows(path, width, separator, encoding):
+        if not text:
+            yield line, [], problem, ""
+        elif b'"' in text:
+            yield line, next(csv.reader([text.decode()], delimiter=separator)), "", problem
+        else:
+            yield line, text.decode().rstrip("\r\n").split(separator), "", problem
 
 
 def stream_csv(
@@ -143,17 +123,17 @@ def stream_csv(
 ) -> pa.RecordBatchReader:
     """A fast stream of these columns as text, which ends with an error at the first flaw.
 
-    `on_error` is called before that error, with a `FlawedCSVError` or an error of the disk. Only
-    for UTF-8 with commas.
+    Only for UTF-8 with commas. `on_error` is called before the error, with a `FlawedCSVError` or
+    an error of the disk.
     """
 
     def batches() -> Iterator[pa.RecordBatch]:
-        names = csv_columns(path)
         with open_bytes(path) as raw:
+            names = csv_columns(path)
             for number, piece in enumerate(_whole_rows(raw)):
                 yield from _parse(piece, columns, names=names if number else None)
 
-    return _stream(columns, _ahead(batches()), on_error)
+    return _stream(columns, batches(), on_error)
 
 
 def careful_stream_csv(
@@ -165,21 +145,25 @@ def careful_stream_csv(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> pa.RecordBatchReader:
-    """A slower stream of the rows of a flawed file, or of one that `stream_csv` cannot read.
+    """A slower stream of a file with flaws, or with another delimiter or encoding.
 
-    `flaws` gets the file's name, the line (from 1) and the problem of every flaw; see `csv_rows`.
+    Where a line begins no row, reading continues with the next line. Bytes that cannot be decoded
+    become U+FFFD. `flaws` gets the file's name, the line (from 1) and the problem of every flaw.
     """
-    import pyarrow as pa
+    separator = delimiter or default_delimiter(path)
 
     def batches() -> Iterator[pa.RecordBatch]:
         names = csv_columns(path, delimiter=delimiter, encoding=encoding)
-        places = [names.index(name) for name in columns]
-        rows = csv_rows(path, width=len(names), delimiter=delimiter, encoding=encoding)
-        while piece := list(islice(rows, _BATCH_ROWS)):
-            flaws.extend((path.name, row[0], row[2] or row[3]) for row in piece if any(row[2:]))
-            fields = [row[1] for row in piece if not row[2]]
-            arrays = [pa.array([row[n] for row in fields], pa.string()) for n in places]
-            yield pa.record_batch(arrays, names=list(columns))
+        piece = bytearray()
+        for line, problem, text in _data_rows(path, len(names), separator, encoding):
+            if problem:
+                flaws.append((path.name, line, problem))
+            piece += text
+            if len(piece) >= _BLOCK:
+                yield from _parse(bytes(piece), columns, names=names, separator=separator)
+                piece.clear()
+        if piece:
+            yield from _parse(bytes(piece), columns, names=names, separator=separator)
 
     return _stream(columns, batches(), on_error)
 
@@ -189,10 +173,9 @@ def _stream(
     batches: Iterator[pa.RecordBatch],
     on_error: Callable[[Exception], None],
 ) -> pa.RecordBatchReader:
-    """The batches as a stream that DuckDB reads; it loses the error, so `on_error` gets it."""
     import pyarrow as pa
 
-    def checked() -> Iterator[pa.RecordBatch]:
+    def reported() -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
         except (pa.ArrowException, FlawedCSVError) as error:
@@ -205,7 +188,7 @@ def _stream(
             raise
 
     schema = pa.schema([(name, pa.string()) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, checked())
+    return pa.RecordBatchReader.from_batches(schema, _ahead(reported()))
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -218,20 +201,24 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _parse(
-    piece: memoryview, columns: Sequence[str], *, names: list[str] | None
+    piece: bytes | memoryview,
+    columns: Sequence[str],
+    *,
+    names: list[str] | None,
+    separator: str = ",",
 ) -> list[pa.RecordBatch]:
     """Whole rows as columns of text; without `names` the first row has them."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
+    source = pa.BufferReader(pa.py_buffer(piece))
     read = arrow_csv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=names)
+    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     convert = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(columns, pa.string()),
         include_columns=list(columns),
         strings_can_be_null=False,
     )
-    source = pa.BufferReader(pa.py_buffer(piece))
-    parse = arrow_csv.ParseOptions(newlines_in_values=True)
     return arrow_csv.read_csv(source, read, parse, convert).to_batches()
 
 
@@ -293,6 +280,31 @@ def _last_row_end(buffer: bytearray, held: int) -> int:
             return found + 1
         end = start
     return 0
+
+
+def _data_rows(
+    path: Path, width: int, separator: str, encoding: str | None
+) -> Iterator[tuple[int, str, bytes]]:
+    """The rows and flaws of `_sound_rows` after the header, in UTF-8, without empty lines.
+
+    Raises:
+        TableError: the header is no row, as where all lines end in a lone carriage return.
+    """
+    with open_bytes(path) as raw:
+        read: _Read = raw.read
+        if encoding:
+            decoded = io.TextIOWrapper(raw, encoding, "replace", newline="")
+            read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
+        for line, problem, text in _sound_rows(read, width=width, separator=separator):
+            is_replaced = encoding and "\ufffd".encode() in text
+            if line > 1 and (problem or text):
+                yield line, UNDECODABLE if is_replaced else problem, text
+            elif problem and not text:
+                msg = (
+                    f"{path.name}: the first line has a quote out of place or a lone carriage "
+                    "return; save the file with ordinary line ends"
+                )
+                raise TableError(msg)
 
 
 def _sound_rows(read: _Read, *, width: int, separator: str) -> Iterator[tuple[int, str, bytes]]:

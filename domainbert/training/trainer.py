@@ -97,8 +97,8 @@ class ObjectiveTrainer(Trainer):
         self,
         model: Any,
         inputs: Any,
-        return_outputs: bool = False,
-        **_: Any,  # noqa: FBT001, FBT002
+        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
+        **_: Any,
     ) -> Any:
         """The objective's loss."""
         loss = self.objective.loss(model, inputs)
