@@ -86,7 +86,9 @@ def training_run(
         msg = f"{out} cannot be written ({error.strerror}); choose another --out"
         raise UserError(msg) from None
     if resume and not folder.is_dir():
-        msg = f"--resume: no checkpoints in {folder}; run without it, or name another folder"
+        msg = (
+            f"--resume: no checkpoints in {folder}; run without it, or name them with --checkpoints"
+        )
         raise UserError(msg)
     if not resume and any(folder.rglob("checkpoint-*")):
         msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
