@@ -147,8 +147,8 @@ def train(
     from clinical.evaluation.comparison import compare, record
     from clinical.risk.training import ReadmissionRecipe, fit
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out, checkpoints=checkpoints, resume=resume)
     chosen = {
         "model.encoder": encoder,
         "model.objective": objective,
@@ -158,14 +158,15 @@ def train(
         "training.full": full or None,
     }
     plan = read_recipe(ReadmissionRecipe, recipe, chosen)
-    table, keep = read_cohort(cohort_file, also=also or ()), not forget_patients
-    model = fit(table, plan, checkpoints=checkpoints, resume=resume, record_patients=keep)
-    if (table["split"] == "test").any():
-        comparison = compare(model, table)
-        record(comparison, model)
-        for line in (*comparison.verdicts, *comparison.caveats):
-            say(f"note: {line}")
-    model.save_pretrained(out)
+    with training_run(out, checkpoints, resume=resume) as run:
+        table, keep = read_cohort(cohort_file, also=also or ()), not forget_patients
+        model = fit(table, plan, checkpoints=run.checkpoints, resume=resume, record_patients=keep)
+        if (table["split"] == "test").any():
+            comparison = compare(model, table)
+            record(comparison, model)
+            for line in (*comparison.verdicts, *comparison.caveats):
+                say(f"note: {line}")
+        run.save(model)
     say(f"model in {out}; its card says how it was made and how good it is")
 
 

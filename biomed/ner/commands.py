@@ -55,8 +55,8 @@ def train(
     """Train on corpora in IOB2, PubTator or BRAT; devel chooses the weights, test measures them."""
     from biomed.ner.training import EntityRecipe, fit_seeds, read_corpora
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out, checkpoints=checkpoints, resume=resume)
     overrides = {
         "model.encoder": encoder,
         "training.epochs": epochs,
@@ -64,19 +64,24 @@ def train(
         "training.full": full or None,
     }
     plan = read_recipe(EntityRecipe, recipe, overrides)
-    read = read_corpora(plan, corpora, labels=_renaming(label))
-    for corpus in read:
-        for gold in corpus.sides.values():
-            _say_remarks(gold)
-    seeds = seed or [plan.training.seed]
-    models = fit_seeds(read, plan, seeds=seeds, checkpoints=checkpoints, resume=resume, jobs=jobs)
-    if jobs > 1:
-        models = counted(models, what="seeds", total=len(seeds))
-    for model in models:
-        model.save_pretrained(out)
-        run = model.manifest["seeds"][-1]
-        scores = [f"{name} {s} {f1:.3f}" for s in ("devel", "test") for name, f1 in run[s].items()]
-        say(f"seed {run['seed']}: F1 {', '.join(scores)}")
+    with training_run(out, checkpoints, resume=resume) as run:
+        read = read_corpora(plan, corpora, labels=_renaming(label))
+        for corpus in read:
+            for gold in corpus.sides.values():
+                _say_remarks(gold)
+        seeds = seed or [plan.training.seed]
+        models = fit_seeds(
+            read, plan, seeds=seeds, checkpoints=run.checkpoints, resume=resume, jobs=jobs
+        )
+        if jobs > 1:
+            models = counted(models, what="seeds", total=len(seeds))
+        for model in models:
+            run.save(model)
+            trained = model.manifest["seeds"][-1]
+            scores = [
+                f"{name} {s} {f1:.3f}" for s in ("devel", "test") for name, f1 in trained[s].items()
+            ]
+            say(f"seed {trained['seed']}: F1 {', '.join(scores)}")
     say(f"model in {out}; README.md there has its data and scores")
 
 

@@ -55,16 +55,17 @@ def train(
     """Train in stages, choose and score on held-out articles, write the model folder."""
     from biomed.qa.training import QuestionRecipe, train_from_recipe
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out, checkpoints=checkpoints, resume=resume)
     given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed, "full": full or None}
     overrides = {f"training.{name}": value for name, value in given.items()}
     plan = read_recipe(QuestionRecipe, recipe, {"model.encoder": encoder, **overrides})
     # An option applies to every stage.
     stages = {name: values for name, values in plan.stages.items() if given.get(name) is None}
     plan = plan.replaced(stages=stages)
-    model = train_from_recipe(plan, questions, checkpoints=checkpoints, resume=resume)
-    model.save_pretrained(out)
+    with training_run(out, checkpoints, resume=resume) as run:
+        model = train_from_recipe(plan, questions, checkpoints=run.checkpoints, resume=resume)
+        run.save(model)
     found = model.manifest["validation"]
     say(f"held-out articles: F1 {found['f1']:.3f}, exact match {found['exact']:.3f}")
     say(f"model in {out}; its card says how it was made and how good it is")
@@ -221,12 +222,13 @@ def train_yes_no(
     """Train in folds, score every question unseen, write the last fold's model."""
     from biomed.qa.yes_no import YesNoRecipe, cross_validate, read_decisions
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out)
     overrides = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
     plan = read_recipe(YesNoRecipe, recipe, overrides)
-    model = cross_validate(read_decisions(questions), plan, count=folds)
-    model.save_pretrained(out)
+    with training_run(out) as run:
+        model = cross_validate(read_decisions(questions), plan, count=folds)
+        run.save(model)
     scores = model.manifest["cross_validation"]
     accuracy, macro_f1 = scores["accuracy"], scores["macro_f1"]
     say(f"{folds} folds: accuracy {accuracy:.3f}, macro F1 {macro_f1:.3f}")
