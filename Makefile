@@ -40,9 +40,9 @@ models: $(INSTALLED)
 	$(BIN)/clinical train runs/hospital.parquet --also runs/brief.parquet \
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
 	$(BIN)/biomed ner train $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease \
-		--recipe recipes/disease.toml --seed 0 --seed 1 --seed 2 --out biomed/models/disease
+		--recipe disease --seed 0 --seed 1 --seed 2 --out biomed/models/disease
 	$(BIN)/biomed ner train $(DATA)/ner/bc5cdr-chemical \
-		--recipe recipes/drug.toml --seed 0 --seed 1 --seed 2 --out biomed/models/drug
+		--recipe drug --seed 0 --seed 1 --seed 2 --out biomed/models/drug
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
 		--recipe recipes/qa.toml --out biomed/models/qa
 	$(BIN)/biomed terms train $(DATA) --recipe recipes/terms.toml --out biomed/models/terms

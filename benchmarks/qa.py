@@ -31,9 +31,8 @@ import transformers
 from reporting import options, report, say, spread, versions_of
 from transformers import AutoModelForQuestionAnswering
 
-from biomed.qa.answerer import QuestionAnswerer
+from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
 from biomed.qa.formats import read_questions
-from biomed.qa.network import QuestionSettings, SpanReader
 from biomed.qa.questions import split_by_article
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
 
@@ -112,10 +111,10 @@ def make_answerer(name: str | None) -> QuestionAnswerer:
         network = load_model(find_encoder(), transformers.BertForQuestionAnswering)
         tokenizer = load_tokenizer(find_encoder())
     else:
-        loaded = SpanReader.from_pretrained(name, device="cpu")
+        loaded = QuestionAnswerer.from_pretrained(name, device="cpu")
         network, tokenizer = loaded.network, loaded.tokenizer
     settings = QuestionSettings(window=WINDOW, overlap=OVERLAP)
-    return QuestionAnswerer(SpanReader(network, tokenizer, settings=settings, device="cpu"))
+    return QuestionAnswerer(network, tokenizer, settings=settings, device="cpu")
 
 
 def ours(pairs: list[tuple[str, str]], *, answerer: QuestionAnswerer) -> Found:
@@ -185,10 +184,9 @@ def best_of_window(
 def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> Comparison:
     """Answer one workload in both ways, in turn, after a warm-up."""
     say(f"{workload.name}: warming up")
-    reader = answerer.reader
-    model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(reader.network.config))
-    model.load_state_dict(reader.network.state_dict())
-    options = {"tokenizer": load_tokenizer(find_encoder()), "longest": reader.max_answer}
+    model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(answerer.network.config))
+    model.load_state_dict(answerer.network.state_dict())
+    options = {"tokenizer": load_tokenizer(find_encoder()), "longest": answerer.max_answer}
     ways = {
         "ours": partial(ours, workload.pairs, answerer=answerer),
         "loop": partial(looped, workload.pairs, model=model.eval(), **options),
@@ -200,7 +198,7 @@ def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> C
     for number in range(1, rounds + 1):
         say(f"  round {number} of {rounds}")
         for name, way in ways.items():
-            reader.reader.forget()  # each round tokenises anew, as the loop does
+            answerer.reader._known.clear()  # each round tokenises anew, as the loop does
             start = time.perf_counter()
             results[name] = way()
             seconds[name].append(time.perf_counter() - start)
@@ -225,7 +223,7 @@ def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> C
 
 def tokens_of_windows(answerer: QuestionAnswerer, question: str, context: str) -> list[int]:
     """Tokens of each window of a question and its text."""
-    reader = answerer.reader.reader
+    reader = answerer.reader
     pair = reader.pair(question, context)
     cuts = reader.ranges(pair.question, pair.passages[0])
     return [len(pair.question) + 3 + end - start for start, end in cuts]

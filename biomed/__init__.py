@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from domainbert import __version__
+
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import EntityTagger
     from biomed.plots import plot_comparison, plot_similarity, plot_terms
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.answers import Answer
+    from biomed.qa.answerer import Answer, QuestionAnswerer
     from biomed.qa.yes_no import YesNoAnswerer
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from biomed.sentences.search import SentenceIndex
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from biomed.terms.tables import embed_frame
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
 
-# Each name is imported when it is first used, so that `biomed --help` waits for no torch.
+# Each name is imported on first use, so that `biomed --help` does not import torch.
 _HOMES = {
-    "Answer": "qa.answers",
+    "Answer": "qa.answerer",
     "Entity": "ner.entities",
     "CrossEncoder": "sentences.encoder",
     "EntityTagger": "ner.tagger",
@@ -60,6 +61,7 @@ __all__ = [
     "TermEmbedder",
     "TermIndex",
     "YesNoAnswerer",
+    "__version__",
     "compare_encoders",
     "embed_frame",
     "evaluate_categories",
@@ -78,7 +80,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         msg = f"module 'biomed' has no attribute {name!r}"
         raise AttributeError(msg)
-    # A module may have the name of the function in it: what is exported is the function.
     value = getattr(importlib.import_module(f"biomed.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

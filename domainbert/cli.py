@@ -1,14 +1,15 @@
-"""The command `domainbert`: what the foundation has to show."""
+"""The command `domainbert`: pretrain an encoder, list the shipped ones."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from domainbert.console import command_line, one_line_errors, stdout
-from domainbert.pretraining.commands import blend, pretrain
+from domainbert import options
+from domainbert.console import command_line, one_line_errors, say, stdout
 
 app = command_line("domainbert", "The foundation of clinical and biomed: offline BERT encoders.")
 
@@ -37,5 +38,73 @@ def encoders(
     stdout.print(table)
 
 
-app.command()(pretrain)
-app.command()(blend)
+@app.command()
+@one_line_errors
+def pretrain(
+    corpus: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CORPUS...",
+            help="Text files (.txt), tables with a column of text (.csv, .tsv, .parquet, .jsonl), "
+            "or folders of them; .gz works too.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Encoder folder to write.")],
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Recipe: a TOML file, or a shipped name such as clinicalbert."),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Start: shipped name, folder or hub:owner/name.")
+    ] = None,
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Table of patients, stays, notes or document hashes that must not be read; of a "
+            "cohort, everything but its train side. May be repeated."
+        ),
+    ] = None,
+    text: options.TextColumn = None,
+    patient: options.PatientColumn = None,
+    stay: options.StayColumn = None,
+    note: options.NoteColumn = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Folder for tokens, examples and checkpoints; by default OUT-work."),
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="At most so many steps per phase, for a trial run.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the examples, new weights, masks and order.")
+    ] = None,
+) -> None:
+    """Train an encoder on your own text. A killed run resumes with the same command."""
+    from domainbert.pretraining.fitting import pretrain as fit
+    from domainbert.pretraining.report import score_table
+    from domainbert.pretraining.settings import Recipe
+    from domainbert.training.processes import is_first_process
+    from domainbert.training.recipes import read_recipe
+
+    given = {
+        "corpus.text": text,
+        "corpus.patient_id": patient,
+        "corpus.stay_id": stay,
+        "corpus.note_id": note,
+        "encoder": encoder,
+        "training.seed": seed,
+    }
+    plan = read_recipe(Recipe, recipe, given).at_most(max_steps)
+    made = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
+    if not is_first_process():
+        return
+    head, *rows = score_table(made.manifest)
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
+    stdout.print(table)
+    for what, count in sorted(made.manifest["corpus"]["counts"].items()):
+        say(f"{count:,} {what}")
+    say(f"Encoder in {out}; its card says how it was made. Use it as --encoder {out}")
+    where = work or out.with_name(f"{out.name}-work")
+    say(f"{where} keeps the text as numbers for the next run; remove it when you are done")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -126,6 +127,11 @@ class WindowRunner:
         self._model = model.to(self.device)
         self._pad = pad_token_id
         self._lock, self._running, self._was_training = threading.Lock(), 0, False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled without the lock: another process makes its own."""
+        budget: dict[str, Any] = {"device": self.device, "batch_tokens": self.batch_tokens}
+        return partial(WindowRunner, pad_token_id=self._pad, **budget), (self._model,)
 
     def with_model(self, model: PreTrainedModel) -> WindowRunner:
         """A runner with the same settings over another model."""

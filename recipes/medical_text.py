@@ -1,10 +1,9 @@
-"""Other medical text for pretraining: MedQuAD, PubMedQA and COVID-QA -> one table of documents.
+"""Medical text for pretraining: MedQuAD, PubMedQA and COVID-QA as one table of documents.
 
     python recipes/medical_text.py ../shared/data medical.parquet
 
-A document is what its source calls one: the answers of a page of MedQuAD, an abstract of PubMedQA
-with its conclusion, an article of COVID-QA. Questions are left out: MedQuAD's are made from a few
-patterns, which a model would learn by heart.
+A document is the answers of a MedQuAD page, a PubMedQA abstract with its conclusion, or a COVID-QA
+article. Questions are left out: those of MedQuAD follow a few patterns that a model would memorize.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def pubmedqa(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def covid_qa(file: Path) -> Iterator[tuple[str, str]]:
-    """Each article, by its place in the file."""
+    """Each article, by its position in the file."""
     for number, article in enumerate(_json(file)["data"]):
         yield str(number), "\n\n".join(part["context"] for part in article["paragraphs"])
 
@@ -48,7 +47,7 @@ def _json(file: Path) -> Any:
 
 
 def main(data: Path, out: Path) -> None:
-    """Write the table; a document without text is left out."""
+    """Write the table, without empty documents."""
     documents = {
         "medquad": medquad(data / "text/medquad.jsonl.gz"),
         "pubmedqa": pubmedqa(data / "qa/pubmedqa_labeled.json"),

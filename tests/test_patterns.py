@@ -10,7 +10,7 @@ import pytest
 import biomed
 import clinical
 import domainbert
-from domainbert.pretraining.sentences import split_sentences
+from domainbert.pretraining.tokens import split_sentences
 
 LENGTH = 40_000
 UNITS = """. ? ... .) ." [** ** [**a __ - -= ( ()( " ' a A a. A. 1 1. 0. | a| a|t| { {} : ; , ,a and
@@ -41,7 +41,7 @@ TEXTS = [
 # Only ever matched from the start of a text; searched for, they would be quadratic.
 ANCHORED = {
     "domainbert.files._PARTIAL",
-    "domainbert.pretraining.documents._WHOLE",
+    "domainbert.tables.ids._WHOLE",
     "biomed.corpora.pubtator._TEXT_LINE",
 }
 OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes

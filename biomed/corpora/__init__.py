@@ -1,4 +1,4 @@
-"""Corpora of entities: IOB2 (CoNLL), PubTator and BRAT files -> words with tags, checked."""
+"""Entity corpora in IOB2 (CoNLL), PubTator or BRAT format, read as words with tags."""
 
 from biomed.corpora.corpus import (
     Corpus,
@@ -11,7 +11,7 @@ from biomed.corpora.corpus import (
 )
 from biomed.corpora.documents import Document, Remark, Span, flat_spans, tagged
 from biomed.corpora.tags import CorpusError, TaggedText, spans_of, tags_of
-from biomed.corpora.words import after_blank_lines, split_words
+from biomed.corpora.words import split_words, starts_after_breaks
 
 __all__ = [
     "Corpus",
@@ -21,7 +21,6 @@ __all__ = [
     "Remark",
     "Span",
     "TaggedText",
-    "after_blank_lines",
     "fingerprints",
     "flat_spans",
     "gold_of",
@@ -29,6 +28,7 @@ __all__ = [
     "read_gold",
     "spans_of",
     "split_words",
+    "starts_after_breaks",
     "tagged",
     "tags_of",
     "without",

@@ -1,4 +1,4 @@
-"""BRAT standoff: `name.txt` beside `name.ann`, whose T lines are entities."""
+"""Reader for BRAT standoff folders: `name.txt` beside `name.ann`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ def is_brat(path: Path) -> bool:
 
 
 def read_brat(folder: Path) -> list[Document]:
-    """The documents of a folder, by name. Relations, events, attributes and notes are skipped.
+    """Read the documents of a folder, sorted by name.
+
+    Only entities (T lines) are read; relations, events, attributes and notes are skipped.
 
     Raises:
-        CorpusError: an annotation without its text, a T line of another form, or one whose
-            characters are not those it quotes; with the file and the line's number.
+        CorpusError: an annotation file without its text, a malformed T line, or a mention that
+            differs from the text at its offsets. The message names the file and the line.
     """
     return [_document(file) for file in sorted(folder.glob("*.ann"))]
 
@@ -31,10 +33,10 @@ def read_brat(folder: Path) -> list[Document]:
 def _document(file: Path) -> Document:
     source = file.with_suffix(".txt")
     if not source.is_file():
-        msg = f"{file.name} has no text: {source.name} is not beside it"
+        msg = f"{file.name} has no text: expected {source.name} beside it"
         raise CorpusError(msg)
     try:
-        # Bytes, so that "\r\n" stays two characters: offsets count both.
+        # Read as bytes, so that "\r\n" stays two characters: offsets count both.
         text = source.read_bytes().decode("utf-8")
         lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -55,14 +57,14 @@ def _span(line: str, text: str, where: str) -> Span:
         fragments = [tuple(map(int, part.split())) for part in offsets.split(";")]
         pieces = [text[start:end] for start, end in fragments]
     except (IndexError, ValueError):
-        msg = f"{where}: an entity is T-number, tab, type start end, tab, text"
+        msg = f"{where}: expected an entity as T-number, tab, type start end, tab, text"
         raise CorpusError(msg) from None
     quoted = columns[2] if len(columns) >= _COLUMNS else ""
-    # BRAT writes line breaks as spaces, and joins fragments by one.
+    # BRAT writes line breaks as spaces, and joins fragments with a space.
     if not all(pieces) or " ".join(pieces).split() != quoted.split():
-        msg = f"{where}: the characters at its offsets are not the text quoted there"
+        msg = f"{where}: the text at its offsets differs from the mention in the file"
         raise CorpusError(msg)
     start = min(fragment[0] for fragment in fragments)
     end = max(fragment[1] for fragment in fragments)
-    # A mention over a line break is two fragments too, with nothing but the break between them.
+    # A mention across a line break also has two fragments, with only the break between them.
     return Span(start, end, label, discontinuous=text[start:end].split() != quoted.split())

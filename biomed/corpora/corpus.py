@@ -1,4 +1,4 @@
-"""A corpus: a folder with a train, a devel and a test side in any of the three formats."""
+"""A corpus: a folder with train, devel and test sides in any of the three formats."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ALSO = {"devel": ("dev", "validation", "val")}
 
 @dataclass(frozen=True)
 class Gold:
-    """What one file or folder holds.
+    """The gold standard of one file or folder.
 
     Attributes:
         name: of the file.
-        texts: words with tags: sentences of an IOB2 file, whole documents else.
-        documents: with their spans of characters; empty for IOB2, which has none.
-        remarks: on spans that IOB2 cannot hold as they are.
+        texts: words with tags: the sentences of an IOB2 file, otherwise whole documents.
+        documents: texts with character spans; empty for IOB2.
+        remarks: on spans that had to be changed to fit IOB2.
     """
 
     name: str
@@ -38,35 +38,60 @@ class Gold:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The entity types in it."""
+        """The entity types, sorted."""
         return tuple(sorted({tag[2:] for text in self.texts for tag in text.tags} - {""}))
+
+    @property
+    def sha256(self) -> str:
+        """A hash of all words and tags."""
+        digest = hashlib.sha256()
+        for text in self.texts:
+            digest.update("\x1f".join((*text.words, *text.tags, "\n")).encode("utf-8", "replace"))
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The sides of a corpus; a side that is not there is None."""
+    """The sides of a corpus; None where a side is missing."""
 
     name: str
     train: Gold | None
     devel: Gold | None
     test: Gold | None
 
+    @property
+    def sides(self) -> dict[str, Gold]:
+        """The sides that are there, by name."""
+        return {side: gold for side in SIDES if (gold := getattr(self, side)) is not None}
+
+    @property
+    def to_train(self) -> Gold:
+        """The train side.
+
+        Raises:
+            CorpusError: there is none.
+        """
+        if self.train is None:
+            msg = f"corpus {self.name} has no train side"
+            raise CorpusError(msg)
+        return self.train
+
 
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
-    """Read an IOB2 file, a PubTator file or a BRAT folder, told apart by what is in them.
+    """Read an IOB2 file, a PubTator file or a BRAT folder; the format is detected.
 
     Args:
         path: the file or folder.
         labels: new names for entity types; a type mapped to "" is dropped.
 
     Raises:
-        CorpusError: nothing there, or see the three readers.
+        CorpusError: no such file, no sentences, or a format error (see the three readers).
     """
     path = Path(path)
     if is_brat(path):
         return gold_of(read_brat(path), name=path.name, labels=labels)
     if not path.is_file():
-        msg = f"{path}: no such file, nor a folder with BRAT's .ann files"
+        msg = f"{path}: no such file, and no folder with BRAT .ann files"
         raise CorpusError(msg)
     if is_pubtator(path):
         return gold_of(read_pubtator(path), name=path.name, labels=labels)
@@ -83,15 +108,15 @@ def gold_of(
     name: str = "documents",
     labels: dict[str, str] | None = None,
 ) -> Gold:
-    """Documents with spans of characters as words with tags; see `tagged` for the rules.
+    """Convert documents with character spans to words with tags; see `tagged` for the rules.
 
     Args:
-        documents: read from a file, or made by hand.
+        documents: from a file, or made in code.
         name: for messages.
         labels: new names for entity types; a type mapped to "" is dropped.
 
     Raises:
-        CorpusError: a span that is not within its text.
+        CorpusError: a span outside its text.
     """
     named = [Document(d.id, d.text, relabelled(d.spans, labels or {})) for d in documents]
     pairs = [tagged(document) for document in named]
@@ -108,18 +133,18 @@ def _relabelled(text: TaggedText, labels: dict[str, str]) -> TaggedText:
 
 
 def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> Corpus:
-    """Read a folder whose files (or BRAT folders) are called train, devel (or dev) and test.
+    """Read a folder with files (or BRAT folders) named train, devel (or dev) and test.
 
     Raises:
         CorpusError: no such folder, no side in it, or two files for one side.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        msg = f"{folder}: no such folder; a corpus is a folder with train, devel and test in it"
+        msg = f"{folder}: no such folder; expected a folder with train, devel and test in it"
         raise CorpusError(msg)
     found = {side: _side(folder, side) for side in SIDES}
     if not any(found.values()):
-        msg = f"{folder} has no train, devel or test, such as train.tsv"
+        msg = f"{folder} has no train, devel or test file, such as train.tsv"
         raise CorpusError(msg)
     golds = {side: read_gold(path, labels=labels) if path else None for side, path in found.items()}
     return Corpus(folder.name, **golds)
@@ -136,12 +161,12 @@ def _side(folder: Path, side: str) -> Path | None:
 
 
 def fingerprints(texts: Iterable[TaggedText]) -> set[bytes]:
-    """A hash of each text's words; says nothing about any of them."""
+    """A hash of the words of each text, case ignored."""
     return {_fingerprint(text) for text in texts}
 
 
 def without(texts: Sequence[TaggedText], other: Iterable[TaggedText]) -> list[TaggedText]:
-    """The texts that do not stand, word for word, among the others."""
+    """The texts that are not, word for word, among the others."""
     known = fingerprints(other)
     return [text for text in texts if _fingerprint(text) not in known]
 

@@ -1,4 +1,4 @@
-"""Documents with entities as spans of characters, and how those become words with tags."""
+"""Documents with character spans, and their conversion to words with IOB2 tags."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """Characters `start` to `end` of a text are an entity of type `label`.
+    """An entity of type `label` at characters `start` to `end` of a text.
 
-    A discontinuous mention ("breast … cancer") is given by its extent, first to last character.
+    A discontinuous mention ("breast … cancer") has its extent, from first to last character.
     """
 
     start: int
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Document:
-    """One document and its gold spans, as its file has them."""
+    """A document with its gold spans, as read from its file."""
 
     id: str
     text: str = field(repr=False)
@@ -38,7 +38,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Remark:
-    """What was done about a gold span that IOB2 cannot hold as it is; it quotes no text."""
+    """How a gold span was changed to fit IOB2; contains no text."""
 
     document: str
     start: int
@@ -46,20 +46,17 @@ class Remark:
     what: str
 
 
-DISCONTINUOUS = "discontinuous: its extent is taken"
+DISCONTINUOUS = "discontinuous: replaced by its extent"
 OVERLAPS = "overlaps a longer span: left out"
 INSIDE_WORD = "begins or ends inside a word: widened to whole words"
 NO_WORD = "covers no word: left out"
 
 
 def flat_spans(document: Document) -> tuple[list[Span], list[Remark]]:
-    """The spans that stay when none may overlap another, in text order.
-
-    Of spans that overlap the longest stays, of equals the first; a discontinuous one counts as
-    its extent.
+    """Remove overlaps: of overlapping spans keep the longest, of equal ones the first.
 
     Returns:
-        The spans, and a remark for each that was not taken as it stood.
+        The remaining spans in text order, and a remark for each span removed or discontinuous.
     """
     remarks = [
         Remark(document.id, span.start, span.end, DISCONTINUOUS)
@@ -81,15 +78,15 @@ def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
     A span that begins or ends inside a word is widened to whole words.
 
     Returns:
-        Words and tags, and a remark for each span that was not taken as it stood.
+        Words and tags, and a remark for each span that was changed or left out.
 
     Raises:
-        CorpusError: a span that is not within its text.
+        CorpusError: a span outside its text.
     """
     for span in document.spans:
         if not 0 <= span.start < span.end <= len(document.text):
             msg = (
-                f"document {document.id}: characters {span.start} to {span.end} are no span of a "
+                f"document {document.id}: characters {span.start} to {span.end} are not within its "
                 f"text of {len(document.text)}"
             )
             raise CorpusError(msg)
@@ -110,16 +107,13 @@ def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
 
 
 def _covered(words: np.ndarray, span: Span) -> tuple[int, int]:
-    """The words that a span touches: first, and one past the last."""
+    """The words that a span touches: the first, and one past the last."""
     first = int(np.searchsorted(words[:, 1], span.start, side="right"))
     return first, int(np.searchsorted(words[:, 0], span.end, side="left"))
 
 
 def relabelled(spans: Sequence[Span], labels: dict[str, str]) -> tuple[Span, ...]:
-    """Spans under other type names; those whose type maps to "" are dropped.
-
-    Types that the map does not name keep their name.
-    """
+    """Rename entity types; spans whose type maps to "" are dropped, unmapped types are kept."""
     named = [(span, labels.get(span.label, span.label)) for span in spans]
     return tuple(
         Span(span.start, span.end, label, span.discontinuous) for span, label in named if label

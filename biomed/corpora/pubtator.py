@@ -1,4 +1,4 @@
-"""PubTator files: `id|t|title`, `id|a|abstract`, then one tab-separated line a mention."""
+"""Reader for PubTator files: `id|t|title`, `id|a|abstract`, then tab-separated mentions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _MENTION_COLUMNS = 5  # id, start, end, mention, type
 
 
 def is_pubtator(path: Path) -> bool:
-    """Whether the first line with anything in it is a title."""
+    """Whether the first non-blank line is a title."""
     with path.open(encoding="utf-8-sig", errors="replace") as handle:
         first = next((line for line in handle if line.strip()), "")
     return bool(re.match(r"[^|\t]+\|t\|", first))
 
 
 def read_pubtator(path: Path) -> list[Document]:
-    """The documents of a file; a text is its title, a line break, and its abstract.
+    """Read the documents of a file. A text is its title, a line break, and its abstract.
 
     Relation lines (four columns) are skipped.
 
     Raises:
-        CorpusError: a line of another form, a mention of another document, or one whose
-            characters are not those the file quotes; with the line's number.
+        CorpusError: a malformed line, a mention of another document, or a mention that differs
+            from the text at its offsets. The message has the line number.
     """
     documents: list[Document] = []
     parts: dict[str, str] = {}
@@ -71,20 +71,20 @@ def _joined(parts: dict[str, str]) -> str:
 
 def _mention(columns: list[str], parts: dict[str, str], current: str, where: str) -> Span | None:
     if len(columns) < 2 or not parts:
-        msg = f"{where}: neither a title (id|t|…), an abstract (id|a|…) nor a mention"
+        msg = f"{where}: expected a title (id|t|…), an abstract (id|a|…) or a mention"
         raise CorpusError(msg)
     if columns[0] != current:
-        msg = f"{where}: a mention of {columns[0]!r} stands under the text of {current!r}"
+        msg = f"{where}: a mention of document {columns[0]!r} under document {current!r}"
         raise CorpusError(msg)
     if not columns[1].isdigit():
         return None  # a relation
     if len(columns) < _MENTION_COLUMNS or not columns[2].isdigit():
-        msg = f"{where}: a mention is id, start, end, text, type, parted by tabs"
+        msg = f"{where}: expected a mention as id, start, end, text, type, separated by tabs"
         raise CorpusError(msg)
     start, end = int(columns[1]), int(columns[2])
     if not start < end or _joined(parts)[start:end].split() != columns[3].split():
         msg = (
-            f"{where}: characters {start} to {end} are not the mention quoted there; offsets "
+            f"{where}: characters {start} to {end} differ from the mention in the file; offsets "
             "count the title, one character, then the abstract"
         )
         raise CorpusError(msg)

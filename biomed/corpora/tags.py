@@ -1,4 +1,4 @@
-"""IOB2 tags <-> spans of words: `B-x` starts an entity of type x, `I-x` goes on, `O` is outside."""
+"""IOB2 tags and spans of words: `B-x` starts an entity of type x, `I-x` continues it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,20 @@ class CorpusError(UserError):
 
 @dataclass(frozen=True)
 class TaggedText:
-    """Words with an IOB2 tag each: a sentence, or a whole document.
-
-    Attributes:
-        words: as the corpus cuts them.
-        tags: one for each word.
-    """
+    """The words of a sentence or document, with one IOB2 tag each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Count, and keep the words to itself."""
+        """Counts only: the words may come from a patient's note."""
         return f"TaggedText({len(self.words)} words, {len(spans_of(self.tags))} entities)"
 
 
 def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The entities of a tag sequence, strictly: only `B-x` starts one, only `I-x` goes on with it.
+    """The entities of a tag sequence, by seqeval's strict mode.
 
-    Tags that break the rule (an `I-x` after `O` or after another type) belong to no entity, as in
-    seqeval's strict mode.
+    An `I-x` that follows `O` or another type is invalid and belongs to no entity.
 
     Returns:
         (first word, one past the last, type) of each, in order.
@@ -55,7 +49,7 @@ def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def tags_of(spans: Iterable[tuple[int, int, str]], *, words: int) -> list[str]:
-    """The tag sequence of entities that do not overlap.
+    """The tags of `words` words with these entities, which must not overlap.
 
     Args:
         spans: (first word, one past the last, type) of each.
@@ -72,7 +66,7 @@ def fault_of(tag: str, *, before: str) -> str:
     if tag == OUTSIDE or (tag.startswith("B-") and len(tag) > len("B-")):
         return ""
     if not tag.startswith("I-") or len(tag) == len("I-"):
-        return "legal tags are O, B-type and I-type"
+        return "expected a tag O, B-type or I-type"
     if before[2:] == tag[2:] and before[:2] in ("B-", "I-"):
         return ""
-    return f"{tag} goes on with nothing: IOB2 starts every entity with B-; convert the file first"
+    return f"{tag} continues no entity: IOB2 starts every entity with B-; convert the file first"

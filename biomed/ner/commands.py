@@ -1,4 +1,4 @@
-"""The commands `biomed ner`: train, tag, silver, evaluate, compare."""
+"""The commands `biomed ner train`, `tag` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,29 @@ from rich.table import Table
 from domainbert import options
 from domainbert.console import counted, one_line_errors, say, stdout
 from domainbert.errors import UserError
-from domainbert.files import write_json
+from domainbert.files import check_output, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from biomed.corpora import Gold
     from biomed.ner.evaluation import Scores
     from biomed.ner.tagger import EntityTagger
+    from domainbert.tables import ReadOptions
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Disease and drug entities: text of any length -> exact spans.",
+    help="Find diseases and drugs in text of any length, with exact positions.",
 )
+
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable."),
+]
+Models = Annotated[
+    list[str],
+    typer.Option("--model", help="Shipped name, model folder, or hub:owner/name; may be repeated."),
+]
 
 
 @app.command()
@@ -30,7 +43,7 @@ def train(
         list[Path],
         typer.Argument(
             metavar="CORPUS...",
-            help="Folders with train, devel and perhaps test: IOB2, PubTator or BRAT.",
+            help="Folders with train, devel and optionally test, in IOB2, PubTator or BRAT.",
         ),
     ],
     out: options.ModelFolder,
@@ -40,124 +53,105 @@ def train(
     learning_rate: options.LearningRate = None,
     seed: Annotated[
         list[int] | None,
-        typer.Option(help="Give it several times: the best on devel is kept, all are reported."),
+        typer.Option(help="Repeat it for several runs: the best on devel is kept."),
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Seeds trained side by side, each on its share of the cores.")
+        int, typer.Option(min=1, help="Runs side by side, each with its share of the cores.")
     ] = 1,
+    label: Labels = None,
     full: options.FullWeights = False,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:
-    """Train on corpora together, choose on devel, measure on test, write the model folder."""
-    from biomed.ner.recipe import read_corpora, read_recipe, train_seeds
+    """Train a model on one or more corpora; devel chooses the weights, test measures them."""
+    from biomed.ner.training import EntityRecipe, fit_seeds, read_corpora
+    from domainbert.training.recipes import read_recipe
 
     options.check_training(out, checkpoints=checkpoints, resume=resume)
-    plan = read_recipe(
-        recipe, encoder=encoder, epochs=epochs, learning_rate=learning_rate, full=full or None
-    )
-    read = read_corpora(plan, corpora)
+    overrides = {
+        "model.encoder": encoder,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.full": full or None,
+    }
+    plan = read_recipe(EntityRecipe, recipe, overrides)
+    read = read_corpora(plan, corpora, labels=_renaming(label))
     for corpus in read:
-        for gold in (corpus.train, corpus.devel, corpus.test):
-            if gold and gold.remarks:
-                say(
-                    f"{corpus.name}, {gold.name}: {len(gold.remarks)} spans not taken as they stand"
-                )
+        for gold in corpus.sides.values():
+            _say_remarks(gold)
     seeds = seed or [plan.training.seed]
-    models = train_seeds(plan, read, seeds=seeds, checkpoints=checkpoints, resume=resume, jobs=jobs)
+    models = fit_seeds(read, plan, seeds=seeds, checkpoints=checkpoints, resume=resume, jobs=jobs)
     if jobs > 1:
         models = counted(models, what="seeds", total=len(seeds))
     for model in models:
         model.save_pretrained(out)
         run = model.manifest["seeds"][-1]
-        shown = ", ".join(
-            f"{name} {side} {f1:.3f}"
-            for side in ("devel", "test")
-            for name, f1 in run[side].items()
-        )
-        say(f"seed {run['seed']}: F1 {shown}")
-    say(f"model in {out}; its card says how it was made and how good it is")
+        scores = [f"{name} {s} {f1:.3f}" for s in ("devel", "test") for name, f1 in run[s].items()]
+        say(f"seed {run['seed']}: F1 {', '.join(scores)}")
+    say(f"model in {out}; README.md there has its data and scores")
 
 
 @app.command()
 @one_line_errors
 def tag(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help=".txt (one text), or .csv, .parquet, .jsonl with a column text."
-        ),
-    ],
-    model: Annotated[
-        list[str], typer.Option(help="Shipped name, model folder, or Hub id; may be repeated.")
-    ],
+    source: options.Source,
+    model: Models,
     out: Annotated[
-        Path | None, typer.Option(help="Entities: .csv, .parquet or .jsonl; else they are shown.")
+        Path | None,
+        typer.Option(help="A table (.csv, .parquet, .jsonl) or a folder; texts are shown without."),
     ] = None,
+    text: options.TextColumn = None,
+    keep: options.Keep = None,
+    min_score: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
+    ] = 0.0,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    device: options.Device = None,
+    restart: options.Restart = False,
 ) -> None:
-    """Find entities in a file: one row an entity, or the text itself with its entities marked."""
+    """Find the entities of each text: a table with a row for each entity, or the marked texts."""
     from biomed.ner.tagger import EntityTagger
+    from biomed.ner.task import TagTask
+    from domainbert.scoring.cli import run
+    from domainbert.tables import ReadOptions
 
+    def load() -> EntityTagger:
+        return EntityTagger.from_pretrained(*model, min_score=min_score, device=device)
+
+    read = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
+    named = {"text": text} if text else {}
     if out is None:
-        _show(EntityTagger.from_pretrained(*model), source)
-        return
-    from biomed.ner.tables import tag_file
-    from domainbert.console import progress
-    from domainbert.tables import table_format
-
-    table_format(out)  # a wrong ending should not cost an hour of tagging
-    tagger = EntityTagger.from_pretrained(*model)
-    rejects = out.with_name(f"{out.name.split('.')[0]}.rejects.csv")
-    with progress("tagging texts") as advance:
-        seen = 0
-        for done in tag_file(tagger, source, out, rejects=rejects):
-            advance(done.texts - seen)
-            seen = done.texts
-    say(f"{done.entities} entities of {done.texts} texts in {out}")
-    if done.rejects:
-        say(f"{done.rejects} rows have no text and are listed in {rejects}")
+        _show(load, source, named=named, read=read)
+    else:
+        run(
+            lambda: TagTask(load()),
+            source,
+            out,
+            named=named,
+            keep=keep or (),
+            options=read,
+            restart=restart,
+        )
 
 
-def _show(tagger: EntityTagger, source: Path) -> None:
-    from biomed.ner.tables import read_texts
-
-    for text in read_texts(source):
-        stdout.print(tagger.show(text), soft_wrap=True)
-
-
-@app.command()
-@one_line_errors
-def silver(
-    texts: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="One text a line (.txt, .txt.gz), or .csv, .parquet, .jsonl with a column text; "
-            "or a folder of them.",
-        ),
-    ],
-    model: Annotated[
-        list[str],
-        typer.Option(help="Shipped name or model folder; several of one kind tag together."),
-    ],
-    out: Annotated[Path, typer.Option(help="The corpus folder, to train on with others.")],
-    share: Annotated[float, typer.Option(help="Of the texts, evenly spread.")] = 1.0,
+def _show(
+    load: Callable[[], EntityTagger], source: str, *, named: dict[str, str], read: ReadOptions
 ) -> None:
-    """Tag texts as a corpus that another model can learn from: out/train.tsv, in IOB2."""
-    from biomed.corpora.iob2 import write_iob2
-    from biomed.ner.ensemble import TaggerEnsemble
-    from biomed.ner.network import WordTagger
-    from biomed.ner.silver import read_lines, silver_texts
+    """Print each text with its entities marked."""
+    from biomed.ner.task import TagTask
+    from domainbert.tables import iter_rows, match_columns, table_columns
 
-    if out.exists():
-        msg = f"{out} is there already, and may hold a corpus; choose another name"
-        raise UserError(msg)
-    lines = read_lines(texts, share=share)
-    ensemble = TaggerEnsemble([WordTagger.from_pretrained(name) for name in model])
-    tagged = silver_texts(ensemble, lines)
-    out.mkdir(parents=True)
-    write_iob2(counted(tagged, what="tagging texts"), out / "train.tsv")
-    say(f"{out / 'train.tsv'} is a corpus without devel: name {out} beside one that has it")
+    names = table_columns(source, read)
+    chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)
+    tagger = load()
+    for row in iter_rows(source, read):
+        text = row.cells.get(chosen["text"])
+        if isinstance(text, str):
+            stdout.print(tagger.show(text), soft_wrap=True)
+        else:
+            say(f"{row.place}: {row.fault or 'no text'}")
 
 
 @app.command()
@@ -169,34 +163,39 @@ def evaluate(
     model: Annotated[
         list[str],
         typer.Option(
-            help="Shipped name, folder or Hub id; several are scored as one ensemble, over words."
+            help="Shipped name, folder or hub:owner/name; several are scored as an ensemble."
         ),
     ],
     train: Annotated[
-        Path | None, typer.Option(help="Count the texts of GOLD that also stand in this corpus.")
+        Path | None, typer.Option(help="Count the texts of GOLD that are also in this corpus.")
     ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Rename an entity type: OLD=NEW; OLD= drops it.")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the scores here too.")] = None,
+    label: Labels = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
+    device: options.Device = None,
 ) -> None:
-    """Score a model: strict IOB2 over words, and for documents exact spans of characters too."""
+    """Score a model by strict IOB2 over words, and documents also by exact character spans."""
     from biomed.corpora import read_gold, without
-    from biomed.ner.ensemble import TaggerEnsemble
-    from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
+    from biomed.ner.evaluation import (
+        TaggerEnsemble,
+        check_types,
+        evaluate_documents,
+        evaluate_words,
+    )
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import EntityTagger
 
-    right = read_gold(gold, labels=_renaming(label or []))
-    ensemble = TaggerEnsemble([WordTagger.from_pretrained(name) for name in model])
+    if json:
+        check_output(json, [gold, *([train] if train else [])])
+    right = read_gold(gold, labels=_renaming(label))
+    ensemble = TaggerEnsemble([WordTagger.from_pretrained(name, device=device) for name in model])
     check_types(ensemble.scheme.types, right)
     scores = {"words": evaluate_words(ensemble, right)}
     if right.documents:
         if len(model) == 1:
             scores["characters"] = evaluate_documents(EntityTagger(*ensemble.models), right)
         else:
-            say("an ensemble decides over words: there are no scores over characters")
-        say(f"{len(right.remarks)} gold spans not taken as they stand")
+            say("an ensemble is scored over words only")
+        _say_remarks(right)
     for unit, found in scores.items():
         stdout.print(_score_table(found, unit))
     report = {unit: found.to_dict() for unit, found in scores.items()}
@@ -204,31 +203,21 @@ def evaluate(
     if train:
         shared = len(right.texts) - len(without(right.texts, read_gold(train).texts))
         result["shared_with_train"] = shared
-        say(f"{shared} of {len(right.texts)} texts also stand in {train.name}")
+        say(f"{shared} of {len(right.texts)} texts are also in {train.name}")
     if json:
         write_json(result, json)
 
 
-@app.command()
-@one_line_errors
-def compare(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Folders that `train` wrote.")
-    ],
-) -> None:
-    """What a change bought: the settings in which trained models differ, and their F1; Markdown."""
-    from biomed.ner.comparison import compare as compare_models
-    from domainbert.markdown import table
-
-    found = compare_models(models)
-    typer.echo(table(list(found), found.to_numpy()))
-
-
-def _renaming(pairs: list[str]) -> dict[str, str]:
-    if wrong := [pair for pair in pairs if "=" not in pair]:
-        msg = f"--label takes OLD=NEW, got {wrong[0]!r}"
+def _renaming(pairs: list[str] | None) -> dict[str, str]:
+    if wrong := [pair for pair in pairs or [] if "=" not in pair]:
+        msg = f"--label: expected OLD=NEW, got {wrong[0]!r}"
         raise UserError(msg)
-    return dict(pair.split("=", maxsplit=1) for pair in pairs)
+    return dict(pair.split("=", maxsplit=1) for pair in pairs or [])
+
+
+def _say_remarks(gold: Gold) -> None:
+    if gold.remarks:
+        say(f"{gold.name}: {len(gold.remarks)} spans were changed or left out to fit IOB2")
 
 
 def _score_table(scores: Scores, unit: str) -> Table:

@@ -1,4 +1,4 @@
-"""The exact best IOB2 path over the words of texts, and the entities on it. NumPy only."""
+"""Viterbi decoding of IOB2 tags and the score of each entity. NumPy only."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TagScheme:
-    """The tags of a network's outputs.
+    """The IOB2 tags of a network's outputs.
 
     Attributes:
-        labels: one for each output.
-        types: of entities.
-        outside: output of `O`.
-        begin: output of each type's B tag, shape (types,).
-        inside: output of each type's I tag, shape (types,).
+        labels: the tag of each output.
+        types: the entity types, sorted.
+        begin: output number of each type's B tag, shape (types,).
+        inside: output number of each type's I tag, shape (types,).
     """
 
     labels: tuple[str, ...]
     types: tuple[str, ...]
-    outside: int
     begin: np.ndarray
     inside: np.ndarray
 
     @classmethod
     def of(cls, labels: Sequence[str]) -> TagScheme:
-        """Read the names of a network's outputs.
+        """Make the scheme from the names of a network's outputs.
 
         Raises:
-            ValueError: they are not `O` and a pair `B-type`, `I-type` for each type.
+            UserError: anything but `O` and a pair `B-type`, `I-type` for each type.
         """
         labels = tuple(labels)
         place = {label: number for number, label in enumerate(labels)}
@@ -47,27 +45,27 @@ class TagScheme:
             shown = ", ".join(labels[:9]) + (", …" if len(labels) > 9 else "")
             msg = (
                 f"the network's labels are {shown}; IOB2 needs O, and B-type with I-type for each "
-                'type: name its outputs so under "id2label" in its config.json'
+                'type: rename them under "id2label" in its config.json'
             )
             raise UserError(msg)
         begin = np.array([place[f"B-{kind}"] for kind in types])
         inside = np.array([place[f"I-{kind}"] for kind in types])
-        return cls(labels, types, place[OUTSIDE], begin, inside)
+        return cls(labels, types, begin, inside)
 
 
 def tags_for(types: Sequence[str]) -> tuple[str, ...]:
-    """The tags of entity types, `O` first."""
+    """All IOB2 tags of these entity types, `O` first."""
     return (OUTSIDE, *(f"{mark}-{kind}" for kind in types for mark in "BI"))
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Entities as runs of words; all arrays of shape (entities,).
+    """Entities as ranges of words; all arrays have shape (entities,).
 
     Attributes:
-        first: word that each begins with.
-        last: word that each ends with.
-        kind: its type's number in the scheme.
+        first: number of the first word.
+        last: number of the last word.
+        kind: index of the type in `scheme.types`.
         score: see `biomed.Entity`.
     """
 
@@ -80,16 +78,15 @@ class Found:
 def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> np.ndarray:
     """The valid IOB2 tag sequence with the largest sum of scores (Viterbi), in linear time.
 
-    No `I-x` may follow anything but `B-x` or `I-x`. The words are cut into blocks that are
-    decoded side by side, before each word whose every I scores no better than its own B: B may
-    follow anything and is followed by what follows I, so no best path needs to enter there.
+    `I-x` may follow `B-x` or `I-x` only. The words are split into blocks that are decoded in
+    parallel. A block starts at each word where no I tag scores better than its B tag: B may follow
+    any tag, and whatever may follow I may follow B, so an optimal path never needs I there.
 
     Args:
-        scores: log-probability of each tag for each word, shape (words, labels); texts stand one
-            after the other.
+        scores: log-probability of each tag for each word, shape (words, labels), of one or more
+            texts one after the other.
         scheme: the tags.
-        starts: words into which no entity may come from the word before: each text's first, and
-            others if wanted.
+        starts: words into which no entity continues: the first word of each text, and others.
 
     Returns:
         The output number of each word's tag, shape (words,), int64.
@@ -119,18 +116,18 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
 def _advanced(
     value: np.ndarray, scores: np.ndarray, scheme: TagScheme
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One word further in every block: best sums that end in each tag, and the tag before it."""
+    """One Viterbi step in every block: the best sum for each tag, and the tag before it."""
     begin, inside = scheme.begin, scheme.inside
     before = np.repeat(value.argmax(axis=1)[:, None], value.shape[1], axis=1)
-    goes_on = value[:, inside] > value[:, begin]
-    before[:, inside] = np.where(goes_on, inside, begin)
+    continues = value[:, inside] > value[:, begin]
+    before[:, inside] = np.where(continues, inside, begin)
     return scores + np.take_along_axis(value, before, axis=1), before
 
 
 def _traced(
     back: np.ndarray, tag: np.ndarray, firsts: np.ndarray, lengths: np.ndarray
 ) -> np.ndarray:
-    """Follow the tags back from each block's last word."""
+    """Follow the back pointers from the last word of each block."""
     path = np.zeros(len(back), dtype=np.int64)
     for step in range(int(lengths[0]) if len(lengths) else 0):
         rows = np.searchsorted(-lengths, -step)  # blocks longer than `step`
@@ -141,7 +138,7 @@ def _traced(
 
 
 def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> Found:
-    """Decode texts that stand one after the other.
+    """Decode consecutive texts into entities.
 
     Args:
         log_probabilities: of each tag for each word, shape (words, labels).
@@ -161,8 +158,8 @@ def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: n
     kind = kind_of[path[first]]
     taken = log_probabilities[np.arange(len(path)), path].astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(taken)))
-    goes_on = np.zeros((len(path) + 1, len(scheme.types)))
-    goes_on[:-1] = np.exp(log_probabilities[:, scheme.inside])
-    goes_on[starts] = 0.0
-    score = np.exp(total[last + 1] - total[first]) * (1 - goes_on[last + 1, kind])
+    continues = np.zeros((len(path) + 1, len(scheme.types)))
+    continues[:-1] = np.exp(log_probabilities[:, scheme.inside])
+    continues[starts] = 0.0
+    score = np.exp(total[last + 1] - total[first]) * (1 - continues[last + 1, kind])
     return Found(first, last, kind, score)

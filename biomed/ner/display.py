@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
     from biomed.ner.entities import Entity
 
-# Pale enough for black text; the label is written too, for who cannot tell them apart.
+# Pale, so that black text is readable; the label is printed too, for colour-blind readers.
 _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
 
 
 @dataclass(frozen=True)
 class TaggedView:
-    """What `EntityTagger.show` returns: a notebook renders it, `print` writes it for a terminal.
+    """A text with its entities highlighted, in notebooks (as HTML) and on terminals (by `print`).
 
     Attributes:
         text: the whole text.
         entities: in order; they may overlap.
-        labels: all entity types, which fixes their colours.
+        labels: all entity types; their order decides the colours.
     """
 
     text: str
@@ -33,7 +33,7 @@ class TaggedView:
     labels: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        """Escaped HTML with no script, style sheet or file of its own."""
+        """Escaped HTML without scripts, style sheets or files."""
         parts = []
         for start, end, over in self._segments():
             piece = html.escape(self.text[start:end])
@@ -70,7 +70,7 @@ class TaggedView:
         return capture.get()
 
     def _segments(self) -> Iterator[tuple[int, int, list[Entity]]]:
-        """Runs of characters under the same entities."""
+        """Ranges of characters with the same entities over them."""
         edges = {0, len(self.text)} | {at for e in self.entities for at in (e.start, e.end)}
         for start, end in itertools.pairwise(sorted(edges)):
             yield start, end, [e for e in self.entities if e.start <= start < e.end]
@@ -84,5 +84,5 @@ def _small(label: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """Without control characters, which could steer a terminal."""
+    """Replace control characters, which could control a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)

@@ -1,4 +1,4 @@
-"""What tagging returns."""
+"""`Entity`, the result of tagging."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ SCORE_KIND = "span_probability"
 
 @dataclass(frozen=True)
 class Entity:
-    """A mention in a text: `text_given[start:end] == entity.text`.
+    """A mention in a text: `text[entity.start : entity.end] == entity.text`.
 
     Attributes:
-        start: its first character.
-        end: one past its last.
-        text: its characters, as they stand.
-        label: its type, such as "Disease".
-        score: the network's probability, in (0, 1], that an entity of this type stands exactly
-            here: that its first word has the tag B, its other words I, and the word after it not
-            I; the words are taken as independent, as the network's softmax has them. Tables call
-            this kind of score "span_probability".
+        start: first character.
+        end: one past the last character.
+        text: the mention, unchanged.
+        label: entity type, such as "Disease".
+        score: the network's probability, in (0, 1], of an entity of this type at exactly these
+            words: B for the first word, I for the others, and not I for the word after them,
+            with words taken as independent. Tables name this kind of score "span_probability".
     """
 
     start: int

@@ -1,50 +1,52 @@
-"""Training windows: tagged texts, packed anew in every epoch."""
+"""Training windows, packed from tagged texts anew in every epoch."""
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import Field
 
-from biomed.corpora.tags import TaggedText, spans_of
+from biomed.corpora.corpus import without
+from biomed.corpora.tags import CorpusError, TaggedText, spans_of
+from biomed.ner.decoding import tags_for
+from biomed.ner.evaluation import check_types
 from biomed.ner.reading import cut
 from domainbert.errors import UserError
+from domainbert.settings import Count, Settings
 from domainbert.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from biomed.corpora.corpus import Corpus
+    from biomed.ner.decoding import TagScheme
     from biomed.ner.reading import WordReader
 
-RUN = 20  # texts that stay together where an epoch reads a part of a corpus
-IGNORED = -100  # what has no label: continuation pieces, special tokens, padding
+RUN = 20  # consecutive texts that stay together if an epoch reads a part of a corpus
+IGNORED = -100  # the code of continuation pieces, special tokens and padding
+Part = Annotated[float, Field(ge=0, le=1)]
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """How training texts vary from epoch to epoch; a recipe's `[augmentation]` has these names.
+class Augmentation(Settings):
+    """How training texts vary between epochs; the `[augmentation]` table of a recipe.
 
     Attributes:
-        alone: share of texts that are read by themselves; the others are joined with the texts
+        alone: share of texts that are read on their own; the others are joined with the texts
             that follow them in the file, up to a random length.
-        longest: tokens of a window at most, [CLS] and [SEP] counted; None is the model's window.
-        replaced: share of mentions that are replaced by another mention of their type.
-        masked: share of words that are hidden behind [MASK].
+        longest: maximum tokens of a window, special tokens included; None is the model's window.
+        swapped: share of mentions that are replaced by another mention of their type.
+        masked: share of words that are replaced by [MASK].
     """
 
-    alone: float = 0.3
-    longest: int | None = None
-    replaced: float = 0.0
-    masked: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        for name in ("alone", "replaced", "masked"):
-            if not 0 <= getattr(self, name) <= 1:
-                msg = f"{name} is a share between 0 and 1, got {getattr(self, name)}"
-                raise UserError(msg)
+    alone: Part = 0.3
+    longest: Count | None = None
+    swapped: Part = 0.0
+    masked: Part = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,11 @@ class Source:
     """The training side of one corpus.
 
     Attributes:
-        texts: in file order, so that neighbours follow one another.
-        codes: what each tag is called in training: an output of the network, or a number past
-            the outputs for an `O` that leaves types open which this corpus does not annotate.
-        repeat: how often an epoch reads it. Of a part, each epoch reads another: runs of `RUN`
-            neighbours from all over the file, so that epochs are alike.
+        texts: in file order.
+        codes: the code of each tag: an output of the network, or a larger number for an `O` that
+            allows types which this corpus does not annotate.
+        repeat: how often an epoch reads it. A fraction is a different part in every epoch: runs
+            of `RUN` neighbours from the whole file, so that epochs are alike.
     """
 
     texts: tuple[TaggedText, ...] = field(repr=False)
@@ -64,7 +66,7 @@ class Source:
     repeat: float = 1
 
     def of_epoch(self, epoch: int) -> Iterator[TaggedText]:
-        """The texts that an epoch reads: it begins where the one before ended."""
+        """The texts of an epoch, which starts where the one before ended."""
         number = len(self.texts)
         places = np.arange(number)
         if self.repeat % 1:
@@ -72,6 +74,80 @@ class Source:
             places = places[np.argsort(np.argsort(runs)[places // RUN], kind="stable")]
         start, end = (math.ceil(number * self.repeat * e) for e in (epoch, epoch + 1))
         return (self.texts[places[place % number]] for place in range(start, end))
+
+
+def entity_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list[str]:
+    """The entity types of all corpora, after checking that they can be trained on.
+
+    Raises:
+        CorpusError: a corpus without a train side, none with a devel side, or a side without
+            entities.
+        UserError: `repeat` names no corpus, or devel has types that train has not.
+    """
+    for corpus in corpora:
+        if not corpus.to_train.types or (corpus.devel and not corpus.devel.types):
+            msg = f"corpus {corpus.name} needs entities in train and in devel"
+            raise CorpusError(msg)
+    if not any(corpus.devel for corpus in corpora):
+        msg = "no corpus has a devel side, which chooses the weights"
+        raise CorpusError(msg)
+    names = [corpus.name for corpus in corpora]
+    if strange := [name for name in repeat if name not in names]:
+        msg = f"repeat: no corpus is called {strange[0]!r}; there are {', '.join(names)}"
+        raise UserError(msg)
+    types = sorted({kind for corpus in corpora for kind in corpus.to_train.types})
+    for corpus in corpora:
+        if corpus.devel:
+            check_types(types, corpus.devel)
+    return types
+
+
+def make_sources(
+    corpora: Sequence[Corpus], scheme: TagScheme, repeat: Mapping[str, float]
+) -> tuple[list[Source], np.ndarray]:
+    """The training texts of corpora that may annotate different types.
+
+    A text that is also in a devel or test side is left out. So is a text of a corpus without a
+    devel side that is also in the train side of a corpus with one.
+
+    Args:
+        corpora: each with a train side.
+        scheme: the tags of the network.
+        repeat: how often an epoch reads a corpus, by name; 1 by default.
+
+    Returns:
+        A source for each corpus, and the outputs that each code allows, shape (codes, labels),
+        bool.
+
+    Raises:
+        CorpusError: no text is left of a corpus.
+    """
+    sources, allowed = [], list(np.eye(len(scheme.labels), dtype=bool))
+    for corpus in corpora:
+        codes = {label: number for number, label in enumerate(scheme.labels)}
+        known = corpus.to_train.types
+        if others := [kind for kind in scheme.types if kind not in known]:
+            codes["O"] = len(allowed)
+            allowed.append(np.isin(scheme.labels, tags_for(others)))
+        sources.append(Source(_kept(corpus, corpora), codes, repeat.get(corpus.name, 1)))
+    return sources, np.stack(allowed)
+
+
+def _kept(corpus: Corpus, corpora: Sequence[Corpus]) -> tuple[TaggedText, ...]:
+    taken = [gold for other in corpora for gold in (other.devel, other.test) if gold]
+    if not corpus.devel:
+        taken += [other.to_train for other in corpora if other.devel]
+    texts = tuple(without(corpus.to_train.texts, [text for gold in taken for text in gold.texts]))
+    if not texts:
+        msg = f"{corpus.name}: every training text is also in a devel or test side, or elsewhere"
+        raise CorpusError(msg)
+    if dropped := len(corpus.to_train.texts) - len(texts):
+        log.warning(
+            "%s: %d training texts are also in another side or corpus and are left out",
+            corpus.name,
+            dropped,
+        )
+    return texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,15 +159,15 @@ class Example:
 
 
 class ExampleMaker:
-    """The windows of an epoch.
+    """Makes the windows of an epoch.
 
     Args:
-        sources: the corpora.
+        sources: of the corpora.
         reader: of the model.
-        window: tokens of a window at most.
+        window: maximum tokens of a window.
         augmentation: see there.
         mask_id: of the [MASK] token.
-        seed: of everything that is drawn.
+        seed: of all random choices.
     """
 
     def __init__(
@@ -110,7 +186,7 @@ class ExampleMaker:
         self._mentions = _mentions(sources)
 
     def make(self, epoch: int) -> list[Example]:
-        """The windows of one epoch; the same seed and epoch give the same windows."""
+        """The windows of an epoch, determined by the seed and the epoch's number."""
         generator = np.random.default_rng((self._seed, epoch))
         return [
             window
@@ -122,7 +198,7 @@ class ExampleMaker:
     def _packed(
         self, source: Source, epoch: int, generator: np.random.Generator
     ) -> Iterator[Example]:
-        """Texts alone or joined with those that follow, without special tokens."""
+        """Texts alone or joined with those that follow; no special tokens yet."""
         room = self._window - SPECIAL_TOKENS
         run: list[Example] = []
         size, wanted = 0, self._wanted(generator, room)
@@ -143,11 +219,11 @@ class ExampleMaker:
 
     def _varied(self, text: TaggedText, generator: np.random.Generator) -> TaggedText:
         """The text with some mentions replaced."""
-        if not self._augmentation.replaced:
+        if not self._augmentation.swapped:
             return text
         words, tags = list(text.words), list(text.tags)
         for start, end, kind in reversed(spans_of(text.tags)):
-            if generator.random() < self._augmentation.replaced:
+            if generator.random() < self._augmentation.swapped:
                 pool = self._mentions[kind]
                 other = pool[generator.integers(len(pool))]
                 words[start:end] = other
@@ -169,7 +245,7 @@ class ExampleMaker:
         return Example(ids, labels)
 
     def _windows(self, text: Example) -> Iterator[Example]:
-        """The text between special tokens, cut where it is longer than a window."""
+        """The text between special tokens, split if it is longer than a window."""
         for start, end in cut(len(text.ids), window=self._window, overlap=0):
             codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
             yield Example(self._reader.window(text.ids[start:end]), codes)

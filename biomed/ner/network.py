@@ -1,4 +1,4 @@
-"""One network: words -> the log-probability of each tag."""
+"""`WordTagger`: a token-classification network that gives each word one IOB2 tag."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from biomed.folder import BiomedFolder
 from biomed.ner.decoding import TagScheme, best_path
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
+from domainbert.errors import UserError
+from domainbert.inference import chunked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,11 +27,11 @@ TRAIN_COMMAND = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
 @dataclass(frozen=True)
 class EntitySettings:
-    """What an entity model does around its network.
+    """The windows of an entity model.
 
     Attributes:
-        window: tokens of a window at most, [CLS] and [SEP] counted; None is the encoder's limit.
-        overlap: tokens that consecutive windows share; None is an eighth of the window.
+        window: maximum tokens of a window, [CLS] and [SEP] included; None is the encoder's limit.
+        overlap: tokens shared by consecutive windows; None is an eighth of the window.
     """
 
     window: int | None = None
@@ -37,17 +39,17 @@ class EntitySettings:
 
 
 class WordTagger(BiomedFolder):
-    """A network for token classification that reads each word at its first piece.
+    """A token-classification network, read at the first piece of each word.
 
     Args:
-        network: Hugging Face's token classifier, its outputs named in IOB2.
+        network: Hugging Face token classifier whose labels are IOB2 tags.
         tokenizer: its fast tokenizer.
         settings: windows.
-        device: where to run; by default CUDA where there is one, else the CPU.
-        batch_tokens: tokens of one batch, padding counted; by default by device.
+        device: "cpu", "cuda", …; by default CUDA if available.
+        batch_tokens: tokens of a batch, padding included; the default depends on the device.
 
     Raises:
-        ValueError: outputs that are not IOB2 tags, or windows that the encoder cannot read.
+        UserError: labels that are not IOB2, or windows larger than the encoder's limit.
     """
 
     task, train_command, settings_class = TASK, TRAIN_COMMAND, EntitySettings
@@ -70,10 +72,10 @@ class WordTagger(BiomedFolder):
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
-        cut(0, window=self.window, overlap=self.overlap)  # raises what it has to say
+        cut(0, window=self.window, overlap=self.overlap)  # checks the settings
 
     def __repr__(self) -> str:
-        """Name the parts."""
+        """Entity types and window."""
         return f"WordTagger({', '.join(self.scheme.types)}, window={self.window})"
 
     @classmethod
@@ -85,17 +87,17 @@ class WordTagger(BiomedFolder):
 
     @property
     def tokenizer_hash(self) -> bytes:
-        """The same for two models that read the same pieces."""
+        """Equal for models that read the same pieces."""
         return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).digest()
 
     def log_probabilities(
         self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
     ) -> np.ndarray:
-        """Of each tag for each word that is read, text after text.
+        """Log-probability of each tag for each word that has a piece, text after text.
 
         Args:
             texts: from `reader.read`.
-            network: use this one instead of the model's own (one in training, say).
+            network: use this network instead of the model's own, such as one in training.
 
         Returns:
             Shape (words read, labels), float32.
@@ -116,14 +118,13 @@ class WordTagger(BiomedFolder):
     def tags(
         self, sentences: Sequence[Sequence[str]], *, network: PreTrainedModel | None = None
     ) -> list[list[str]]:
-        """The IOB2 tag of every word of every sentence, for words cut by someone else.
+        """The IOB2 tag of every word of sentences that are already split into words.
 
-        A word that the tokenizer drops (a control character) is I where it stands within an
-        entity, else O.
+        A word without a piece (a control character) is I inside an entity, otherwise O.
 
         Args:
-            sentences: words; each sentence is read by itself.
-            network: as in `log_probabilities`.
+            sentences: words; each sentence is read on its own.
+            network: see `log_probabilities`.
         """
         return self.decoded(
             sentences, lambda pieces: self.log_probabilities(pieces, network=network)
@@ -134,18 +135,19 @@ class WordTagger(BiomedFolder):
         sentences: Sequence[Sequence[str]],
         scores_of: Callable[[Sequence[Pieces]], np.ndarray],
     ) -> list[list[str]]:
-        """The tags of sentences on the best path through scores of any origin.
+        """`tags` from other log-probabilities, such as those of an ensemble.
 
         Args:
-            sentences: as in `tags`.
-            scores_of: pieces of several sentences -> as `log_probabilities`.
-
-        Returns:
-            One tag for each word of each sentence.
+            sentences: see `tags`.
+            scores_of: a function like `log_probabilities`.
         """
+        if any(isinstance(words, str) for words in sentences):
+            msg = "expected each sentence as a list of words, got a string; split it first"
+            raise UserError(msg)
         pieces = [self.reader.read(words) for words in sentences]
         result = []
-        for chunk in _pools(pieces, limit=self.runner.buffer_tokens):
+        size = self.runner.buffer_tokens
+        for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
             scores = scores_of(chunk)
             counts = np.array([int(text.is_read.sum()) for text in chunk])
             starts = (np.cumsum(counts) - counts)[counts > 0]
@@ -174,16 +176,10 @@ def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:
 def _words_of(
     first: np.ndarray, ranges: Sequence[tuple[int, int]], rows: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Each word's row from its best window, in the order of words."""
+    """Each word's row, taken from its best window, in the order of the words."""
     choice = best_window(first, ranges)
-    # Later windows hold later words, so the choices come in order.
+    # Later windows hold later words, so the words stay in order.
     return [
         row[1 + first[choice == number] - start]
         for number, ((start, _), row) in enumerate(zip(ranges, rows, strict=True))
     ]
-
-
-def _pools(texts: Sequence[Pieces], *, limit: int) -> Any:
-    from domainbert.inference import chunked
-
-    return chunked(texts, size=lambda text: 1 + len(text.ids), limit=limit)

@@ -1,4 +1,4 @@
-"""Words -> word-pieces -> windows, and which window each word is read from."""
+"""Tokenisation of words, windows over their pieces, and the window that each word is read from."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedTokenizerBase
 
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer takes a word with one
-# Words whose pieces are remembered: what a large corpus has, in some tens of megabytes.
-_REMEMBERED = 200_000
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # lone surrogates, which tokenizers refuse
+_REMEMBERED = 200_000  # words in the cache: the vocabulary of a large corpus, some 50 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The word-pieces of a run of words.
+    """The word pieces of consecutive words.
 
     Attributes:
-        ids: of all words, without special tokens, shape (pieces,), int64.
-        first: place in `ids` of each word's first piece, shape (words,), int64.
-        is_read: whether the word has a piece; a tokenizer drops control characters, shape (words,).
+        ids: token ids of all words, without special tokens, shape (pieces,), int64.
+        first: index in `ids` of each word's first piece, shape (words,), int64.
+        is_read: whether the word has any piece (tokenizers drop control characters), shape
+            (words,), bool.
     """
 
     ids: np.ndarray = field(repr=False)
@@ -37,33 +37,37 @@ class Pieces:
 
 
 class WordReader:
-    """Words to pieces with one tokenizer, each distinct word tokenised once.
+    """Tokenises words, each distinct word once. Safe to use from several threads.
 
-    Each word is tokenised by itself: a piece never spans two words, and `[SEP]` in a text is text.
+    Each word is tokenised on its own: no piece spans two words, and `[SEP]` in a text is text.
 
     Args:
-        tokenizer: a fast tokenizer, from `domainbert.encoders.load_tokenizer`.
+        tokenizer: a fast tokenizer without truncation, see `domainbert.encoders.load_tokenizer`.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        # Otherwise the first call changes it, which fails while another thread tokenises.
+        tokenizer.backend_tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
         self._known: dict[str, tuple[int, ...]] = {}
         self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
     def read(self, words: Sequence[str]) -> Pieces:
-        """The pieces of words in their order."""
-        self._learn(words)
-        pieces = [self._known[word] for word in words]
+        """Tokenise words, in order."""
+        known = self._learned(words)
+        pieces = [known[word] for word in words]
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
         ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))
         return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0)
 
-    def _learn(self, words: Sequence[str]) -> None:
-        new = [word for word in dict.fromkeys(words) if word not in self._known]
+    def _learned(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+        """A cache that has all these words. A cache only grows; a full one is replaced."""
+        known = self._known
+        new = [word for word in dict.fromkeys(words) if word not in known]
         if not new:
-            return
-        if len(self._known) > _REMEMBERED:
-            self._known = {word: self._known[word] for word in words if word in self._known}
+            return known
+        if len(known) > _REMEMBERED:
+            known = {word: known[word] for word in words if word in known}
         encoded = self._tokenizer(
             [_HALF_PAIR.sub("\ufffd", word) for word in new],
             add_special_tokens=False,
@@ -73,36 +77,41 @@ class WordReader:
             truncation=False,
             verbose=False,
         )
-        self._known.update(zip(new, map(tuple, encoded["input_ids"]), strict=True))
+        known.update(zip(new, map(tuple, encoded["input_ids"]), strict=True))
+        self._known = known
+        return known
 
     def window(self, ids: np.ndarray) -> np.ndarray:
-        """Pieces between the special tokens, shape (pieces + 2,)."""
+        """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""
         return np.concatenate(([self.cls], ids, [self.sep]))
 
 
 def cut(pieces: int, *, window: int, overlap: int) -> list[tuple[int, int]]:
-    """The windows of a run of pieces, as ranges of piece numbers.
+    """Plan windows over a number of pieces.
 
     Args:
-        pieces: length of the run.
-        window: tokens of a window at most, special ones counted.
-        overlap: tokens that consecutive windows share.
+        pieces: their number.
+        window: maximum tokens of a window, special tokens included.
+        overlap: tokens shared by consecutive windows.
+
+    Returns:
+        First piece, and one past the last, of each window.
     """
     return plan_windows(pieces, capacity=window - SPECIAL_TOKENS, overlap=overlap)
 
 
 def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The window in which each word has most context.
+    """The window in which each word has the most context.
 
-    That is the largest number of pieces on the poorer side; the text's own beginning and end cut
-    nothing off, so they count as context without end.
+    Context is the number of pieces on the shorter side of the word. The beginning and the end of
+    the text count as unlimited context.
 
     Args:
-        first: piece number of each word, shape (words,).
+        first: index of each word's first piece, shape (words,).
         ranges: windows that together cover all pieces, in order.
 
     Returns:
-        Window number of each word, shape (words,), int64; of equals the first.
+        Window number of each word, shape (words,), int64; the first of equally good windows.
     """
     choice = np.zeros(len(first), dtype=np.int64)
     most = np.full(len(first), -1.0)

@@ -1,4 +1,4 @@
-"""The commands `biomed qa`: train, ask, evaluate."""
+"""The commands `biomed qa`: train, ask, evaluate, and yesno train and evaluate."""
 
 from __future__ import annotations
 
@@ -8,19 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from biomed.qa import yes_no_commands as yesno
 from domainbert import options
 from domainbert.console import one_line_errors, say, stdout
+from domainbert.errors import UserError
 from domainbert.files import write_json
 
 if TYPE_CHECKING:
-    from biomed.qa.answerer import QuestionAnswerer
+    from collections.abc import Callable
+
+    from biomed.qa.answerer import Answer
+    from biomed.qa.task import AskTask
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Answers to questions, from text of any length, with exact positions.",
 )
-app.add_typer(yesno.app, name="yesno")
+yes_no = typer.Typer(no_args_is_help=True, help="Questions answered by yes, no or maybe.")
+app.add_typer(yes_no, name="yesno")
+
+ScoresFile = Annotated[Path | None, typer.Option("--json", help="Write the scores here too.")]
+YesNoFile = Annotated[
+    Path, typer.Argument(metavar="QUESTIONS", help="PubMedQA or BioASQ JSON, with answers.")
+]
 
 
 @app.command()
@@ -30,8 +39,8 @@ def train(
         list[Path],
         typer.Argument(
             metavar="QUESTIONS...",
-            help="SQuAD or BioASQ JSON, or tables; one stage each, in this order. A part of the "
-            "last one's articles is held out.",
+            help="SQuAD or BioASQ JSON, or tables: one stage of training each, in this order. "
+            "Some of the last one's articles are held out.",
         ),
     ],
     out: options.ModelFolder,
@@ -44,18 +53,17 @@ def train(
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:
-    """Train in stages, choose and measure on held-out articles, write the model folder."""
-    from biomed.qa.recipe import read_recipe, train_from_recipe
+    """Train in stages, choose and score on held-out articles, write the model folder."""
+    from biomed.qa.training import QuestionRecipe, train_from_recipe
+    from domainbert.training.recipes import read_recipe
 
     options.check_training(out, checkpoints=checkpoints, resume=resume)
-    plan = read_recipe(
-        recipe,
-        encoder=encoder,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        seed=seed,
-        full=full or None,
-    )
+    given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed, "full": full or None}
+    overrides = {f"training.{name}": value for name, value in given.items()}
+    plan = read_recipe(QuestionRecipe, recipe, {"model.encoder": encoder, **overrides})
+    # An option applies to every stage.
+    stages = {name: values for name, values in plan.stages.items() if given.get(name) is None}
+    plan = plan.replaced(stages=stages)
     model = train_from_recipe(plan, questions, checkpoints=checkpoints, resume=resume)
     model.save_pretrained(out)
     found = model.manifest["validation"]
@@ -67,73 +75,103 @@ def train(
 @one_line_errors
 def ask(
     sources: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
-            metavar="FILE...",
-            help="With --question: the texts to look in. Else one file of questions with their "
-            "contexts: .csv, .parquet, .jsonl, or SQuAD or BioASQ .json.",
+            metavar="SOURCE...",
+            help="With --question: text files to show answers from, or, with --out, a table with "
+            "a text in each row. Otherwise a file of questions with their contexts: a table, or "
+            "SQuAD or BioASQ JSON.",
         ),
     ],
-    question: Annotated[str | None, typer.Option(help="Ask this of all the texts.")] = None,
+    question: Annotated[str | None, typer.Option(help="Ask this of every text.")] = None,
     model: options.ModelName = "qa",
     out: Annotated[
-        Path | None, typer.Option(help="Answers: .csv, .parquet or .jsonl; else they are shown.")
+        Path | None,
+        typer.Option(help="Answers: .csv, .parquet, .jsonl, or a folder; otherwise shown here."),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=1, help="Answers of each question at most.")] = 1,
+    top_k: Annotated[int, typer.Option(min=1, help="Maximum answers to each question.")] = 1,
     threshold: Annotated[
-        float | None, typer.Option(help="A score must be above it; -inf answers in any case.")
+        float | None, typer.Option(help="A score must be above it; -inf: always answer.")
     ] = None,
+    text: options.TextColumn = None,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    restart: options.Restart = False,
+    device: options.Device = None,
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
     from biomed.qa.answerer import QuestionAnswerer
+    from biomed.qa.task import AskTask
 
-    options: dict[str, Any] = {"top_k": top_k, "threshold": threshold}
-    if question is not None and out is None:
-        texts = [_text(path) for path in sources]
-        answerer = QuestionAnswerer.from_pretrained(model)
-        _show(answerer, question, texts, names=[path.name for path in sources], **options)
-        return
-    if question is not None or out is None or len(sources) != 1:
+    if (question is None and out is None) or (out is not None and len(sources) != 1):
         raise typer.BadParameter(
-            "ask --question WORDS of texts, or one file of questions with --out FILE"
+            "give --question to ask it of texts, or --out for the answers to one file of questions"
         )
-    _ask_file(sources[0], model, out, **options)
+
+    def make_task() -> AskTask:
+        answerer = QuestionAnswerer.from_pretrained(model, device=device)
+        return AskTask(answerer, question=question, top_k=top_k, threshold=threshold)
+
+    if out is None:
+        texts = [_text(Path(source)) for source in sources]
+        answerer = QuestionAnswerer.from_pretrained(model, device=device)
+        answers = answerer.answer(str(question), texts, top_k=top_k, threshold=threshold)
+        _show(answers, texts, names=[Path(source).name for source in sources])
+    elif question is None and sources[0].lower().endswith(".json"):
+        _ask_json(Path(sources[0]), out, make_task)
+    else:
+        from domainbert.scoring.cli import run
+        from domainbert.tables import ReadOptions
+
+        run(
+            make_task,
+            sources[0],
+            out,
+            named={"context" if question is None else "text": text},
+            keep=keep or (),
+            options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
+            restart=restart,
+        )
 
 
-def _ask_file(source: Path, model: str, out: Path, **options: Any) -> None:
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.tables import answer_file
-    from domainbert.console import progress
-    from domainbert.tables import table_format
-
-    table_format(out)  # a wrong ending should not cost an hour of reading
-    answerer = QuestionAnswerer.from_pretrained(model)
-    rejects = out.with_name(f"{out.name.split('.')[0]}.rejects.csv")
-    with progress("answering") as advance:
-        seen = 0
-        for done in answer_file(answerer, source, out, rejects=rejects, **options):
-            advance(done.questions - seen)
-            seen = done.questions
-    say(f"{done.answered} of {done.questions} questions have an answer; written to {out}")
-    if done.rejects:
-        say(f"{done.rejects} rows cannot be asked and are listed in {rejects}")
+def _text(path: Path) -> str:
+    if path.suffix.lower() != ".txt":
+        msg = f"{path}: expected a .txt file; name --out to ask the question of a table"
+        raise UserError(msg)
+    # Bytes, so that "\r\n" stays two characters and positions are those of the file.
+    return path.read_bytes().decode("utf-8", "replace")
 
 
-def _show(
-    answerer: QuestionAnswerer, question: str, texts: list[str], *, names: list[str], **options: Any
-) -> None:
+def _show(answers: list[Answer], texts: list[str], *, names: list[str]) -> None:
     from biomed.qa.display import AnswerView
 
-    for answer in answerer.answer(question, texts, **options):
+    for answer in answers:
         if answer.is_found:
             where = f"{names[answer.document]}, characters {answer.start} to {answer.end}"
             say(f"{where}, score {answer.score:.2f}")
         stdout.print(AnswerView(texts[answer.document], (answer,)), soft_wrap=True)
 
 
-def _text(path: Path) -> str:
-    # Bytes, so that "\r\n" stays two characters and positions are those of the file.
-    return path.read_bytes().decode("utf-8", "replace")
+def _ask_json(source: Path, out: Path, make_task: Callable[[], AskTask]) -> None:
+    """Answers to a SQuAD or BioASQ file, which is in memory anyway."""
+    import pandas as pd
+
+    from biomed.qa.formats import read_questions
+    from domainbert.files import check_output
+    from domainbert.scoring import score_frame
+    from domainbert.tables import table_format, write_table
+
+    table_format(out)
+    check_output(out, [source])
+    questions = read_questions(source).questions
+    rows = [(q.id, q.text, [passage.text for passage in q.passages]) for q in questions]
+    frame = pd.DataFrame(rows, columns=["id", "question", "context"])
+    answers = score_frame(make_task(), frame)
+    write_table(answers, out)
+    failed = len({*answers["row"][answers["status"] != "ok"]})
+    say(f"{len(questions)} questions, {failed} without a result; written to {out}")
 
 
 @app.command()
@@ -150,25 +188,26 @@ def evaluate(
     train: Annotated[
         Path | None, typer.Option(help="Count the questions whose article is in this file too.")
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the scores here too.")] = None,
+    json: ScoresFile = None,
 ) -> None:
     """Score a model: SQuAD's exact match and F1, BioASQ's factoid measures."""
     from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.evaluation import evaluate, shared_passages
+    from biomed.qa.evaluation import evaluate
     from biomed.qa.formats import read_questions
-    from biomed.qa.questions import split_by_article
+    from biomed.qa.questions import split_by_article, without_articles
 
-    right = read_questions(questions)
-    if right.remarks:
-        say(f"{right.name}: {len(right.remarks)} answers do not stand where the file says")
+    gold = read_questions(questions)
+    if gold.remarks:
+        say(f"{gold.name}: {len(gold.remarks)} answers are not where the file says")
     if held_out is not None:
-        _, right = split_by_article(right, share=held_out)
-        say(f"{len(right)} questions of held-out articles")
-    result: dict[str, Any] = {"questions": right.name, "held_out": held_out}
+        _, gold = split_by_article(gold, share=held_out)
+        say(f"{len(gold)} questions of held-out articles")
+    result: dict[str, Any] = {"questions": gold.name, "held_out": held_out}
     if train:
-        result["shared_with_train"] = shared_passages(right, read_questions(train))
-        say(f"{result['shared_with_train']} questions share an article with {train.name}")
-    result |= evaluate(QuestionAnswerer.from_pretrained(model), right)
+        shared = len(gold) - len(without_articles(gold, read_questions(train)))
+        result["shared_with_train"] = shared
+        say(f"{shared} questions share an article with {train.name}")
+    result |= evaluate(QuestionAnswerer.from_pretrained(model), gold)
     for kind in ("extractive", "factoid"):
         if kind in result:
             stdout.print(_score_table(kind, result[kind]))
@@ -176,6 +215,49 @@ def evaluate(
         say(f"{result['not_scored']} questions of other kinds, or without passages or answers")
     if json:
         write_json(result, json)
+
+
+@yes_no.command("train")
+@one_line_errors
+def train_yes_no(
+    questions: YesNoFile,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
+    encoder: options.EncoderName = None,
+    folds: Annotated[int, typer.Option(min=2, help="Models trained, to score each question.")] = 10,
+    epochs: options.Epochs = None,
+    seed: Annotated[int | None, typer.Option(help="Of order and dropout.")] = None,
+) -> None:
+    """Train in folds, score every question unseen, write the last fold's model."""
+    from biomed.qa.yes_no import YesNoRecipe, cross_validate, read_decisions
+    from domainbert.training.recipes import read_recipe
+
+    options.check_training(out)
+    overrides = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
+    plan = read_recipe(YesNoRecipe, recipe, overrides)
+    model = cross_validate(read_decisions(questions), plan, count=folds)
+    model.save_pretrained(out)
+    scores = model.manifest["cross_validation"]
+    accuracy, macro_f1 = scores["accuracy"], scores["macro_f1"]
+    say(f"{folds} folds: accuracy {accuracy:.3f}, macro F1 {macro_f1:.3f}")
+    say(f"model in {out}; its card says how it was made and how good it is")
+
+
+@yes_no.command("evaluate")
+@one_line_errors
+def evaluate_yes_no(
+    questions: YesNoFile, model: options.ModelName, json: ScoresFile = None
+) -> None:
+    """Score a model: accuracy and macro F1."""
+    from biomed.qa.yes_no import YesNoAnswerer, evaluate_decisions, read_decisions
+
+    read = read_decisions(questions)
+    scores = evaluate_decisions(YesNoAnswerer.from_pretrained(model), read)
+    shown = {"accuracy": scores["accuracy"], "macro F1": scores["macro_f1"]}
+    by_label = {f"F1, {label}": value for label, value in scores["f1"].items()}
+    stdout.print(_score_table(f"{scores['questions']} questions", {**shown, **by_label}))
+    if json:
+        write_json({"file": questions.name, **scores}, json)
 
 
 def _score_table(kind: str, scores: dict[str, Any]) -> Table:

@@ -1,4 +1,4 @@
-"""An answer marked in its text: HTML in a notebook, colours in a terminal."""
+"""An answer marked in its context: HTML in a notebook, colours in a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from biomed.ner.entities import Entity
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from biomed.qa.answers import Answer
+    from biomed.qa.answerer import Answer
 
 AROUND = 500  # characters shown on each side of an answer
 NO_ANSWER = "No answer was found."
@@ -19,7 +19,7 @@ NO_ANSWER = "No answer was found."
 
 @dataclass(frozen=True)
 class AnswerView:
-    """What `QuestionAnswerer.show` returns: a notebook renders it, `print` writes it.
+    """The result of `QuestionAnswerer.show`, for a notebook or for `print`.
 
     Attributes:
         text: the whole context.
@@ -30,7 +30,7 @@ class AnswerView:
     answers: tuple[Answer, ...]
 
     def _repr_html_(self) -> str:
-        """Escaped HTML with no script, style sheet or file of its own."""
+        """Escaped HTML without scripts, style sheets or external files."""
         return "<hr>".join(view._repr_html_() for view in self._views())
 
     def __rich__(self) -> Text:
@@ -48,7 +48,7 @@ class AnswerView:
         return views or [TaggedView(NO_ANSWER, (), ())]
 
     def _view(self, answer: Answer) -> TaggedView:
-        """The surroundings of one answer, from word to word."""
+        """An answer and the text around it, cut between words."""
         start = min(self._word_edge(answer.start - AROUND), answer.start)
         end = self._word_edge(answer.end + AROUND)
         before, after = "… " * (start > 0), " …" * (end < len(self.text))
@@ -57,7 +57,7 @@ class AnswerView:
         return TaggedView(before + self.text[start:end] + after, (span,), ("answer",))
 
     def _word_edge(self, at: int) -> int:
-        """The next place at or behind `at` where no word is cut, within the text."""
+        """The first position from `at` on that does not cut a word."""
         at = min(max(at, 0), len(self.text))
         while 0 < at < len(self.text) and not self.text[at].isspace():
             at += 1

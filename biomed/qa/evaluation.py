@@ -1,4 +1,4 @@
-"""Score a model on questions with known answers."""
+"""Score a model on questions with known answers, and choose its threshold."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.qa.metrics import RANKED, exact_match, score_factoids, token_f1
-from biomed.qa.questions import QuestionError, check_answered, without_articles
+from biomed.qa.questions import QuestionError, QuestionSet, check_answered, evenly
 from domainbert.console import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.answers import Answer
-    from biomed.qa.questions import Question, QuestionSet
+    from biomed.qa.answerer import Answer, QuestionAnswerer
+    from biomed.qa.questions import Question
 
 RESAMPLES = 1000
+FEWEST_GROUPS = 5  # an interval from fewer says nothing
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,15 @@ class SpanScores:
     """SQuAD's measures, means over questions.
 
     Attributes:
-        questions: how many were scored.
+        questions: number of questions.
         exact: exact match, in [0, 1].
-        f1: of words, in [0, 1].
-        answerable: questions that have an answer.
-        exact_answerable: exact match on these; None where there are none.
+        f1: F1 of words, in [0, 1].
+        answerable: number of questions with an answer.
+        exact_answerable: exact match on these; None if there are none.
         f1_answerable: F1 on these.
-        abstained: share of the questions without an answer that got none; None: there are none.
-        f1_low: lower end of the 95% interval of F1, articles resampled 1,000 times.
+        abstained: share of the questions without an answer that got none; None if all have one.
+        f1_low: lower end of the 95% interval of F1, from 1,000 resamples of articles; None with
+            fewer than 5 articles.
         f1_high: its upper end.
     """
 
@@ -45,17 +46,13 @@ class SpanScores:
     exact_answerable: float | None
     f1_answerable: float | None
     abstained: float | None
-    f1_low: float
-    f1_high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        return asdict(self)
+    f1_low: float | None
+    f1_high: float | None
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A question, the answers given, and how good the first is."""
+    """A question, the model's answers, and the scores of the first one."""
 
     question: Question
     answers: tuple[Answer, ...] = field(repr=False)
@@ -66,23 +63,23 @@ class Judged:
 def judge(
     answerer: QuestionAnswerer, questions: QuestionSet, *, top_k: int = 1, **options: Any
 ) -> list[Judged]:
-    """Answer the questions whose answer is known and that have a passage, and score each.
+    """Answer the scorable questions and score each first answer.
 
-    Where every one of them has an answer, the model has to give one (threshold −∞), as in SQuAD
-    1.1; else the model's own threshold decides, as in SQuAD 2.0.
+    If every question has an answer, the model must give one (threshold -inf), as in SQuAD 1.1;
+    otherwise its own threshold decides, as in SQuAD 2.0.
 
     Args:
         answerer: the model.
         questions: of one file.
-        top_k: answers kept of each question.
+        top_k: answers kept for each question.
         **options: of `QuestionAnswerer.answer_many`.
 
     Raises:
         QuestionError: no answer is known.
     """
     check_answered(questions, what="scoring")
-    scored = [q for q in questions.questions if q.is_answered and q.passages]
-    if not any(q.is_impossible for q in scored):
+    scored = [question for question in questions.questions if question.is_scorable]
+    if not any(question.is_impossible for question in scored):
         options.setdefault("threshold", -math.inf)
     pairs = ((q.text, [passage.text for passage in q.passages]) for q in scored)
     answers = answerer.answer_many(pairs, top_k=top_k, **options)
@@ -93,7 +90,7 @@ def judge(
 
 
 def score(judged: Sequence[Judged]) -> SpanScores:
-    """The means over questions, and the interval of F1 by article."""
+    """Means over questions, and the interval of F1 over articles."""
     exact, f1 = np.array([j.exact for j in judged]), np.array([j.f1 for j in judged])
     has = np.array([not j.question.is_impossible for j in judged])
     low, high = interval(f1, [min(j.question.articles) for j in judged])
@@ -112,16 +109,21 @@ def score(judged: Sequence[Judged]) -> SpanScores:
 
 def interval(
     values: np.ndarray, groups: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float]:
-    """The 95% bootstrap interval of a mean over rows, whole groups of rows resampled.
+) -> tuple[float, float] | tuple[None, None]:
+    """The 95% bootstrap interval of a mean over rows, resampling whole groups.
 
     Args:
         values: shape (rows,).
         groups: the group of each row.
-        resamples: how many times.
-        seed: of the choice.
+        resamples: number of resamples.
+        seed: of the resamples.
+
+    Returns:
+        Lower and upper end; None with fewer than `FEWEST_GROUPS` groups.
     """
     names, number = np.unique(np.array(groups), return_inverse=True)
+    if len(names) < FEWEST_GROUPS:
+        return None, None
     sums, counts = np.bincount(number, weights=values), np.bincount(number)
     chosen = np.random.default_rng(seed).integers(len(names), size=(resamples, len(names)))
     means = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)
@@ -130,40 +132,92 @@ def interval(
 
 
 def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, Any]:
-    """All that can be scored of one file, for JSON.
+    """All scores that a file of questions allows, for JSON.
 
     Returns:
-        "extractive": `SpanScores` of SQuAD files and tables. "factoid": `FactoidScores` of
-        BioASQ's factoid questions that have snippets. "not_scored": questions of other kinds,
-        without passages, or whose answer is not known.
+        "extractive": `SpanScores` of SQuAD files and tables; "factoid": `score_factoids` of
+        BioASQ's factoid questions with snippets; "not_scored": number of questions of other
+        kinds, without passages, or without a known answer.
 
     Raises:
-        QuestionError: no question that can be scored.
+        QuestionError: no question can be scored.
     """
     check_answered(questions, what="scoring")
+    scorable = [question for question in questions.questions if question.is_scorable]
+    extractive = questions.subset(q for q in scorable if q.kind == "extractive")
+    factoid = questions.subset(q for q in scorable if q.kind == "factoid")
     result: dict[str, Any] = {}
-    extractive, factoid = questions.of_kind("extractive"), questions.of_kind("factoid")
-    scored = 0
-    if any(q.is_answered and q.passages for q in extractive.questions):
-        judged = judge(answerer, extractive)
-        scored += len(judged)
-        result["extractive"] = score(judged).to_dict()
-    if any(q.is_answered and q.passages for q in factoid.questions):
-        # More than five, as the same words may stand in several snippets.
+    if len(extractive):
+        result["extractive"] = asdict(score(judge(answerer, extractive)))
+    if len(factoid):
+        # More than five answers, because several snippets may hold the same words.
         judged = judge(answerer, factoid, top_k=4 * RANKED, threshold=-math.inf)
-        scored += len(judged)
         ranked = [[answer.text for answer in j.answers] for j in judged]
-        result["factoid"] = score_factoids(ranked, [j.question.answers for j in judged]).to_dict()
-    if not scored:
+        result["factoid"] = score_factoids(ranked, [j.question.answers for j in judged])
+    if not result:
         msg = (
-            f"{questions.name} has no question that a span of its passages could answer; "
-            "yes/no questions are for biomed qa yesno"
+            f"{questions.name} has no question that a part of its passages could answer; for "
+            "yes/no questions use biomed qa yesno"
         )
         raise QuestionError(msg)
-    result["not_scored"] = len(questions) - scored
+    result["not_scored"] = len(questions) - len(extractive) - len(factoid)
     return result
 
 
-def shared_passages(questions: QuestionSet, other: QuestionSet) -> int:
-    """Questions that share an article or a passage's text with another file's."""
-    return len(questions) - len(without_articles(questions, other))
+def find_threshold(
+    answerer: QuestionAnswerer, judged: Sequence[Judged], *, count: int
+) -> dict[str, float]:
+    """Ask questions of a wrong article too, and find the threshold that separates best.
+
+    Args:
+        answerer: the model.
+        judged: questions with the answers from their own articles, whatever their scores.
+        count: maximum number of questions, taken evenly from the articles.
+
+    Returns:
+        "threshold": the one with the most correct decisions, 0 if all questions are on one
+        article; "questions": how many were asked of two articles; "answered" and "abstained":
+        shares with an answer from their own article, and without one from the other, in [0, 1].
+    """
+    by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
+    asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
+    other = {question.id: _another_article(question, asked) for question in asked}
+    pairs = [(q.text, [p.text for p in o.passages]) for q in asked if (o := other[q.id])]
+    if not pairs:
+        return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
+    elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
+    own = np.array([by_id[q.id].answers[0].score for q in asked if other[q.id]])
+    threshold = best_threshold(own, elsewhere)
+    return {
+        "threshold": threshold,
+        "questions": len(pairs),
+        "answered": float((own > threshold).mean()),
+        "abstained": float((elsewhere <= threshold).mean()),
+    }
+
+
+def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
+    """The threshold with the best mean of answered and abstained.
+
+    Args:
+        answerable: best scores of questions with an answer, shape (n,).
+        unanswerable: best scores of questions without one, shape (m,).
+
+    Returns:
+        0, or the middle of two neighbouring scores; of equally good ones the nearest to 0. It is 0
+        if no threshold is better than always or never answering.
+    """
+    scores = np.unique(np.concatenate((answerable, unanswerable)))
+    scores = scores[np.isfinite(scores)]
+    thresholds = np.append(0.0, (scores[1:] + scores[:-1]) / 2)
+    thresholds = thresholds[np.argsort(np.abs(thresholds), kind="stable")]
+    correct = [(answerable > t).mean() + (unanswerable <= t).mean() for t in thresholds]
+    # Always or never answering gives a sum of 1.
+    return float(thresholds[int(np.argmax(correct))]) if max(correct) > 1 else 0.0
+
+
+def _another_article(question: Question, asked: Sequence[Question]) -> Question | None:
+    """The next question, cyclically, on other articles."""
+    place = asked.index(question)
+    around = (*asked[place + 1 :], *asked[:place])
+    return next((other for other in around if not other.articles & question.articles), None)

@@ -1,4 +1,4 @@
-"""Training windows: with the answer, and without it, drawn anew in every epoch."""
+"""Training windows with and without the answer, drawn anew for every epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.qa.questions import QuestionError
-from biomed.qa.reading import covering, first_token
+from biomed.qa.reading import first_token
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from biomed.qa.questions import Passage, Place, Question, QuestionSet
     from biomed.qa.reading import PairReader, Pieces
 
-TRIES = 8  # windows drawn before a negative is given up
+TRIES = 8  # windows drawn before giving up on a negative
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Example:
     Attributes:
         ids: token ids, shape (tokens,), int64.
         segments: 0 for question tokens, 1 for the context's, shape (tokens,), int64.
-        first: the window's token where the context begins.
-        start: the token where the answer begins; 0, which is [CLS], where there is none.
-        end: its last token.
+        first: position of the context's first token.
+        start: position of the answer's first token; 0 ([CLS]) without an answer.
+        end: position of its last token.
     """
 
     ids: np.ndarray = field(repr=False)
@@ -42,38 +42,32 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A question as training sees it.
-
-    Attributes:
-        place: passage and tokens of the answer that most annotators gave; None without one.
-        gold: first and last token of every answer, by the text of the passage.
-        answers: its texts in lower case, which a window without the answer must not have.
-    """
+    """A question prepared for training."""
 
     question: Question = field(repr=False)
     pieces: Pieces = field(repr=False)
-    place: tuple[int, int, int] | None
-    gold: dict[str, list[tuple[int, int]]]
-    answers: tuple[str, ...] = field(repr=False)
+    place: tuple[int, int, int] | None  # passage, first and last token of the commonest answer
+    gold: dict[str, list[tuple[int, int]]]  # first and last token of each answer, by passage text
+    answers: tuple[str, ...] = field(repr=False)  # in lower case; not in a negative window
 
 
 class WindowMaker:
-    """The windows of an epoch: for each question one with the answer, and some without.
+    """Draws the windows of an epoch: for each question one with the answer, and negatives.
 
-    A window with the answer lies at random around it. Those without are cut at random from the
-    question's own passages and from the others of the same article, and have neither the answer's
-    place nor its text in them. A question without an answer gives a window of its own passage.
+    The window with the answer has a random position around it. Negatives are random windows of
+    the question's own passages and of others from the same article that contain neither the
+    answer's position nor its text. A question without an answer gives a window of its own passage.
 
     Args:
-        questions: from one file; those without a usable answer are passed over, and counted.
+        questions: from one file; those without a usable answer are skipped and counted.
         reader: of the model.
-        negatives: windows without the answer for each question with one, on average, >= 0.
-        longest: tokens of an answer at most; longer ones are cut off behind.
-        seed: of everything that is drawn.
+        negatives: average number of negatives for each question with an answer, >= 0.
+        longest: maximum tokens of an answer; longer ones are cut at the end.
+        seed: of all random choices.
 
     Raises:
-        QuestionError: nothing to train on.
-        ValueError: negatives < 0.
+        QuestionError: no question has an answer that occurs in its context.
+        UserError: negatives < 0.
     """
 
     def __init__(
@@ -86,7 +80,7 @@ class WindowMaker:
         seed: int,
     ) -> None:
         if not negatives >= 0:
-            msg = f"negatives must be at least 0 windows for each question, got {negatives}"
+            msg = f"negatives must be at least 0, got {negatives}"
             raise UserError(msg)
         self._reader, self._negatives, self._seed = reader, negatives, seed
         self._siblings: dict[str, dict[str, Passage]] = defaultdict(dict)
@@ -102,7 +96,7 @@ class WindowMaker:
         if not any(one.place for one in self._asked):
             msg = (
                 f"{questions.name} has {len(questions)} questions, but none with an answer that "
-                "stands in its context; training needs them"
+                "occurs in its context; training needs them"
             )
             raise QuestionError(msg)
 
@@ -116,11 +110,9 @@ class WindowMaker:
         if not question.places:
             return None
         (chosen, _), *_ = Counter(question.places).most_common(1)
-        tokens = self._tokens_of(question, chosen)
-        if tokens is None:
+        if (tokens := self._tokens_of(question, chosen)) is None:
             return None
-        first, last = tokens
-        place = (chosen.passage, first, min(last, first + longest - 1))
+        place = (chosen.passage, tokens[0], min(tokens[1], tokens[0] + longest - 1))
         gold: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for each in question.places:
             if found := self._tokens_of(question, each):
@@ -129,14 +121,14 @@ class WindowMaker:
 
     def _tokens_of(self, question: Question, place: Place) -> tuple[int, int] | None:
         passage = self._read[question.passages[place.passage].text]
-        return covering(passage, place.start, place.end)
+        return passage.covering(place.start, place.end)
 
     def __len__(self) -> int:
-        """Questions that give windows."""
+        """Number of usable questions."""
         return len(self._asked)
 
     def make(self, epoch: int) -> list[Example]:
-        """The windows of one epoch; the same seed and epoch give the same windows."""
+        """The windows of an epoch; the same seed and epoch give the same windows."""
         generator = np.random.default_rng((self._seed, epoch))
         return [window for asked in self._asked for window in self._windows(asked, generator)]
 
@@ -165,7 +157,7 @@ class WindowMaker:
             for article in sorted(asked.question.articles)
             for passage in self._siblings[article].values()
         ]
-        # Long passages give more windows than short ones.
+        # A long passage has more windows than a short one.
         weights = np.array([len(self._read[passage.text]) for passage in passages], dtype=float)
         for _ in range(TRIES):
             passage = passages[generator.choice(len(passages), p=weights / weights.sum())]

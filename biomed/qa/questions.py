@@ -1,36 +1,37 @@
-"""Questions, the texts that may answer them, and where gold answers stand in these."""
+"""Questions with their passages and gold answers, and how they are split by article."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 
 class QuestionError(UserError):
-    """A file of questions that cannot be used as asked; the message names the place."""
+    """A file of questions that cannot be used as asked; the message says where the fault is."""
 
 
-NEAR = 16  # characters that an answer may be off its stated place
-MOVED = "its text is not at its answer_start: taken from where it stands"
-SEVERAL = "its text stands in several places and none is stated: the first is taken"
-FAR = "its text is not at its answer_start but in several other places: left out"
-ABSENT = "its text does not stand in the context: left out"
+NEAR = 16  # characters that an answer may be away from its stated position
+MOVED = "its text is not at its answer_start: another occurrence was taken"
+SEVERAL = "its text occurs several times and no answer_start is given: the first was taken"
+FAR = "its text is not at its answer_start but occurs several times elsewhere: left out"
+ABSENT = "its text does not occur in the context: left out"
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A text that may hold an answer: a paragraph, a snippet, a whole article.
+    """A text that may hold an answer: a paragraph, a snippet or a whole article.
 
     Attributes:
-        text: the whole of it.
-        article: names the article it comes from; passages of one article share it.
+        text: the whole text.
+        article: name of the article it comes from; passages of one article share it.
     """
 
     text: str = field(repr=False)
@@ -39,7 +40,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Place:
-    """Characters `start` to `end` of passage number `passage` are an answer."""
+    """An answer's position: characters `start` to `end` of passage number `passage`."""
 
     passage: int
     start: int
@@ -48,15 +49,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with the passages to look in.
+    """A question with the passages to search.
 
     Attributes:
-        id: as the file has it.
+        id: as in the file.
         text: the question.
-        passages: one or several.
-        answers: texts that count as right; empty where there is no answer or none is known.
-        places: where answers stand; training needs one.
-        is_answered: whether the file says what is right (that there is no answer, perhaps).
+        passages: none, one or several.
+        answers: texts that count as correct; empty if there is no answer or it is not known.
+        places: positions of answers in the passages; training needs one.
+        is_answered: whether the file gives the answer (or says that there is none).
         kind: "extractive", or BioASQ's factoid, yesno, list or summary.
     """
 
@@ -70,8 +71,14 @@ class Question:
 
     @property
     def is_impossible(self) -> bool:
-        """Whether it is known that no passage answers it."""
+        """Whether the file says that no passage answers the question."""
         return self.is_answered and not self.answers
+
+    @property
+    def is_scorable(self) -> bool:
+        """Whether an answer can be copied from a passage and compared with the known one."""
+        is_span = self.kind in ("extractive", "factoid")
+        return is_span and self.is_answered and bool(self.passages)
 
     @property
     def articles(self) -> frozenset[str]:
@@ -81,7 +88,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Remark:
-    """What was done about a gold answer that is not where its file says; it quotes no text."""
+    """How a gold answer was handled that is not where its file says; it quotes no text."""
 
     question: str
     what: str
@@ -89,7 +96,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """The questions of one file, and remarks on answers that were not taken as they stood."""
+    """The questions of one file, and remarks on misplaced answers."""
 
     name: str
     questions: tuple[Question, ...] = field(repr=False)
@@ -99,33 +106,25 @@ class QuestionSet:
         """Number of questions."""
         return len(self.questions)
 
-    def of_kind(self, *kinds: str) -> QuestionSet:
-        """The questions of these kinds, with their remarks."""
-        return self._chosen(q for q in self.questions if q.kind in kinds)
-
-    def _chosen(self, questions: Iterable[Question]) -> QuestionSet:
+    def subset(self, questions: Iterable[Question]) -> QuestionSet:
+        """Some of the questions, with their remarks."""
         chosen = tuple(questions)
         ids = {question.id for question in chosen}
         return QuestionSet(self.name, chosen, tuple(r for r in self.remarks if r.question in ids))
 
 
 def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, str | None]:
-    """Where an answer stands in its context, white space around it left off.
+    """Find an answer in its context, without the white space around it.
 
-    A stated start is taken if the text is there. If not, the text is taken from its only place,
-    or from one at most `NEAR` characters away.
-
-    Args:
-        context: what to look in.
-        answer: its text, not empty.
-        start: its first character as the file says; None where it says nothing.
+    If the text is not at the stated start, its only occurrence is taken, or the nearest one if it
+    is at most `NEAR` characters away.
 
     Returns:
-        The place (None where there is no telling) and what was done about it (None: as stated).
+        The position (None if it cannot be decided), and a remark (None if it is as stated).
     """
     text = answer.strip()
     stated = None if start is None else start + len(answer) - len(answer.lstrip())
-    if stated is not None and text and context.startswith(text, stated) and stated >= 0:
+    if stated is not None and text and stated >= 0 and context.startswith(text, stated):
         return Place(0, stated, stated + len(text)), None
     found = [m.start() for m in re.finditer(re.escape(text), context)] if text else []
     if not found:
@@ -138,52 +137,40 @@ def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, 
     return Place(0, nearest, nearest + len(text)), MOVED
 
 
-def check_ids(questions: Sequence[Question], *, name: str) -> None:
-    """Refuse a file that gives two questions one id.
-
-    Raises:
-        QuestionError: with the first such id, and how many there are.
-    """
-    seen: set[str] = set()
-    twice = {q.id for q in questions if q.id in seen or seen.add(q.id)}  # type: ignore[func-returns-value]
-    if twice:
-        msg = f"{name}: {len(twice)} ids stand for several questions, such as {min(twice)!r}"
-        raise QuestionError(msg)
-
-
-def check_answered(questions: QuestionSet, *, what: str) -> None:
-    """Refuse a file without answers where they are needed.
-
-    Raises:
-        QuestionError: none of its questions has a known answer, or no question is there.
-    """
-    if not any(question.is_answered for question in questions.questions):
+def check_ids(ids: Iterable[str], *, name: str) -> None:
+    """Raise QuestionError if an id is given to several questions."""
+    if repeated := sorted(id_ for id_, count in Counter(ids).items() if count > 1):
         msg = (
-            f"{questions.name} has {len(questions)} questions and no answers, as a test file; "
-            f"{what} needs answers"
+            f"{name}: {len(repeated)} ids are given to several questions, such as {repeated[0]!r}; "
+            "give each question an id of its own"
         )
         raise QuestionError(msg)
 
 
+def check_answered(questions: QuestionSet, *, what: str) -> None:
+    """Raise QuestionError unless the answer to some question is known."""
+    if not any(question.is_answered for question in questions.questions):
+        msg = f"{questions.name} has {len(questions)} questions without answers; {what} needs them"
+        raise QuestionError(msg)
+
+
 def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionSet, QuestionSet]:
-    """Keep whole articles apart for validation.
+    """Hold out whole articles.
 
-    An article is held out if the SHA-256 of its name (title or id as the file has it, else its
-    text), as a number in [0, 1), is below the share: the same article always falls on the same
-    side. A question goes where its first passage's article goes. One with a passage of a held-out
-    article is never trained on.
-
-    Args:
-        questions: of one file.
-        share: of the articles, about; in [0, 1].
+    An article is held out if the SHA-256 of its name (its title or id in the file, otherwise its
+    text), read as a number in [0, 1), is below the share. So an article is always on the same
+    side. A question is held out if its first passage is; a question with any passage of a held-out
+    article is not trained on. A question without passages is not held out.
 
     Returns:
-        The questions to train on, and those held out.
+        The questions to train on, and the held-out ones.
     """
-    held = tuple(q for q in questions.questions if _fraction(q.passages[0].article) < share)
+    held = tuple(
+        q for q in questions.questions if q.passages and _fraction(q.passages[0].article) < share
+    )
     articles = {article for question in held for article in question.articles}
     train = (q for q in questions.questions if not q.articles & articles)
-    return questions._chosen(train), questions._chosen(held)
+    return questions.subset(train), questions.subset(held)
 
 
 def _fraction(name: str) -> float:
@@ -192,40 +179,36 @@ def _fraction(name: str) -> float:
 
 
 def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
-    """The questions that share no article and no passage's text with the other set."""
-    articles = {a for q in other.questions for a in q.articles}
-    texts = {_fingerprint(p) for q in other.questions for p in q.passages}
-    known: dict[int, bool] = {}
-
-    def is_free(passage: Passage) -> bool:
-        # Questions share their passage's object, so each long text is hashed once.
-        if id(passage) not in known:
-            known[id(passage)] = _fingerprint(passage) not in texts
-        return known[id(passage)] and passage.article not in articles
-
-    return questions._chosen(q for q in questions.questions if all(map(is_free, q.passages)))
+    """The questions that share no article and no passage text with another set."""
+    articles = {article for q in other.questions for article in q.articles}
+    texts = {_text_hash(passage) for q in other.questions for passage in q.passages}
+    passages = {id(p): p for q in questions.questions for p in q.passages}  # each hashed once
+    taken = {key for key, p in passages.items() if p.article in articles or _text_hash(p) in texts}
+    return questions.subset(
+        q for q in questions.questions if not any(id(p) in taken for p in q.passages)
+    )
 
 
-def _fingerprint(passage: Passage) -> bytes:
+def _text_hash(passage: Passage) -> bytes:
     words = " ".join(passage.text.split()).casefold()
     return hashlib.sha256(words.encode("utf-8", "replace")).digest()
 
 
 def evenly(questions: QuestionSet, count: int) -> QuestionSet:
-    """At most so many answerable questions, as evenly over the articles as they allow."""
-    seen: dict[str, int] = {}
+    """At most `count` scorable questions, taken as evenly as possible from the articles."""
+    seen: Counter[str] = Counter()
     ranked = []
     for number, question in enumerate(questions.questions):
-        if question.is_answered and question.passages:
+        if question.is_scorable:
             article = question.passages[0].article
-            seen[article] = seen.get(article, 0) + 1
+            seen[article] += 1
             ranked.append((seen[article], number))
     chosen = sorted(number for _, number in sorted(ranked)[:count])
-    return QuestionSet(questions.name, tuple(questions.questions[n] for n in chosen))
+    return questions.subset(questions.questions[number] for number in chosen)
 
 
 def fingerprint(questions: QuestionSet) -> str:
-    """A hash of all questions, passages and answers; says nothing about any of them."""
+    """A hash of all questions, passages and answers, for the manifest."""
     digest = hashlib.sha256()
     for q in questions.questions:
         parts = (q.id, q.text, *(p.text for p in q.passages), *q.answers, str(q.places), "\n")

@@ -1,146 +1,162 @@
-"""YesNoAnswerer: a question and its context -> yes, no or maybe."""
+"""Questions answered by yes, no or maybe: reading them, and training a pair model in folds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+from domainbert.pairs import PairModel, PairSettings
+from pydantic import Field
+from sklearn.metrics import accuracy_score, f1_score
 
 from biomed.folder import BiomedFolder
-from biomed.qa.decisions import LABELS
-from biomed.qa.reading import PairReader
-from domainbert.inference import chunked, read_ahead
+from biomed.qa.formats import read_questions
+from biomed.qa.questions import QuestionError
+from domainbert.errors import UserError
+from domainbert.settings import Count  # noqa: TC001  (pydantic reads the annotation)
+from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Sequence
+    from pathlib import Path
 
-    import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from domainbert.pairs import PairResult
 
-TASK = "yesno"
-TRAIN_COMMAND = "biomed qa yesno train QUESTIONS --encoder {encoder} --out MODEL"
+LABELS = ("yes", "no", "maybe")
+SCORES_NOTE = (
+    "{folds}-fold cross-validation over {count} questions: each is answered by a model that was "
+    "neither trained nor chosen on it. This model is that of the last fold."
+)
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class YesNoSettings:
-    """What a yes/no model does around its network.
+# A question, the text that decides it, and the right label.
+Decision = tuple[str, str, str]
+
+
+class YesNoAnswerer(BiomedFolder, PairModel):
+    """Reads a question and its context together and says yes, no or maybe.
+
+    A context too long for one window is read in several, whose logits are averaged.
+    """
+
+    task = "yesno"
+    train_command = "biomed qa yesno train QUESTIONS --encoder {encoder} --out MODEL"
+
+    def decide(self, question: str, context: str) -> PairResult:
+        """The `label` and the `probabilities` of all labels; see `PairModel.predict`."""
+        return self.predict(question, context)
+
+
+class YesNoModelTable(ModelTable):
+    """The `[model]` table.
 
     Attributes:
-        window: tokens of a window at most, question and special tokens counted; None is the
-            encoder's limit.
+        window: maximum tokens of a window; None: the encoder's limit.
         overlap: tokens of the context that consecutive windows share.
     """
 
-    window: int | None = None
-    overlap: int = 0
+    window: Count | None = None
+    overlap: Annotated[int, Field(ge=0)] = 0
 
 
-@dataclass(frozen=True)
-class Decision:
-    """How a question is decided: the likeliest label, and the probability of each."""
+class YesNoRecipe(Recipe):
+    """A recipe for yes, no or maybe."""
 
-    label: str
-    probabilities: dict[str, float]
+    model: YesNoModelTable = YesNoModelTable()
 
 
-class YesNoAnswerer(BiomedFolder):
-    """Decides a question by its context, with a network that reads both together.
+def read_decisions(path: str | Path) -> list[Decision]:
+    """Read the yes/no questions of PubMedQA or BioASQ; see `biomed.qa.formats.read_questions`.
 
-    A context too long for one window is read in several; their logits are averaged.
-
-    Args:
-        network: Hugging Face's sequence classifier, its outputs in the order of `LABELS`.
-        tokenizer: its fast tokenizer.
-        settings: windows.
-        device: where to run; by default CUDA where there is one, else the CPU.
-        batch_tokens: tokens of one batch, padding counted; by default by device.
+    The context is PubMedQA's abstract without its conclusion, or BioASQ's snippets, one per line.
 
     Raises:
-        ValueError: windows that the encoder cannot read.
+        QuestionError: see `read_questions`; or no yes/no question, one without a context, or one
+            whose answer is not yes, no or maybe (also a test file's, which has none).
     """
+    read = read_questions(path)
+    questions = [question for question in read.questions if question.kind == "yesno"]
+    if not questions:
+        msg = f"{read.name} has no yes/no question"
+        raise QuestionError(msg)
+    labels = [tuple(answer.lower() for answer in question.answers) for question in questions]
+    if wrong := sum(len(label) != 1 or label[0] not in LABELS for label in labels):
+        msg = f"{read.name}: {wrong} yes/no questions are not answered by {', '.join(LABELS)}"
+        raise QuestionError(msg)
+    if empty := sum(not question.passages for question in questions):
+        msg = f"{read.name}: {empty} yes/no questions have no context"
+        raise QuestionError(msg)
+    return [
+        (q.text, "\n".join(passage.text for passage in q.passages), label[0])
+        for q, label in zip(questions, labels, strict=True)
+    ]
 
-    task, labels, train_command = TASK, LABELS, TRAIN_COMMAND
-    settings_class = YesNoSettings
 
-    def __init__(
-        self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        settings: YesNoSettings | None = None,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> None:
-        super().__init__(
-            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
+def folds(questions: Sequence[Decision], *, count: int) -> list[list[Decision]]:
+    """Split questions into folds with equal shares of each label, whatever their order.
+
+    Raises:
+        UserError: fewer than 2 folds, or fewer questions than folds.
+    """
+    if not 2 <= count <= len(questions):
+        msg = f"folds must be between 2 and the {len(questions)} questions, got {count}"
+        raise UserError(msg)
+    ordered = sorted(questions, key=lambda q: (q[2], hashlib.sha256(repr(q).encode()).digest()))
+    return [ordered[number::count] for number in range(count)]
+
+
+def evaluate_decisions(model: YesNoAnswerer, questions: Sequence[Decision]) -> dict[str, Any]:
+    """Accuracy, macro F1 and the F1 of each label, for JSON."""
+    found = model.predict_many((question, context) for question, context, _ in questions)
+    return score_decisions([result.label for result in found], [label for *_, label in questions])
+
+
+def score_decisions(predicted: Sequence[str], gold: Sequence[str]) -> dict[str, Any]:
+    """Accuracy, macro F1 (over all labels) and the F1 of each label."""
+    f1 = f1_score(gold, predicted, labels=LABELS, average=None, zero_division=0)
+    return {
+        "questions": len(gold),
+        "accuracy": float(accuracy_score(gold, predicted)),
+        "macro_f1": float(f1.mean()),
+        "f1": dict(zip(LABELS, f1.tolist(), strict=True)),
+    }
+
+
+def cross_validate(questions: Sequence[Decision], recipe: YesNoRecipe, *, count: int) -> PairModel:
+    """Train once per fold, and score each question by the model that never saw it.
+
+    For fold i, fold i + 1 chooses the weights and the others are trained on, so the choice never
+    uses the scored fold. PubMedQA's protocol has 10 folds (Jin et al., arXiv 1909.06146).
+
+    Returns:
+        The model of the last fold; its manifest holds the scores over all questions.
+    """
+    from domainbert.training.sentences import fit_pairs
+
+    dealt = folds(questions, count=count)
+    predicted: list[str] = []
+    for number, held in enumerate(dealt):
+        chooses = (number + 1) % count
+        train = [e for i, fold in enumerate(dealt) if i not in (number, chooses) for e in fold]
+        model = fit_pairs(
+            train,
+            validation=dealt[chooses],
+            encoder=recipe.model.encoder,
+            training=recipe.training,
+            settings=PairSettings(**recipe.model.model_dump(exclude={"encoder"})),
+            labels=LABELS,
+            model_class=YesNoAnswerer,
         )
-        self.reader = PairReader(
-            tokenizer, window=self.window_tokens(), overlap=self.settings.overlap
-        )
-
-    def __repr__(self) -> str:
-        """Name the parts."""
-        return f"YesNoAnswerer({', '.join(LABELS)}, window={self.reader.window})"
-
-    @classmethod
-    def network_class(cls) -> Any:
-        """BERT with a classification head on CLS."""
-        from domainbert.classifier import CLSClassifier
-
-        return CLSClassifier
-
-    def decide(self, question: str, context: str) -> Decision:
-        """Yes, no or maybe.
-
-        Raises:
-            ValueError: an empty question or context, or a question too long for the window.
-        """
-        return next(self.decide_many([(question, context)]))
-
-    def decide_many(
-        self, pairs: Iterable[tuple[str, str]], *, network: PreTrainedModel | None = None
-    ) -> Iterator[Decision]:
-        """The decisions on many questions, in the order given, as they finish.
-
-        Args:
-            pairs: question and context.
-            network: use this one instead of the model's own (one in training, say).
-
-        Raises:
-            ValueError: as in `decide`; the message has the pair's number.
-        """
-        runner = self.runner if network is None else self.runner.with_model(network)
-        read = (self.windows(*pair, number=number) for number, pair in enumerate(pairs))
-        chunks = chunked(
-            read,
-            size=lambda windows: sum(len(ids) for ids, _ in windows),
-            limit=runner.buffer_tokens,
-        )
-        for chunk in read_ahead(chunks):
-            rows = runner.run(
-                [ids for windows in chunk for ids, _ in windows],
-                token_types=[segments for windows in chunk for _, segments in windows],
-                read=lambda output, _: output.logits,
-            )
-            counts = np.array([len(windows) for windows in chunk])
-            sums = np.add.reduceat(np.stack(rows), np.cumsum(counts) - counts)
-            yield from map(_decision, sums / counts[:, None])
-
-    def windows(
-        self, question: str, context: str, *, number: int = 0
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Token ids and segments of each window of a pair; see `PairReader.window_of`."""
-        pair = self.reader.pair(question, context, number=number)
-        return [
-            self.reader.window_of(pair.question, passage.ids[slice(*cut)])
-            for passage in pair.passages
-            for cut in self.reader.ranges(pair.question, passage)
-        ]
-
-
-def _decision(logits: np.ndarray) -> Decision:
-    """From the mean logits, shape (labels,)."""
-    shares = np.exp(logits - logits.max())
-    probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist(), strict=True))
-    return Decision(LABELS[int(logits.argmax())], probabilities)
+        predicted += [found.label for found in model.predict_many((q, c) for q, c, _ in held)]
+        log.info("fold %d of %d", number + 1, count)
+    scores = score_decisions(predicted, [label for fold in dealt for *_, label in fold])
+    row = f"{len(questions)} questions"
+    model.manifest |= {
+        "card": recipe.card.model_dump(),
+        "cross_validation": scores,
+        "scores": {"accuracy": {row: scores["accuracy"]}, "macro F1": {row: scores["macro_f1"]}},
+        "scores_note": SCORES_NOTE.format(folds=count, count=len(questions)),
+    }
+    return model

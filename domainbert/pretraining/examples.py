@@ -1,4 +1,4 @@
-"""Documents -> training examples: pairs of segments, or segments, as long as asked."""
+"""Training examples: documents cut into segments or pairs of them, masked and batched."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 
+from domainbert.inference import pad
 from domainbert.pretraining.corpus import CorpusError
-from domainbert.pretraining.shards import TOKENS, Shards, ShardWriter, token_type
+from domainbert.pretraining.tokens import CONTINUES, TOKENS, Shards, ShardWriter, token_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from transformers import PreTrainedTokenizerBase
@@ -20,52 +22,52 @@ if TYPE_CHECKING:
     from domainbert.pretraining.settings import ExampleSettings
     from domainbert.pretraining.tokens import Documents
 
-# A run without a sentence's end is parted in its middle if it is longer than this share.
+# A longer run without the end of a sentence is split in its middle (share of the room there is).
 LONG = 0.5
 PAIR_TOKENS, SINGLE_TOKENS = 3, 2  # [CLS] and one or two [SEP]
 NO_PAIR = -1
+IGNORED = -100  # label of a token that is not predicted
+# Of the tokens to predict (Devlin et al., arXiv 1810.04805): this share is replaced by [MASK],
+# this share by a random piece, and the others stay.
+AS_MASK, AS_RANDOM = 0.8, 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One training example before it is masked.
+    """One training example before masking.
 
     Attributes:
         tokens: ids with special tokens, shape (tokens,).
-        second: where the second segment starts; the number of tokens where there is none.
+        second: where the second segment starts; the number of tokens if there is none.
         label: 0 if the second segment follows the first, 1 if it is from another document,
-            `NO_PAIR` where there is none.
-        first_document: number of the first segment's document on its side of the corpus.
-        second_document: the same of the second's; the first's where there is none.
+            `NO_PAIR` if there is none.
     """
 
     tokens: np.ndarray = field(repr=False)
     second: int
     label: int
-    first_document: int
-    second_document: int
 
 
 class ExampleMaker:
     """Cuts documents into examples.
 
-    Each document is read from its first token to its last. A pair's first segment ends where a
-    sentence does; its second is what follows, or starts with a sentence of another document, and
-    reading then goes on after the first. So no token is lost, and each is once in a first segment
-    or in one that follows (Devlin et al. cut what is too long instead, and lose it). The last
-    sentence of a document alone can only be followed by another document's: so many of the other
-    pairs are true that half of all are.
+    Every document is read from its first token to its last. The first segment of a pair ends at
+    the end of a sentence. The second is the text that follows, or text from the start of a
+    sentence of another document; in the latter case reading continues after the first segment. So
+    no token is lost (Devlin et al. truncate long pairs and lose some). The last sentence of a
+    document can only be followed by another document; other pairs make up for it, so that half of
+    all pairs are true.
 
     Args:
-        documents: of one side; two at least where there are pairs.
+        documents: of one side; at least two if there are pairs.
         length: tokens of an example at most.
         settings: whether there are pairs, and how many examples are short.
         tokenizer: for [CLS] and [SEP].
-        seed: decides the cuts and the pairs.
+        seed: of the cuts and the pairs.
         copies: how often the documents are read.
 
     Raises:
-        CorpusError: pairs of one document.
+        CorpusError: pairs from a single document.
     """
 
     def __init__(
@@ -100,18 +102,18 @@ class ExampleMaker:
         while start < len(tokens):
             stop = min(start + self._target(), len(tokens))
             if not self._settings.pairs:
-                yield self._example(document, tokens[start:stop])
+                yield self._example(tokens[start:stop])
                 start = stop
                 continue
             middle = self._middle(ends, start, stop)
             forced = middle == stop
             if self._is_random(forced=forced):
                 room = self._room if forced else stop - start
-                other, follows = self._elsewhere(document, room - (middle - start))
-                yield self._example(document, tokens[start:middle], follows, other=other)
+                other = self._elsewhere(document, room - (middle - start))
+                yield self._example(tokens[start:middle], other, label=1)
                 start = middle
             else:
-                yield self._example(document, tokens[start:middle], tokens[middle:stop])
+                yield self._example(tokens[start:middle], tokens[middle:stop], label=0)
                 start = stop
 
     def _target(self) -> int:
@@ -120,7 +122,7 @@ class ExampleMaker:
         return int(self._generator.integers(2, self._room + 1))
 
     def _middle(self, ends: np.ndarray, start: int, stop: int) -> int:
-        """Where the first segment ends; `stop` where a short run has one sentence alone."""
+        """Where the first segment ends; `stop` if a short run is a single sentence."""
         first, last = np.searchsorted(ends, (start + 1, stop))
         if first < last:
             return int(ends[self._generator.integers(first, last)])
@@ -136,73 +138,123 @@ class ExampleMaker:
             return False
         return random
 
-    def _elsewhere(self, document: int, room: int) -> tuple[int, np.ndarray]:
-        """Another document, and tokens from the start of one of its sentences."""
+    def _elsewhere(self, document: int, room: int) -> np.ndarray:
+        """Tokens from the start of a sentence of another document."""
         other = int(self._generator.integers(len(self._documents) - 1))
         other += other >= document
         ends = self._documents.ends(other)
         sentence = int(self._generator.integers(len(ends)))
         start = int(ends[sentence - 1]) if sentence else 0
-        return other, self._documents.tokens(other)[start : start + room]
+        return self._documents.tokens(other)[start : start + room]
 
     def _example(
-        self,
-        document: int,
-        first: np.ndarray,
-        second: np.ndarray | None = None,
-        *,
-        other: int | None = None,
+        self, first: np.ndarray, second: np.ndarray | None = None, *, label: int = NO_PAIR
     ) -> Example:
         parts: list[Any] = [self._cls, first, self._sep]
-        length = len(first) + SINGLE_TOKENS
         if second is not None:
             parts += [second, self._sep]
-        return Example(
-            tokens=np.concatenate(parts).astype(np.int64),
-            second=length,
-            label=NO_PAIR if second is None else int(other is not None),
-            first_document=document,
-            second_document=document if other is None else other,
-        )
+        tokens = np.concatenate(parts).astype(np.int64)
+        return Example(tokens, second=len(first) + SINGLE_TOKENS, label=label)
 
 
-class Examples:
-    """Examples that were written; a map from number to example.
+class Examples(Shards):
+    """The examples in a folder: a map from number to example.
 
-    Args:
-        folder: with the shards.
-        side: their name.
+    Attributes:
+        labels: the label of each example, shape (examples,).
+        lengths: tokens of each example, shape (examples,).
     """
 
     def __init__(self, folder: Path, *, side: str) -> None:
-        self._shards = Shards(folder, name=side)
-        columns = ("second", "label", "first_document", "second_document")
-        self._columns = [self._shards.column(name) for name in columns]
-
-    def __len__(self) -> int:
-        """Examples."""
-        return len(self._shards)
+        super().__init__(folder, side=side)
+        self._seconds, self.labels = self.column("second"), self.column("label")
+        self.lengths = self.list_lengths(TOKENS)
 
     def __getitem__(self, number: int) -> Example:
         """One example."""
-        tokens = self._shards.items(number, TOKENS).astype(np.int64)
-        return Example(tokens, *(int(column[number]) for column in self._columns))
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each, shape (examples,)."""
-        return self._shards.lengths(TOKENS)
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The label of each, shape (examples,)."""
-        return self._columns[1]
+        tokens = self.items(number, TOKENS).astype(np.int64)
+        return Example(tokens, int(self._seconds[number]), int(self.labels[number]))
 
 
 def write_examples(maker: Iterable[Example], folder: Path, *, side: str, vocabulary: int) -> None:
     """Write examples into shards."""
-    numbers = dict.fromkeys(("second", "first_document", "second_document"), pa.int32())
-    columns = {TOKENS: pa.list_(token_type(vocabulary)), "label": pa.int8(), **numbers}
-    with ShardWriter(folder, name=side, columns=columns) as writer:
-        for example in maker:
-            writer.append(**vars(example))
+    tokens = pa.list_(token_type(vocabulary))
+    columns = {TOKENS: tokens, "second": pa.int32(), "label": pa.int8()}
+    writer = ShardWriter(folder, name=side, columns=columns)
+    for example in maker:
+        writer.append(**vars(example))
+    writer.flush()
+
+
+class Masker:
+    """Hides tokens for the model to predict, and makes batches.
+
+    Every token that is not special has the same chance, independently; with whole words, every
+    word has, and all its pieces are hidden together.
+
+    Args:
+        tokenizer: its special tokens are never hidden and never used as random pieces.
+        masked: share of the tokens to predict.
+        whole_words: see above.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        masked: float = 0.15,
+        whole_words: bool = False,
+    ) -> None:
+        pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        self._special = np.zeros(len(pieces), dtype=bool)
+        self._special[tokenizer.all_special_ids] = True
+        self._continues = np.array([piece.startswith(CONTINUES) for piece in pieces])
+        unused = np.array([piece.startswith("[unused") for piece in pieces])
+        self._ordinary = np.flatnonzero(~(self._special | unused))
+        self._mask, self._pad = tokenizer.mask_token_id, tokenizer.pad_token_id
+        self._masked, self._whole_words = masked, whole_words
+
+    def hide(
+        self, ids: np.ndarray, generator: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The model's input and the labels (`IGNORED` where nothing is predicted) of a batch.
+
+        Both are int64 with the shape of `ids`, (rows, tokens).
+        """
+        chance = generator.random(ids.shape)
+        if self._whole_words:
+            chance = np.take_along_axis(chance, self._word_starts(ids), axis=1)
+        hidden = (chance < self._masked) & ~self._special[ids]
+        behind = generator.random(ids.shape)
+        random = generator.choice(self._ordinary, size=ids.shape)
+        shown = np.where(hidden & (behind < AS_MASK), self._mask, ids)
+        is_random = hidden & (behind >= AS_MASK) & (behind < AS_MASK + AS_RANDOM)
+        return np.where(is_random, random, shown), np.where(hidden, ids, IGNORED)
+
+    def _word_starts(self, ids: np.ndarray) -> np.ndarray:
+        """The position where the word of each token starts, shape (rows, tokens)."""
+        continues = self._continues[ids]
+        # A segment may start inside a word that was cut.
+        continues[:, 1:] &= ~self._special[ids[:, :-1]]
+        continues[:, 0] = False
+        places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        return np.maximum.accumulate(np.where(continues, 0, places), axis=1)
+
+    def batch(
+        self, examples: Sequence[Example], generator: np.random.Generator
+    ) -> dict[str, torch.Tensor]:
+        """A batch for `PretrainingNetwork`; the generator draws what is hidden."""
+        ids, mask = pad([example.tokens for example in examples], pad_token_id=self._pad)
+        shown, labels = self.hide(ids.numpy(), generator)
+        seconds = torch.tensor([example.second for example in examples])
+        batch = {
+            "input_ids": torch.from_numpy(shown),
+            "labels": torch.from_numpy(labels),
+            "token_type_ids": (torch.arange(ids.shape[1]) >= seconds[:, None]).long(),
+        }
+        if mask is not None:
+            batch["attention_mask"] = mask
+            batch["token_type_ids"] *= mask
+        if examples[0].label != NO_PAIR:
+            batch["next_sentence_label"] = torch.tensor([example.label for example in examples])
+        return batch

@@ -1,4 +1,4 @@
-"""The network: BERT with its two heads, the masked tokens alone sent through the output layer."""
+"""The network that pretraining trains: BERT with its two heads, new or from an encoder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForPreTraining
 from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 
-from domainbert.encoders import (
-    EncoderError,
-    find_encoder,
-    load_config,
-    load_model,
-    load_tokenizer,
-)
+from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
 from domainbert.lora import LINEAR
-from domainbert.pretraining.masking import IGNORED
+from domainbert.pretraining.examples import IGNORED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class PretrainingNetwork(BertForPreTraining):
-    """Hugging Face's BERT for pretraining, same weights and same losses, less arithmetic.
+    """Hugging Face's BERT for pretraining: the same weights and losses with less arithmetic.
 
-    The output layer is as wide as the vocabulary: for a small encoder it costs as much as all
-    layers beneath. 15% of the tokens are predicted, and only they go through it.
+    The output layer is as wide as the vocabulary; for a small encoder it costs as much as all
+    layers together. Only the masked tokens, 15%, go through it.
     """
 
     def forward(
@@ -44,22 +38,22 @@ class PretrainingNetwork(BertForPreTraining):
         labels: torch.Tensor | None = None,
         next_sentence_label: torch.Tensor | None = None,
     ) -> BertForPreTrainingOutput:
-        """Predict hidden tokens, and whether a segment follows.
+        """Predict masked tokens, and whether the second segment follows the first.
 
         Args:
             input_ids: shape (rows, tokens).
-            attention_mask: 1 for a token and 0 for padding, shape (rows, tokens); None where
-                nothing is padded.
+            attention_mask: 1 for a token and 0 for padding, shape (rows, tokens); None if nothing
+                is padded.
             token_type_ids: 0 in the first segment and 1 in the second, shape (rows, tokens).
-            labels: the hidden tokens, `IGNORED` elsewhere, shape (rows, tokens); without them
+            labels: the masked tokens, `IGNORED` elsewhere, shape (rows, tokens); without them
                 every token is predicted and there is no loss.
-            next_sentence_label: 0 where the second segment follows and 1 where it does not, shape
-                (rows,); None where there are no pairs.
+            next_sentence_label: 0 if the second segment follows and 1 if not, shape (rows,); None
+                if there are no pairs.
 
         Returns:
-            `prediction_logits` of shape (hidden tokens, vocabulary), `seq_relationship_logits` of
-            shape (rows, 2), and `loss`: the mean over hidden tokens of their cross-entropy, and
-            the mean over rows of that of the pairs, added.
+            `prediction_logits` of shape (masked tokens, vocabulary), `seq_relationship_logits` of
+            shape (rows, 2), and `loss`: mean cross-entropy of the masked tokens plus mean
+            cross-entropy of the pairs.
         """
         rows = self.bert(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
@@ -68,11 +62,11 @@ class PretrainingNetwork(BertForPreTraining):
         if labels is None:
             words = self.cls.predictions(rows.last_hidden_state)
             return BertForPreTrainingOutput(prediction_logits=words, seq_relationship_logits=pairs)
-        hidden = labels != IGNORED
-        words = self.cls.predictions(rows.last_hidden_state[hidden])
-        # A batch of short rows may hide nothing; its mean would be no number.
-        loss = cross_entropy(words.float(), labels[hidden], reduction="sum")
-        loss = loss / hidden.sum().clamp(min=1)
+        masked = labels != IGNORED
+        words = self.cls.predictions(rows.last_hidden_state[masked])
+        # A batch of short rows may mask nothing, and its mean would be NaN.
+        loss = cross_entropy(words.float(), labels[masked], reduction="sum")
+        loss = loss / masked.sum().clamp(min=1)
         if next_sentence_label is not None:
             loss = loss + cross_entropy(pairs.float(), next_sentence_label)
         return BertForPreTrainingOutput(
@@ -87,9 +81,9 @@ class Start:
     Attributes:
         network: in evaluation mode.
         name: of the encoder; None from scratch.
-        sha256: of its weights; None from scratch or the Hub.
+        sha256: of its files; None from scratch.
         fresh_head: whether it came without a trained output layer.
-        dropout: its own hidden and attention dropout, to be written back at the end.
+        dropout: its hidden and attention dropout, to be written back at the end.
     """
 
     network: PretrainingNetwork = field(repr=False)
@@ -100,16 +94,16 @@ class Start:
 
 
 def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
-    """An encoder to go on from, with its heads or new ones.
+    """Load an encoder with its heads, or with new ones.
 
     Raises:
-        EncoderError: it is not there, or no BERT.
+        EncoderError: no such encoder, or not a BERT.
     """
     found = find_encoder(encoder)
     config = load_config(found)
     torch.manual_seed(plan.seed)
     network: Any = load_model(found, PretrainingNetwork, **_dropout(plan))
-    # A new output bias is zero everywhere, and a trained one nowhere.
+    # A new output bias is zero everywhere; a trained one never is.
     fresh = not bool(network.cls.predictions.bias.any())
     own = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
     return Start(network, found.name, found.sha256, fresh, own)
@@ -118,7 +112,7 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
 def start_from_scratch(
     tokenizer: PreTrainedTokenizerBase, *, scratch: ScratchSettings, plan: TrainingPlan
 ) -> Start:
-    """A new encoder, its weights drawn at random."""
+    """A new encoder with random weights."""
     torch.manual_seed(plan.seed)
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -136,10 +130,10 @@ def start_from_scratch(
 
 
 def load_start_tokenizer(encoder: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of an encoder to go on from.
+    """The tokenizer of an encoder.
 
     Raises:
-        EncoderError: it has none, or one without [CLS], [SEP] and [MASK].
+        EncoderError: there is none, or it lacks [CLS], [SEP] or [MASK].
     """
     tokenizer = load_tokenizer(find_encoder(encoder))
     if None in (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id):
@@ -153,18 +147,15 @@ def _dropout(plan: TrainingPlan) -> dict[str, Any]:
 
 
 def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> None:
-    """Give a new output layer the best start that costs nothing.
+    """Initialize a new output layer in place, from the corpus.
 
-    Its bias starts at the words' own frequencies, which it would learn first. Its transform starts
-    as the identity: the encoder's rows still resemble the embeddings that they came from, which
-    the output layer compares them with. Measured on the shipped encoder after 45 steps of 1,024
-    tokens: held-out loss 6.89 without both, 6.63 with the bias, 5.97 with both.
-
-    Args:
-        network: its output layer is changed.
-        frequencies: how often each token stands in the corpus, shape (vocabulary,).
+    The bias starts at the log frequencies of the tokens, which training would learn first. The
+    transform starts as the identity, because the encoder's outputs still resemble the embeddings
+    that the output layer compares them with. Measured on the shipped encoder after 45 steps of
+    1,024 tokens: held-out loss 6.89 without both, 6.63 with the bias, 5.97 with both.
+    `frequencies`: how often each token occurs in the corpus, shape (vocabulary,).
     """
-    # One is added to each, so that no word is impossible.
+    # Adding one to each count leaves no token impossible.
     logarithms = np.log((frequencies + 1) / (frequencies.sum() + len(frequencies)))
     head = network.cls.predictions
     with torch.no_grad():
@@ -173,10 +164,10 @@ def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> 
 
 
 def prepare(network: PretrainingNetwork, *, plan: TrainingPlan, pairs: bool) -> Any:
-    """Say which weights train, and put LoRA adapters on where asked.
+    """Choose the weights that train, and add LoRA adapters if the plan has a rank.
 
     Returns:
-        What merges the adapters at the end, by `merge_and_unload`; None without adapters.
+        The adapters, merged at the end by `merge_and_unload()`; None without adapters.
     """
     adapters = None
     if plan.lora_rank:
@@ -195,23 +186,3 @@ def prepare(network: PretrainingNetwork, *, plan: TrainingPlan, pairs: bool) -> 
         network.bert.pooler.requires_grad_(requires_grad=False)
         network.cls.seq_relationship.requires_grad_(requires_grad=False)
     return adapters
-
-
-def training_flops(config: Any, *, length: float, masked: float, lora: bool) -> float:
-    """Multiplications and additions that training needs for one token, forward and backward.
-
-    Matrix products alone: 2 for each weight of the encoder, 4 x width x length in each layer's
-    attention, and the output layer for the masked share of the tokens. Backward costs twice that,
-    or once where the weights beneath the adapters need no gradient.
-
-    Args:
-        config: of the network.
-        length: tokens of a sequence.
-        masked: share of tokens that are predicted.
-        lora: whether adapters train, not weights.
-    """
-    hidden, layers = config.hidden_size, config.num_hidden_layers
-    weights = layers * (4 * hidden**2 + 2 * hidden * config.intermediate_size)
-    attention = 4 * hidden * length * layers
-    head = 2 * masked * (hidden**2 + hidden * config.vocab_size)
-    return (2 * weights + attention + head) * (2 if lora else 3)

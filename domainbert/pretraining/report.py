@@ -1,27 +1,107 @@
-"""What a pretraining has to show: a card with its scores, and its curves."""
+"""A pretrained encoder on disk: weights, tokenizer, card, curves, and how it was made."""
 
 from __future__ import annotations
 
+import json
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.figures import COLOURS, DASHES, GREY, new_axes
+from domainbert.encoders import quiet
+from domainbert.figures import COLOURS, DASHES, GREY, new_axes, save_figure
+from domainbert.files import folder_beside, replace_folder, write_json
 from domainbert.markdown import table
+from domainbert.storage import share_files
+from domainbert.training.train import versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
+    from transformers import PreTrainedTokenizerBase
+
+    from domainbert.pretraining.model import PretrainingNetwork, Start
+    from domainbert.pretraining.settings import Recipe
 
 MEASURES = {
     "mlm_accuracy": "MLM accuracy",
     "perplexity": "MLM perplexity",
     "nsp_accuracy": "NSP accuracy",
 }
-CURVES_FILE = "curves.png"
+MANIFEST_FILE, CURVES_FILE = "pretraining.json", "curves.png"
+PAIR_HEAD = "cls.seq_relationship."
+
+
+def check_free(folder: Path) -> None:
+    """Check that an encoder may be written here.
+
+    Raises:
+        FileExistsError: something is there.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        msg = f"{folder} exists already; move it away or choose another name"
+        raise FileExistsError(msg)
+
+
+def new_manifest(recipe: Recipe, *, manifest: Mapping[str, Any], start: Start) -> dict[str, Any]:
+    """What is known of a run before it trains; counts of the text, and nothing that identifies."""
+    settings = recipe.model_dump()
+    return {
+        "encoder": {"name": start.name, "sha256": start.sha256, "fresh_head": start.fresh_head},
+        "scratch": settings["scratch"],
+        "corpus_settings": settings["corpus"],
+        **manifest,
+        "pairs": recipe.examples.pairs,
+        "examples_settings": settings["examples"],
+        "training": settings["training"],
+        "phases": {name: phase.model_dump() for name, phase in recipe.phases.items()},
+        "card": settings["card"],
+        "versions": {**versions(), "tokenizers": version("tokenizers")},
+    }
+
+
+def save_encoder(
+    folder: Path,
+    *,
+    network: PretrainingNetwork,
+    tokenizer: PreTrainedTokenizerBase,
+    manifest: Mapping[str, Any],
+    dropout: tuple[float, float],
+) -> None:
+    """Write an encoder folder under a temporary name, then rename it.
+
+    The heads are kept for further pretraining, except a pair head that saw no pairs. The manifest
+    becomes `pretraining.json`, the card and the curves.
+
+    Raises:
+        FileExistsError: something is there.
+    """
+    check_free(folder)
+    config = network.config
+    config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout
+    kept = {
+        name: tensor
+        for name, tensor in network.state_dict().items()
+        if manifest["pairs"] or not name.startswith(PAIR_HEAD)
+    }
+    with folder_beside(folder) as temporary:
+        with quiet():
+            network.save_pretrained(temporary, state_dict=kept)
+        tokenizer.save_pretrained(temporary)
+        document = json.loads((temporary / "config.json").read_text("utf-8"))
+        document["architectures"] = [
+            "BertForPreTraining" if manifest["pairs"] else "BertForMaskedLM"
+        ]
+        write_json(document, temporary / "config.json")
+        write_json(manifest, temporary / MANIFEST_FILE)
+        save_figure(plot_curves(manifest), temporary / CURVES_FILE)
+        (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
+        share_files(temporary)
+        replace_folder(temporary, folder)
 
 
 def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
-    """The scores before and after as text, the head first."""
+    """The scores before and after as text, the header first."""
     before, after = manifest["before"], manifest["after"]
     shown = [name for name in MEASURES if any(name in score for score in after.values())]
     rows = [["held-out documents", *(MEASURES[name] for name in shown)]]
@@ -38,7 +118,7 @@ def _spell(name: str, value: float) -> str:
 
 def encoder_card(manifest: Mapping[str, Any]) -> str:
     """Markdown for the README of an encoder folder, from its manifest."""
-    card = manifest["card"]
+    card = {name: text for name, text in manifest["card"].items() if text}
     parts = [
         f"---\nlicense: {card.get('licence', 'other')}\nlibrary_name: transformers\n---",
         f"# {card.get('title', 'A pretrained encoder')}",
@@ -46,6 +126,7 @@ def encoder_card(manifest: Mapping[str, Any]) -> str:
         "Give this folder as `--encoder` to any command that trains.",
         f"## Data\n\n{card.get('data', 'Not stated.').strip()}",
         _table(_corpus_rows(manifest["corpus"])),
+        _privacy(manifest),
         f"## Measured\n\n{_measured_note(manifest)}",
         _table(score_table(manifest)),
         f"![Held-out scores in training]({CURVES_FILE})",
@@ -53,7 +134,7 @@ def encoder_card(manifest: Mapping[str, Any]) -> str:
     ]
     if rebuild := card.get("rebuild", "").strip():
         parts.append(f"Rebuilt by:\n\n```\n{rebuild}\n```")
-    limits = card.get("limits", "It has read what is listed above, and may repeat what it read.")
+    limits = card.get("limits", "It has read the data above and may repeat parts of it.")
     parts.append(f"## Limits\n\n{limits.strip()}")
     return "\n\n".join(parts) + "\n"
 
@@ -61,33 +142,40 @@ def encoder_card(manifest: Mapping[str, Any]) -> str:
 def _origin(manifest: Mapping[str, Any]) -> str:
     how = "masked words and next sentences" if manifest["pairs"] else "masked words alone"
     name = manifest["encoder"]["name"]
-    start = f"started from `{name}`" if name else "from scratch, with a vocabulary of its own"
-    origin = f"BERT, trained on {how}, {start}."
-    if blend := manifest.get("blend"):
-        share, old, new = blend["share"], blend["start"]["name"], blend["trained"]["name"]
-        origin += (
-            f" Each weight of it is {share:g} x that of `{old}` + {1 - share:g} x that of "
-            f"`{new}`, which was trained; pooler and heads are the latter's."
-        )
-    return origin
+    start = f"starting from `{name}`" if name else "from scratch, with a vocabulary of its own"
+    return f"BERT, trained on {how}, {start}."
 
 
 def _corpus_rows(corpus: Mapping[str, Any]) -> list[list[str]]:
     counts = {**corpus["counts"], **{f"{s} tokens": n for s, n in corpus["tokens"].items()}}
-    excluded = sum(entry["names"] for entry in corpus["exclusions"])
-    rows = [[what, f"{number:,}"] for what, number in counts.items()]
-    return [["", ""], *rows, ["names on exclusion lists", f"{excluded:,}"]]
+    for kind, found in corpus["exclusions"].items():
+        counts[f"excluded {kind} values"] = found["listed"]
+        counts[f"excluded {kind} values not found in the text"] = found["not found"]
+    return [["", ""], *([what, f"{number:,}"] for what, number in counts.items())]
+
+
+def _privacy(manifest: Mapping[str, Any]) -> str:
+    if scratch := manifest["scratch"]:
+        least = scratch["min_patients"]
+        words = (
+            f"a vocabulary whose words each occur with at least {least} different patients of the "
+            "training text (a document without a patient counts as one)"
+        )
+    else:
+        words = "the vocabulary of its start, to which this text added nothing"
+    return (
+        f"Of the text this folder holds the weights trained on it, {words}, and the counts and "
+        "scores on this page. It holds no text, ids, file names or hashes of documents."
+    )
 
 
 def _measured_note(manifest: Mapping[str, Any]) -> str:
-    note = "On documents that training never read, with the same words hidden before and after."
+    note = "On documents that training never read, with the same words masked before and after."
     if manifest["encoder"]["fresh_head"]:
         note += (
-            " The start had no trained output layer, so what stands as before is hardly more than "
-            "what word frequencies give."
+            " The start had no trained output layer, so its scores before training are close to "
+            "those of word frequencies."
         )
-    if "blend" in manifest:
-        note += " What stands as after is of the trained weights, before they were mixed."
     return note
 
 
@@ -101,7 +189,7 @@ def _training(manifest: Mapping[str, Any]) -> str:
         )
         if speed := manifest["speed"].get(name):
             line += (
-                f"; {speed['tokens_per_second']:,.0f} tokens a second, "
+                f"; {speed['tokens_per_second']:,.0f} tokens per second, "
                 f"{speed['share_of_matrix_rate']:.0%} of the matrix rate of {speed['device']}"
             )
         lines.append(f"- {line}")
@@ -118,11 +206,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def plot_curves(manifest: Mapping[str, Any]) -> Figure:
-    """Loss and accuracies on held-out documents over the steps of all phases.
-
-    Args:
-        manifest: of a pretrained encoder, its `pretraining.json`.
-    """
+    """Loss and accuracies on held-out documents over the steps of all phases."""
     total = sum(phase["steps"] for phase in manifest["phases"].values())
     figure, (losses, shares) = new_axes(
         (8.0, 3.4), (0.08, 0.16, 0.38, 0.76), (0.58, 0.16, 0.4, 0.76)

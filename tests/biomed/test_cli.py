@@ -7,6 +7,7 @@ import sys
 
 from typer.testing import CliRunner
 
+import biomed
 from biomed.card import score_rows
 from biomed.cli import app
 from biomed.models import shipped
@@ -27,6 +28,13 @@ def test_help_names_the_tasks_and_waits_for_no_library():
 
 def test_version():
     assert CliRunner().invoke(app, ["--version"]).stdout == f"biomed {__version__}\n"
+
+
+def test_it_runs_as_a_module_and_knows_its_version():
+    assert biomed.__version__ == __version__
+    command = [sys.executable, "-m", "biomed", "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout) == (0, f"biomed {__version__}\n")
 
 
 def test_models_are_listed_with_their_scores():

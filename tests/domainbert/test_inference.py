@@ -1,4 +1,5 @@
 import itertools
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -93,6 +94,13 @@ def test_dropout_is_off_and_training_goes_on_after(network, tokenizer, windows, 
     with pytest.raises(IndexError):
         run.logits([np.array([10**6])])
     assert network.training
+
+
+def test_other_processes_get_the_same_numbers(network, tokenizer, windows, expected):
+    runner = WindowRunner(network, pad_token_id=tokenizer.pad_token_id, batch_tokens=77)
+    copy = pickle.loads(pickle.dumps(runner))
+    assert (copy.batch_tokens, copy.device) == (77, runner.device)
+    np.testing.assert_allclose(copy.logits(windows), expected, atol=1e-5)
 
 
 def test_no_gradient_is_kept(network, tokenizer, windows):

@@ -29,11 +29,11 @@ def test_types_are_renamed_or_dropped(tmp_path):
 
 
 def test_what_is_not_a_corpus(tmp_path):
-    with pytest.raises(CorpusError, match="no such folder; a corpus is a folder with train"):
+    with pytest.raises(CorpusError, match="no such folder; expected a folder with train"):
         read_corpus(tmp_path / "absent")
-    with pytest.raises(CorpusError, match=r"has no train, devel or test, such as train\.tsv"):
+    with pytest.raises(CorpusError, match=r"has no train, devel or test file, such as train\.tsv"):
         read_corpus(tmp_path)
-    with pytest.raises(CorpusError, match="no such file, nor a folder with BRAT's"):
+    with pytest.raises(CorpusError, match="no such file, and no folder with BRAT"):
         read_gold(tmp_path)
     (tmp_path / "train.tsv").write_text("\n\n")
     with pytest.raises(CorpusError, match=r"train\.tsv has no sentences"):
@@ -43,7 +43,7 @@ def test_what_is_not_a_corpus(tmp_path):
         read_corpus(tmp_path)
 
 
-def test_texts_that_stand_elsewhere_too(tmp_path):
+def test_texts_that_are_elsewhere_too(tmp_path):
     (tmp_path / "train.tsv").write_text(IOB)
     (tmp_path / "test.tsv").write_text("Heart\tO\nfailure\tO\n\nother\tO\n")
     corpus = read_corpus(tmp_path)

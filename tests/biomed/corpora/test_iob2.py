@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora import CorpusError, TaggedText
-from biomed.corpora.iob2 import read_iob2, write_iob2
+from biomed.corpora.iob2 import read_iob2
 
 
 def write(tmp_path, text):
@@ -27,27 +27,6 @@ def test_variants(tmp_path, text):
     ]
 
 
-def test_what_is_written_is_what_is_read(tmp_path):
-    texts = [TaggedText(("heart", "\u00e9"), ("B-x", "O")), TaggedText(("a\u2028b",), ("B-x",))]
-    write_iob2(iter(texts), tmp_path / "out.tsv")
-    assert read_iob2(tmp_path / "out.tsv") == texts
-
-
-def test_nothing_is_left_where_writing_failed(tmp_path):
-    def broken():
-        yield TaggedText(("a",), ("O",))
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write_iob2(broken(), tmp_path / "out.tsv")
-    for word in ("", " a", "a\tb", "a\n", "-DOCSTART-", "\ufeffa"):
-        with pytest.raises(CorpusError, match="a word that IOB2 cannot hold"):
-            write_iob2([TaggedText((word,), ("O",))], tmp_path / "out.tsv")
-    with pytest.raises(CorpusError, match="no text"):
-        write_iob2([], tmp_path / "out.tsv")
-    assert not list(tmp_path.iterdir())
-
-
 def test_odd_line_ends_are_words(tmp_path):
     (text,) = read_iob2(write(tmp_path, "a\u2028b\tO\n\x85\x1d\tO\n".replace("\x85\x1d", "c\x85d")))
     assert text.words == ("a\u2028b", "c\x85d")
@@ -56,11 +35,11 @@ def test_odd_line_ends_are_words(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\tO\nsecret\n", "line 2: expected a word and a tag, parted by a tab or space"),
+        ("a\tO\nsecret\n", "line 2: expected a word and a tag, separated by a tab"),
         ("a\tO\n\tO\n", "line 2: expected a word and a tag"),
-        ("a\tO\nb\tsecret\n", "line 2: legal tags are O, B-type and I-type"),
-        ("a\tO\n\nb\tI-Disease\n", "line 3: I-Disease goes on with nothing: IOB2 starts every"),
-        ("a\tB-Drug\nb\tI-Disease\n", "line 2: I-Disease goes on with nothing"),
+        ("a\tO\nb\tsecret\n", "line 2: expected a tag O, B-type or I-type"),
+        ("a\tO\n\nb\tI-Disease\n", "line 3: I-Disease continues no entity: IOB2 starts every"),
+        ("a\tB-Drug\nb\tI-Disease\n", "line 2: I-Disease continues no entity"),
     ],
 )
 def test_faults_are_named_by_their_line(tmp_path, text, message):

@@ -31,12 +31,15 @@ def test_documents_and_spans(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("12\t0\t12\tHeart failure\tDisease\tD1", "line 3: characters 0 to 12 are not the mention"),
-        ("12\t5\t5\t\tDisease\tD1", "line 3: characters 5 to 5 are not the mention"),
-        ("13\t0\t13\tHeart failure\tDisease\tD1", "line 3: a mention of '13' stands under"),
-        ("12\t0\tx\tHeart failure\tDisease", "line 3: a mention is id, start, end, text, type"),
-        ("12\t0\t13\tHeart failure", "line 3: a mention is id, start, end, text, type"),
-        ("Heart", "line 3: neither a title"),
+        (
+            "12\t0\t12\tHeart failure\tDisease\tD1",
+            "line 3: characters 0 to 12 differ from the mention",
+        ),
+        ("12\t5\t5\t\tDisease\tD1", "line 3: characters 5 to 5 differ from the mention"),
+        ("13\t0\t13\tHeart failure\tDisease\tD1", "line 3: a mention of document '13' under"),
+        ("12\t0\tx\tHeart failure\tDisease", "line 3: expected a mention as id, start, end, text"),
+        ("12\t0\t13\tHeart failure", "line 3: expected a mention as id, start, end, text"),
+        ("Heart", "line 3: expected a title"),
     ],
 )
 def test_faults_are_named_by_their_line(tmp_path, line, message):

@@ -42,7 +42,7 @@ def test_an_i_of_another_type_ends_the_entity():
 
 @pytest.mark.parametrize("tag", ["", "X", "B-", "I-", "b-Drug", "B", "S-Drug"])
 def test_illegal_tags(tag):
-    assert "legal tags are O, B-type and I-type" in fault_of(tag, before="B-Drug")
+    assert "expected a tag O, B-type or I-type" in fault_of(tag, before="B-Drug")
 
 
 def test_the_repr_keeps_the_words():

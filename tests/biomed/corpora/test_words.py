@@ -1,10 +1,11 @@
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.corpora import after_blank_lines, read_corpus, split_words
+from biomed.corpora import read_corpus, split_words, starts_after_breaks
 
 
 def words_of(text):
@@ -50,12 +51,42 @@ def test_a_very_long_word():
     assert split_words("a" * 300_000).tolist() == [[0, 300_000]]
 
 
-def test_words_after_blank_lines():
-    text = "\n\none two\nthree\n \t\nfour\r\n\r\nfive\n\n"
+def items(text):
+    """The words that start a paragraph or list item."""
     words = split_words(text)
-    found = after_blank_lines(text, words).tolist()
-    assert [text[slice(*words[n])] for n in found] == ["one", "four", "five"]
-    assert not len(after_blank_lines("one\ntwo", split_words("one\ntwo")))
+    return [text[slice(*words[number])] for number in starts_after_breaks(text, words)]
+
+
+def test_a_blank_line_starts_a_paragraph():
+    assert items("\n\none two\nthree\n \t\nfour\r\n\r\nfive\n\n") == ["four", "five"]
+    assert items("one\ntwo") == items("") == items(" \n\n \n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("PMH:\nHypertension\nDiabetes mellitus\nCHF", ["Hypertension", "Diabetes", "CHF"]),
+        ("hypertension\r\ndiabetes mellitus\r\nasthma", ["diabetes", "asthma"]),
+        ("- heart failure\n- asthma", ["-"]),
+        ("1. heart failure\n2. asthma", ["2"]),
+        ("heart\nfailure", []),
+        # Wrapped text: the next word would not have fitted on the line.
+        ("Known to us for severe congestive heart\nFailure, and now for type\n2 diabetes.", ["2"]),
+        ("The patient has a history of severe congestive heart\nfailure.\nStable.", ["Stable"]),
+    ],
+)
+def test_a_line_that_was_not_wrapped_ends_a_list_item(text, starts):
+    assert items(text) == starts
+
+
+@given(st.text(alphabet="aB1- .\n\r\t\u0085", max_size=60))
+def test_breaks_are_words_in_order(text):
+    words = split_words(text)
+    starts = starts_after_breaks(text, words)
+    assert (np.diff(starts) > 0).all()
+    assert not len(starts) or (starts[0] > 0 and starts[-1] < len(words))
+    for number in starts:
+        assert "\n" in text[words[number - 1, 1] : words[number, 0]]
 
 
 @pytest.mark.data

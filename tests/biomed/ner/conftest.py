@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+# Behind the installed packages: only `experiments` is found here.
+sys.path.append(str(Path(__file__).parents[3]))
 
 RULES = {
     "B-Disease": ("heart", "kidney", "renal", "pneumonia", "edema"),

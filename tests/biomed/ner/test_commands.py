@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.ner.commands import app
-from biomed.ner.recipe import read_recipe
+from biomed.ner.training import EntityRecipe, EntityTable
 from domainbert.tables import read_table, write_table
+from domainbert.training.recipes import read_recipe
 
 run = CliRunner()
 IOB = "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
@@ -23,7 +24,7 @@ def saved(disease, drug, tmp_path):
 
 
 def test_every_command_has_help():
-    for name in ("train", "tag", "silver", "evaluate", "compare"):
+    for name in ("train", "tag", "evaluate"):
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0
         assert "MODEL" in result.output or "--out" in result.output or "--model" in result.output
@@ -35,17 +36,43 @@ def test_help_waits_for_no_torch():
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
-def test_tag_writes_entities_of_two_models_and_lists_rejects(saved, tmp_path, ending):
+def test_tag_writes_entities_of_two_models_and_a_row_for_every_text(saved, tmp_path, ending):
     texts = pd.DataFrame({"doc_id": ["a", "b"], "text": ["insulin for heart failure", None]})
     write_table(texts, tmp_path / f"in{ending}")
     out = tmp_path / "entities.parquet"
     models = [part for name in saved for part in ("--model", name)]
-    result = run.invoke(app, ["tag", str(tmp_path / f"in{ending}"), *models, "--out", str(out)])
+    command = ["tag", str(tmp_path / f"in{ending}"), *models, "--device", "cpu"]
+    result = run.invoke(app, [*command, "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "2 entities of 1 texts" in result.output
-    assert "1 rows have no text and are listed in" in result.output
-    assert list(read_table(out)["text"]) == ["insulin", "heart failure"]
-    assert list(read_table(tmp_path / "entities.rejects.csv")["doc_id"]) == ["b"]
+    assert "2 rows in, 3 rows out: 1 empty, 1 ok" in result.output
+    table = read_table(out)
+    assert list(table["text"].fillna("")) == ["insulin", "heart failure", ""]
+    assert list(table["doc_id"]) == ["a", "a", "b"]
+    assert list(table["status"]) == ["ok", "ok", "empty"]
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["entities.parquet", f"in{ending}"]
+
+
+def test_tag_takes_options(saved, tmp_path):
+    (tmp_path / "in.csv").write_text("MRN;report;age\n7;heart failure;60\n")
+    command = ["tag", str(tmp_path / "in.csv"), "--model", saved[0], "--min-score", "1"]
+    command += ["--text", "report", "--delimiter", ";", "--keep", "age"]
+    result = run.invoke(app, [*command, "--out", str(tmp_path / "out.csv")])
+    assert result.exit_code == 0, result.output
+    table = read_table(tmp_path / "out.csv")
+    assert list(table)[:3] == ["MRN", "age", "row"]
+    assert table["label"].isna().all()
+    result = run.invoke(app, [*command, "--min-score", "0"])
+    assert result.exit_code == 0, result.output
+    assert "heart failure [Disease]" in result.output
+
+
+def test_tag_never_writes_over_its_input(saved, tmp_path):
+    (tmp_path / "in.csv").write_text("text\nheart failure\n")
+    path = str(tmp_path / "in.csv")
+    result = run.invoke(app, ["tag", path, "--model", saved[0], "--out", path])
+    assert result.exit_code == 1
+    assert "is an input of this command" in result.output
+    assert (tmp_path / "in.csv").read_text() == "text\nheart failure\n"
 
 
 def test_tag_shows_a_text(saved, tmp_path):
@@ -53,36 +80,6 @@ def test_tag_shows_a_text(saved, tmp_path):
     result = run.invoke(app, ["tag", str(tmp_path / "note.txt"), "--model", saved[0]])
     assert result.exit_code == 0, result.output
     assert "[b]heart failure [Disease][/b]" in result.output
-
-
-def test_silver_is_a_corpus_that_training_takes(saved, tiny_encoder, tmp_path):
-    (tmp_path / "texts.txt").write_text("heart failure again\nno pneumonia\n\nwas edema\n")
-    twice = ["--model", saved[0], "--model", saved[0]]
-    silver = ["silver", str(tmp_path / "texts.txt"), *twice, "--out", str(tmp_path / "silver")]
-    result = run.invoke(app, silver)
-    assert result.exit_code == 0, result.output
-    tagged = (tmp_path / "silver" / "train.tsv").read_text()
-    assert tagged.startswith("heart\tB-Disease\nfailure\tI-Disease\nagain\tO\n\nno\tO\n")
-    (tmp_path / "gold").mkdir()
-    for side in ("train", "devel"):
-        (tmp_path / "gold" / f"{side}.tsv").write_text(f"{side}\tO\n{IOB}")
-    corpora = [str(tmp_path / "gold"), str(tmp_path / "silver")]
-    options = ["--encoder", str(tiny_encoder), "--epochs", "1", "--out", str(tmp_path / "model")]
-    result = run.invoke(app, ["train", *corpora, *options])
-    assert result.exit_code == 0, result.output
-    options[options.index("--epochs") + 1] = "2"
-    options[-1] = str(tmp_path / "longer")
-    result = run.invoke(app, ["train", *corpora, *options])
-    assert result.exit_code == 0, result.output
-    result = run.invoke(app, ["compare", str(tmp_path / "model"), str(tmp_path / "longer")])
-    assert result.exit_code == 0, result.output
-    head, _, first, second = result.stdout.strip().splitlines()
-    assert head == "| model | epochs | seeds | gold devel |"
-    assert first.startswith("| model | 1 | 1 | 0.")
-    assert second.startswith("| longer | 2 | 1 | 0.")
-    result = run.invoke(app, silver)
-    assert result.exit_code == 1
-    assert "choose another name" in result.output
 
 
 def test_several_models_are_scored_as_one(saved, tmp_path):
@@ -95,7 +92,7 @@ def test_several_models_are_scored_as_one(saved, tmp_path):
         app, ["evaluate", str(tmp_path / "gold.tsv"), "--model", saved[0], "--model", saved[1]]
     )
     assert result.exit_code == 1
-    assert "the same entity types" in result.output
+    assert "with the same entity types" in result.output
 
 
 def test_evaluate_words(saved, tmp_path):
@@ -117,7 +114,19 @@ def test_evaluate_words(saved, tmp_path):
         "predicted": 2,
         "gold": 2,
     }
-    assert "1 of 3 texts also stand in train.tsv" in result.output
+    assert "1 of 3 texts are also in train.tsv" in result.output
+
+
+@pytest.mark.parametrize("name", ["gold.tsv", "train.tsv"])
+def test_scores_are_never_written_over_an_input(saved, tmp_path, name):
+    for file in ("gold.tsv", "train.tsv"):
+        (tmp_path / file).write_text(IOB)
+    inputs = [str(tmp_path / "gold.tsv"), "--train", str(tmp_path / "train.tsv")]
+    command = ["evaluate", *inputs, "--model", saved[0], "--json", str(tmp_path / name)]
+    result = run.invoke(app, command)
+    assert result.exit_code == 1
+    assert f"{name} is an input of this command" in result.output
+    assert (tmp_path / name).read_text() == IOB
 
 
 def test_evaluate_documents(saved, tmp_path):
@@ -136,24 +145,27 @@ def test_evaluate_documents(saved, tmp_path):
     ("arguments", "message"),
     [
         (["tag", "absent.txt"], "absent.txt: no such file"),
-        (["tag", "in.csv", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["tag", "in.csv"], "has no column 'text'"),
+        (["tag", "good.csv", "--device", "gpu", "--out", "o.csv"], "no device 'gpu': expected cpu"),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
         (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
-        (["evaluate", "bad.tsv", "--label", "x"], "--label takes OLD=NEW, got 'x'"),
-        (["train", "absent", "--out", "o"], "absent: no such folder; a corpus is a folder"),
+        (["evaluate", "bad.tsv", "--label", "x"], "--label: expected OLD=NEW, got 'x'"),
+        (["train", "absent", "--out", "o"], "absent: no such folder; expected a folder"),
         (["train", "absent", "--out", "."], "choose another name"),
         (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
-        (["silver", "absent.txt", "--out", "o"], "absent.txt: no such file"),
-        (["compare", "absent"], "absent is no model folder that `biomed ner train` wrote"),
-        (["train", ".", "--out", "o", "--recipe", "r.toml"], "has no 'shares'; legal are alone"),
+        (
+            ["train", ".", "--out", "o", "--recipe", "r.toml"],
+            "shares: no such setting; expected one of alone",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.csv").write_text("txt\nheart\n")
+    (tmp_path / "good.csv").write_text("text\nheart\n")
     (tmp_path / "bad.tsv").write_text("secret\n")
     (tmp_path / "r.toml").write_text("[augmentation]\nshares = 1\n")
-    if arguments[0] not in ("train", "compare"):
+    if arguments[0] != "train":
         arguments = [*arguments, "--model", saved[0]]
     result = run.invoke(app, arguments)
     assert result.exit_code == 1
@@ -228,11 +240,38 @@ def test_the_recipe(tmp_path):
     path.write_text(
         '[model]\nencoder = "here"\nwindow = 128\n[corpora]\nrepeat = { a = 2 }\n'
         'labels = { a = { SpecificDisease = "Disease" } }\n'
-        '[augmentation]\nreplaced = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
+        '[augmentation]\nswapped = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
-    recipe = read_recipe(path, epochs=3.0, seed=None, encoder=None)
-    assert (recipe.encoder, recipe.settings.window, recipe.settings.overlap) == ("here", 128, None)
-    assert (recipe.repeat, recipe.labels) == ({"a": 2}, {"a": {"SpecificDisease": "Disease"}})
-    assert (recipe.training.epochs, recipe.augmentation.replaced) == (3.0, 0.2)
-    assert recipe.card == {"name": "n"}
-    assert read_recipe(None, encoder="there").encoder == "there"
+    overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
+    recipe = read_recipe(EntityRecipe, path, overrides)
+    assert recipe.model == EntityTable(encoder="here", window=128, overlap=None)
+    assert (recipe.corpora.repeat, recipe.corpora.labels) == (
+        *({"a": 2}, {"a": {"SpecificDisease": "Disease"}}),
+    )
+    assert (recipe.training.epochs, recipe.augmentation.swapped) == (3.0, 0.2)
+    assert recipe.card.name == "n"
+    assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
+
+
+@pytest.mark.parametrize("name", ["disease", "drug"])
+def test_shipped_recipes_go_by_name(name):
+    recipe = read_recipe(EntityRecipe, name)
+    assert recipe.card.name == name
+    assert f"--recipe {name} " in recipe.card.rebuild
+    assert (recipe.training.epochs, recipe.training.rank, recipe.model.window) == (8, 32, 256)
+
+
+def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
+    """What a failed `ner train` advises: an option that it has."""
+    corpus = tmp_path / "small"
+    corpus.mkdir()
+    (corpus / "train.tsv").write_text(f"train\tO\n{IOB}")
+    (corpus / "devel.tsv").write_text("heart\tB-Sickness\nfailure\tI-Sickness\n")
+    command = ["train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "1"]
+    command += ["--encoder", str(tiny_encoder)]
+    result = run.invoke(app, command)
+    assert result.exit_code == 1
+    assert "Map or drop them: --label Sickness=Disease" in result.output
+    result = run.invoke(app, [*command, "--label", "Sickness=Disease"])
+    assert result.exit_code == 0, result.output
+    assert "small devel" in result.output

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from biomed.ner.comparison import compare
+from experiments.comparison import compare
 
 
 def write(folder, *, seeds, corpora=("a",), encoder="plain", window=256, sha=None, **training):
@@ -54,5 +54,5 @@ def test_a_folder_that_no_training_wrote(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text('{"domainbert": {"task": "qa"}}')
     for name in ("other", "absent"):
-        with pytest.raises(ValueError, match=f"{name} is no model folder"):
+        with pytest.raises(ValueError, match=f"{name}: expected a model folder"):
             compare([tmp_path / name])

@@ -9,7 +9,7 @@ from biomed.ner.examples import (
     Source,
 )
 from biomed.ner.reading import WordReader
-from domainbert.training.old.batches import EpochBatches, EpochOrder
+from domainbert.training.objective import FreshBatches
 
 CODES = {"O": 0, "B-x": 1, "I-x": 2}
 TEXTS = tuple(
@@ -42,7 +42,7 @@ def test_first_pieces_have_the_labels(tokenizer):
 
 
 @pytest.mark.parametrize("alone", [0.0, 0.3, 1.0])
-def test_every_text_stands_once_in_an_epoch(tokenizer, alone):
+def test_every_text_is_read_once_in_an_epoch(tokenizer, alone):
     maker = make(tokenizer, [Source(TEXTS, CODES, 2)], alone=alone)
     for epoch in range(3):
         examples = maker.make(epoch)
@@ -68,7 +68,7 @@ def test_a_share_of_a_corpus_moves_on(repeat):
 
 
 def test_an_epoch_with_less_to_read_still_fills_its_batches(tokenizer):
-    """A learning-rate plan counts on them."""
+    """A learning-rate schedule counts on them."""
     long = [TaggedText(("heart",) * 30, ("O",) * 30)] * 300
     short = [TaggedText(("heart",), ("O",))] * 300
 
@@ -77,10 +77,10 @@ def test_an_epoch_with_less_to_read_still_fills_its_batches(tokenizer):
             source = Source(tuple((long, short, short[:3])[epoch]), CODES)
             return make(tokenizer, [source], alone=1.0).make(0)
 
-    batches = EpochBatches(Uneven(), batch_tokens=64, seed=0)
+    batches = FreshBatches(Uneven(), batch_tokens=64, seed=0)
     for epoch, texts in enumerate((300, 300, 3)):
-        batches.begin(epoch)
-        sizes = [len(batches[number]) for number in range(len(batches))]
+        sizes = [len(batch) for batch in batches.epoch(epoch)]
+        assert len(sizes) == len(batches)
         assert min(sizes) >= 1
         assert sum(sizes) == max(texts, len(batches))
 
@@ -98,6 +98,8 @@ def test_a_text_longer_than_a_window_is_cut_and_kept(tokenizer):
     text = TaggedText(("heart",) * 100, ("B-x",) * 100)
     examples = make(tokenizer, [Source((text,), CODES)], longest=24).make(0)
     assert [len(example.ids) for example in examples] == [24, 24, 24, 24, 14]
+    ends = [(example.ids[0], example.ids[-1]) for example in examples]
+    assert set(ends) == {(tokenizer.cls_token_id, tokenizer.sep_token_id)}
     assert labelled(examples) == [1] * 100
 
 
@@ -108,7 +110,7 @@ def test_mentions_are_replaced_by_others_of_their_type(tokenizer):
         TaggedText(("was", "insulin"), ("O", "B-y")),
     )
     codes = {**CODES, "B-y": 3, "I-y": 4}
-    maker = make(tokenizer, [Source(texts, codes)], replaced=1.0, alone=1.0)
+    maker = make(tokenizer, [Source(texts, codes)], swapped=1.0, alone=1.0)
     seen = set()
     for epoch in range(20):
         for example in maker.make(epoch):
@@ -129,21 +131,21 @@ def test_words_are_hidden_whole(tokenizer):
     assert labelled([example]) == [1, 2, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["alone", "replaced", "masked"])
+@pytest.mark.parametrize("name", ["alone", "swapped", "masked"])
 def test_shares_are_checked(name):
-    with pytest.raises(ValueError, match=f"{name} is a share between 0 and 1, got 2"):
+    with pytest.raises(ValueError, match=f"{name}: expected less than or equal to 1, got 2"):
         Augmentation(**{name: 2})
 
 
 def test_every_epoch_has_as_many_batches_and_all_windows(tokenizer):
-    batches = EpochBatches(make(tokenizer), batch_tokens=100, seed=0)
+    batches = FreshBatches(make(tokenizer), batch_tokens=100, seed=0)
     orders = []
     for epoch in range(4):
-        numbers = [number for (number,) in EpochOrder(batches, epoch=lambda epoch=epoch: epoch)]
-        assert len(numbers) == len(batches) > 2
-        examples = [example for number in numbers for example in batches[number]]
+        planned = batches.epoch(epoch)
+        assert len(planned) == len(batches) > 2
+        examples = [example for batch in planned for example in batch]
         assert sorted(labelled(examples)) == sorted([1, 2, 0, 0] * 50)
-        sizes = [sum(len(e.ids) for e in batches[number]) for number in numbers]
+        sizes = [sum(len(e.ids) for e in batch) for batch in planned]
         assert max(sizes) < 200
         orders.append(sizes)
     assert len({tuple(order) for order in orders}) > 1
@@ -152,9 +154,9 @@ def test_every_epoch_has_as_many_batches_and_all_windows(tokenizer):
 def test_batches_hold_windows_of_like_length(tokenizer):
     long = TaggedText(("heart",) * 30, ("B-x",) * 30)
     texts = TEXTS + (long,) * 20
-    batches = EpochBatches(
+    batches = FreshBatches(
         make(tokenizer, [Source(texts, CODES)], alone=1.0), batch_tokens=100, seed=0
     )
-    lengths = [[len(example.ids) for example in batches[n]] for n in range(len(batches))]
+    lengths = [[len(example.ids) for example in batch] for batch in batches.epoch(0)]
     padded = sum(len(batch) * max(batch) for batch in lengths)
     assert padded < 1.2 * sum(map(sum, lengths))

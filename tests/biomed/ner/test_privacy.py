@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 import biomed.ner.commands
 from biomed.corpora import CorpusError, Document, Gold, Span, TaggedText, read_gold, tagged
 from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words, score_tags
-from biomed.ner.tables import tag_file
 from biomed.ner.tagger import EntityTagger
+from biomed.ner.task import TagTask
+from domainbert.scoring import score_file
 from domainbert.tables import write_table
 
 CANARY = "zebrafinch"
@@ -35,8 +36,8 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
                 error = error.__cause__ or error.__context__
 
     files = {
-        "a.tsv": f"{CANARY}\tO\n{CANARY}\n",
-        "b.tsv": f"x\t{CANARY}\n",
+        "a.iob": f"{CANARY}\tO\n{CANARY}\n",
+        "b.iob": f"x\t{CANARY}\n",
         "c.txt": f"1|t|{CANARY}\n1\t0\t3\t{CANARY}\tDisease\tD1\n",
         "d.txt": f"1|t|x\n{CANARY}\n",
         "e.csv": f"note\n{CANARY}\n",
@@ -57,7 +58,7 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
         attempt(EntityTagger.from_pretrained)
         for name in files:
             attempt(read_gold, tmp_path / name)
-            attempt(tag_file, tagger, tmp_path / name, tmp_path / "o.csv", rejects=tmp_path / "r")
+            attempt(score_file, TagTask(tagger), tmp_path / name, tmp_path / "o.csv")
             for command in (["tag"], ["evaluate"]):
                 result = CliRunner().invoke(
                     biomed.ner.commands.app, [*command, str(tmp_path / name), "--model", "nowhere"]

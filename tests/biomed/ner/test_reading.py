@@ -1,3 +1,6 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +41,24 @@ def test_each_word_is_tokenised_once_and_forgotten_in_time(tokenizer, monkeypatc
     for words in (["a", "b", "a"], ["b", "c", "d"], ["a", "x"], ["b", "y"]):
         assert len(reader.read(words).first) == len(words)
     assert calls == ["a", "b", "c", "d", "x", "b", "y"]
+
+
+def test_threads_share_a_reader(new_tokenizer, monkeypatch):
+    """One thread tokenises while another replaces the full cache."""
+    monkeypatch.setattr("biomed.ner.reading._REMEMBERED", 10)
+    words = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"]
+    alone = {word: WordReader(new_tokenizer()).read([word]).ids.tolist() for word in words}
+    reader, start = WordReader(new_tokenizer()), threading.Barrier(10)
+
+    def work(number):
+        draw = np.random.default_rng(number)
+        start.wait()
+        for _ in range(200):
+            some = [str(word) for word in draw.choice(words, 12)]
+            assert reader.read(some).ids.tolist() == [p for word in some for p in alone[word]]
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(work, range(10)))
 
 
 @given(

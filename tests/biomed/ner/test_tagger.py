@@ -1,8 +1,11 @@
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +14,7 @@ from biomed.ner.entities import Entity
 from biomed.ner.network import EntitySettings, WordTagger
 from biomed.ner.tagger import EntityTagger
 from domainbert.encoders import EncoderError
+from domainbert.errors import UserError
 
 VOCABULARY = (
     *("heart", "failure", "kidney", "insulin", "medication", "patient", "was", "not", "xyz"),
@@ -165,6 +169,90 @@ def test_what_is_no_text(tagger, text):
         list(tagger.tag_many(["heart", text]))
 
 
+@pytest.mark.parametrize("text", ["asthma", b"asthma"])
+def test_one_text_for_many(tagger, text):
+    with pytest.raises(UserError, match=r"a list of texts, got one text; use tag\(text\) or \["):
+        tagger.tag_many(text)
+
+
+def test_a_table_for_many(tagger):
+    for table in (pd.DataFrame({"text": ["heart"]}), {"text": "heart"}):
+        with pytest.raises(UserError, match=r"got (DataFrame|dict); use tag_frame"):
+            tagger.tag_many(table)
+    column = pd.Series(["heart"])
+    for texts in (column, column.to_numpy(), ("heart",), iter(["heart"])):
+        (entities,) = tagger.tag_many(texts)
+        assert [e.text for e in entities] == ["heart"]
+
+
+def test_a_sentence_is_a_list_of_words(disease):
+    with pytest.raises(UserError, match="each sentence as a list of words, got a string"):
+        disease.tags(["heart failure"])
+
+
+def test_list_items_are_entities_of_their_own(tagger):
+    text = "PMH:\nHeart failure\nKidney disease\n- Edema\n- Renal failure"
+    expected = ["Heart failure", "Kidney disease", "Edema", "Renal failure"]
+    assert [e.text for e in tagger.tag(text)] == expected
+    # Without the line ends one entity would continue: "heart failure disease".
+    assert [e.text for e in tagger.tag("Heart failure\nDisease")] == ["Heart failure"]
+    assert [e.text for e in tagger.tag("Heart failure disease")] == ["Heart failure disease"]
+
+
+def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
+    network = new_rules(tokenizer)
+    for character in ("1", "-", "9"):
+        row = network.bert.embeddings.word_embeddings.weight
+        row.data[tokenizer.convert_tokens_to_ids(character)] = row.data[
+            tokenizer.convert_tokens_to_ids("heart")
+        ]
+    tagger = EntityTagger(WordTagger(network, tokenizer))
+    assert disease.tags([["9"]]) == [["O"]]
+    assert tagger.networks[0].tags([["9"]]) == [["B-Disease"]]
+    assert found(tagger, "9 was - heart was 1 - 9") == [("heart", "Disease")]
+
+
+def test_entities_below_the_least_score_are_left_out(tokenizer, new_random):
+    model = WordTagger(new_random(tokenizer), tokenizer)
+    texts = ["heart kidney was not insulin " * 6, "was stable"]
+    everything = [e for entities in EntityTagger(model).tag_many(texts) for e in entities]
+    middle = float(np.median([e.score for e in everything]))
+    kept = [
+        e for entities in EntityTagger(model, min_score=middle).tag_many(texts) for e in entities
+    ]
+    assert 0 < len(kept) < len(everything)
+    assert kept == [e for e in everything if e.score >= middle]
+    for bad in (-0.1, 1.5, float("nan")):
+        with pytest.raises(UserError, match="min_score: expected a number from 0 to 1"):
+            EntityTagger(model, min_score=bad)
+
+
+def test_ten_threads_share_a_tagger(new_tokenizer, new_random, monkeypatch):
+    """Also while the reader's cache is replaced, again and again."""
+    monkeypatch.setattr("biomed.ner.reading._REMEMBERED", 10)
+    draw = np.random.default_rng(0)
+    words = ["".join(draw.choice(list("abcdefghij"), 4)) for _ in range(30)]
+    texts = [" ".join(draw.choice(words, 12)) for _ in range(20)]
+
+    def new():
+        tokenizer = new_tokenizer()
+        return EntityTagger(WordTagger(new_random(tokenizer), tokenizer))
+
+    alone = [new().tag(text) for text in texts]
+    assert any(alone)
+    shared, start = new(), threading.Barrier(10)
+
+    def work(number):
+        start.wait()
+        order = np.random.default_rng(number).permutation(len(texts))
+        return {int(place): shared.tag(texts[place]) for place in order}
+
+    with ThreadPoolExecutor(10) as pool:
+        results = list(pool.map(work, range(10)))
+    for result in results:
+        assert [result[number] for number in range(len(texts))] == alone
+
+
 def test_two_models_for_one_type_or_none(disease):
     with pytest.raises(ValueError, match="two of the models find Disease"):
         EntityTagger(disease, disease)
@@ -179,6 +267,20 @@ def test_models_with_tokenizers_of_their_own(disease, new_rules, new_tokenizer):
         ("HEART", "Disease"),
         ("insulin", "Drug"),
     ]
+
+
+def test_three_models_of_which_two_share_a_tokenizer(disease, drug, new_rules, new_tokenizer):
+    cased = new_tokenizer(lower_case=False)
+    network = new_rules(cased, labels=("O", "B-Organ", "I-Organ"))
+    words = network.bert.embeddings.word_embeddings.weight
+    words.data[cased.convert_tokens_to_ids("blood")] = torch.eye(8)[1]
+    organ = WordTagger(network, cased)
+    for models in ((disease, drug, organ), (organ, disease, drug), (disease, organ, drug)):
+        assert found(EntityTagger(*models), "BLOOD blood HEART INSULIN") == [
+            ("blood", "Organ"),
+            ("HEART", "Disease"),
+            ("INSULIN", "Drug"),
+        ]
 
 
 def test_tags_of_words_cut_by_someone_else(disease):

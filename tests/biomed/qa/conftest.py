@@ -97,8 +97,7 @@ def new_random(random_network):
 @pytest.fixture(scope="session")
 def answerer(tokenizer):
     """Finds "insulin" and "heart … failure"; windows of 24 tokens, answers of at most 6."""
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.network import QuestionSettings, SpanReader
+    from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
 
     settings = QuestionSettings(window=24)
-    return QuestionAnswerer(SpanReader(make_known(tokenizer), tokenizer, settings=settings))
+    return QuestionAnswerer(make_known(tokenizer), tokenizer, settings=settings)

@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.qa.commands import app
-from biomed.qa.recipe import make_stages, read_recipe
+from biomed.qa.training import QuestionRecipe, make_stages
 from domainbert.tables import read_table, write_table
+from domainbert.training.recipes import read_recipe
 
 from .conftest import made_up
 
@@ -77,10 +78,45 @@ def test_ask_a_table(saved, tmp_path):
     out = tmp_path / "answers.parquet"
     result = run.invoke(app, ["ask", str(tmp_path / "q.csv"), "--model", saved, "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "2 of 2 questions have an answer" in result.output
-    assert "1 rows cannot be asked and are listed in" in result.output
-    assert list(read_table(out)["answer"]) == ["insulin", "insulin"]
-    assert list(read_table(tmp_path / "answers.rejects.csv")["row"]) == [2]
+    assert "3 rows in, 3 rows out: 1 empty, 2 ok; written to" in result.output
+    read = read_table(out)
+    assert list(read["id"]) == ["1", "2", "3"]
+    assert list(read["answer"].fillna("")) == ["insulin", "insulin", ""]
+    assert list(read["reason"].fillna("")) == ["", "", "the question is empty"]
+    assert not list(tmp_path.glob("*.rejects.*"))
+
+
+def test_ask_one_question_of_a_table(saved, tmp_path):
+    notes = {"HADM_ID": ["7", "8"], "words": ["on insulin", "at home"], "ward": ["a", "b"]}
+    write_table(pd.DataFrame(notes), tmp_path / "notes.csv")
+    out = tmp_path / "answers.csv"
+    arguments = ["ask", str(tmp_path / "notes.csv"), "--question", "was it?", "--model", saved]
+    arguments += ["--out", str(out), "--text", "words", "--keep", "ward"]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    read = read_table(out)
+    assert read[["HADM_ID", "ward"]].to_numpy().tolist() == [["7", "a"], ["8", "b"]]
+    assert list(read["answer"].fillna("")) == ["insulin", ""]
+
+
+def test_ask_a_test_file_in_json(saved, tmp_path):
+    snippets = [{"text": "at home", "document": "u"}, {"text": "insulin given", "document": "v"}]
+    document = {
+        "questions": [
+            {"id": "q1", "type": "factoid", "body": "was it?", "snippets": snippets},
+            {"id": "q2", "type": "factoid", "body": "was it?"},
+        ]
+    }
+    (tmp_path / "b.json").write_text(json.dumps(document))
+    out = tmp_path / "o.parquet"
+    result = run.invoke(app, ["ask", str(tmp_path / "b.json"), "--model", saved, "--out", str(out)])
+    assert "2 questions, 1 without a result" in result.output
+    read = read_table(out)
+    assert read["id"].tolist() == ["q1", "q2"]
+    assert read["answer"].fillna("").tolist() == ["insulin", ""]
+    assert read["status"].tolist() == ["ok", "empty"]
+    assert read["reason"].fillna("").tolist() == ["", "the context is empty"]
+    assert read["document"].tolist()[0] == 1
 
 
 def test_evaluate(saved, tmp_path):
@@ -117,7 +153,7 @@ def test_evaluate_factoids(saved, tmp_path):
     scores = json.loads((tmp_path / "s.json").read_text())
     assert scores["factoid"] == {"questions": 3, "strict": 1 / 3, "lenient": 2 / 3, "mrr": 0.5}
     assert scores["not_scored"] == 2
-    assert "1 answers do not stand where the file says" in result.output
+    assert "1 answers are not where the file says" in result.output
 
 
 def test_train(tiny_encoder, tmp_path):
@@ -138,15 +174,17 @@ def test_train(tiny_encoder, tmp_path):
     assert "held-out articles: F1 0." in result.output
     document = json.loads((tmp_path / "model" / "config.json").read_text())
     manifest = document["domainbert"]["manifest"]
-    epochs = [stage["training"]["epochs"] for stage in manifest["stages"]]
-    assert (epochs, manifest["training"]["epochs"]) == ([1, 2], "1, then 2")
-    assert manifest["training"]["seed"] == 3
+    assert [stage["epochs"] for stage in manifest["training"]] == [1, 2]
+    assert {stage["seed"] for stage in manifest["training"]} == {3}
     card = (tmp_path / "model" / "README.md").read_text()
     assert "# Small" in card
     assert "questions of special.json" in card
     assert "is below 0.3" in card
     assert "no answer from a wrong one" in card
     assert 'QuestionAnswerer.from_pretrained("small")' in card
+    assert (
+        "\n1.0, then 2.0 epochs, learning rate 0.01, at most 4096 tokens a step, seed 3\n" in card
+    )
     # The number of the card comes again from its command.
     arguments = ["evaluate", str(tmp_path / "special.json"), "--model", str(tmp_path / "model")]
     arguments += ["--held-out", "0.3", "--json", str(tmp_path / "s.json")]
@@ -159,19 +197,22 @@ def test_train(tiny_encoder, tmp_path):
     ("arguments", "message"),
     [
         (["ask", "absent.txt", "--question", "was it?"], "absent.txt"),
-        (["ask", "q.csv", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["ask", "test.json", "--out", "o.xlsx"], "o.xlsx"),
         (["ask", "bad.csv", "--out", "o.csv"], "bad.csv has no column 'context'"),
-        (["ask", "empty.txt", "--question", "was it?"], "the context of pair number 0, document 0"),
+        (["ask", "empty.txt", "--question", "was it?"], "the context, document 0 is empty"),
         (["evaluate", "bad.json"], "bad.json is not JSON: Expecting value at line 2, column 1"),
         (
             ["evaluate", "test.json"],
-            "1 questions and no answers, as a test file; scoring needs",
+            "1 questions without answers; scoring needs them",
         ),
-        (["train", "test.json", "--out", "o"], "as a test file; training needs answers"),
+        (["train", "test.json", "--out", "o"], "without answers; training needs them"),
         (["train", "absent.json", "--out", "o"], "absent.json: no such file"),
         (["train", "q.csv", "--out", "."], "choose another name"),
         (["train", "q.csv", "--out", "o", "--resume"], "name them with --checkpoints"),
-        (["train", "x", "--out", "o", "--recipe", "r.toml"], "has no 'shares'; legal are choosing"),
+        (
+            ["train", "x", "--out", "o", "--recipe", "r.toml"],
+            "[validation] shares: no such setting; expected one of c",
+        ),
         (["train", "q.csv", "--out", "o", "--recipe", "s.toml"], "epochs has 2 values for 1 files"),
     ],
 )
@@ -204,6 +245,10 @@ def test_what_to_ask_must_be_clear(tmp_path):
     result = run.invoke(app, ["ask", str(tmp_path / "a.txt")])
     assert result.exit_code == 2
     assert "--question" in result.output
+    several = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    result = run.invoke(app, ["ask", *several, "--out", str(tmp_path / "o.csv")])
+    assert result.exit_code == 2
+    assert "one file of questions" in result.output
 
 
 def test_the_recipe(tmp_path):
@@ -212,21 +257,29 @@ def test_the_recipe(tmp_path):
         '[model]\nencoder = "here"\nwindow = 128\nthreshold = 1.5\n[training]\nrank = 4\n'
         "[stages]\nepochs = [1.0, 2.0]\nnegatives = [0.5, 3]\n[validation]\nshare = 0.1\n"
     )
-    recipe = read_recipe(path, seed=5, encoder=None)
-    assert (recipe.encoder, recipe.settings.window, recipe.settings.threshold) == ("here", 128, 1.5)
+    recipe = read_recipe(QuestionRecipe, path, {"training.seed": 5, "model.encoder": None})
+    table = recipe.model
+    assert (table.encoder, table.window, table.threshold) == ("here", 128, 1.5)
     sets = [made_up(1, name="a"), made_up(1, name="b")]
     stages = make_stages(recipe, sets)
     assert [s.negatives for s in stages] == [0.5, 3]
     assert [s.training.epochs for s in stages] == [1.0, 2.0]
     assert {(s.training.rank, s.training.seed) for s in stages} == {(4, 5)}
-    # An option holds for every stage.
-    epochs = make_stages(read_recipe(path, epochs=7.0), sets)
-    assert [s.training.epochs for s in epochs] == [7.0, 7.0]
     with pytest.raises(ValueError, match="epochs has 2 values for 1 files"):
         make_stages(recipe, sets[:1])
-    path.write_text("[stages]\nepochs = 3\n")
-    with pytest.raises(ValueError, match=r"epochs must be a list .* each file: \[3\]"):
-        read_recipe(path)
-    path.write_text("[validation]\nshare = 0\n")
-    with pytest.raises(ValueError, match="share must be between 0 and 1, got 0"):
-        read_recipe(path)
+    for text, message in [
+        ("[stages]\nepochs = 3\n", r"\[stages\] epochs: expected a valid list, got 3"),
+        ("[validation]\nshare = 0\n", r"\[validation\] share: expected greater than 0, got 0"),
+        ("[stages]\nepochs = [-1, 1]\n", "epochs: expected greater than 0, got -1"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            make_stages(read_recipe(QuestionRecipe, path), sets)
+
+
+def test_the_shipped_recipe():
+    recipe = read_recipe(QuestionRecipe, "qa")
+    stages = make_stages(recipe, [made_up(1, name="a"), made_up(1, name="b")])
+    assert [s.negatives for s in stages] == [0.25, 2.5]
+    assert [s.training.attention for s in stages] == ["eager", "sdpa"]
+    assert recipe.card.name == "qa"

@@ -124,5 +124,5 @@ def test_what_cannot_be_used_is_counted(reader):
     assert maker(reader, one(), *unusable).left_out == 4
     with pytest.raises(QuestionError, match="made-up has 4 questions, but none with an answer"):
         maker(reader, *unusable)
-    with pytest.raises(ValueError, match="negatives must be at least 0 windows"):
+    with pytest.raises(ValueError, match="negatives must be at least 0, got -1"):
         maker(reader, one(), negatives=-1)

@@ -150,6 +150,12 @@ class TestBioasq:
         document = self.document(exact_answer=None)
         assert not read_questions(write(document)).questions[0].is_answered
 
+    def test_a_question_without_snippets_is_not_held_out(self, write):
+        read = read_questions(write(self.document()))
+        train, held = split_by_article(read, share=0.999)
+        assert [[q.id for q in side.questions] for side in (train, held)] == [["y1"], ["f1"]]
+        assert [q.id for q in without_articles(read, held).questions] == ["y1"]
+
     def test_an_answer_in_no_snippet_is_listed(self, write):
         read = read_questions(write(self.document(exact_answer=["aspirin"])))
         assert [(r.question, r.what) for r in read.remarks] == [("f1", ABSENT)]
@@ -179,6 +185,22 @@ class TestTables:
         assert read.questions[0].places == (Place(0, 35, 44), Place(0, 0, 7))
         assert [(r.question, r.what) for r in read.remarks] == [("3", SEVERAL)]
 
+    @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+    @pytest.mark.parametrize("answer", ["None", "NA", "null", "nan", "038"])
+    def test_an_answer_is_text_whatever_it_spells(self, tmp_path, ending, answer):
+        """Readers that guess types take "None" and "NA" for empty cells and 038 for 38."""
+        path = tmp_path / f"q.{ending}"
+        table = {"id": ["007"], "question": ["Which?"], "context": [f"x {answer} y"]}
+        write_table(pd.DataFrame({**table, "answer": [answer]}), path)
+        (only,) = read_questions(path).questions
+        assert (only.id, only.answers, only.is_impossible) == ("007", (answer,), False)
+        assert only.places == (Place(0, 2, 2 + len(answer)),)
+
+    def test_a_line_that_is_no_row_is_named(self, tmp_path):
+        (tmp_path / "q.csv").write_text("question,context\nWhat?,x\nWhy?,x,y,z\n")
+        with pytest.raises(QuestionError, match=r"q.csv line 3: "):
+            read_questions(tmp_path / "q.csv")
+
     def test_without_ids_and_answers(self, tmp_path):
         path = tmp_path / "q.csv"
         write_table(pd.DataFrame({"question": ["What?"], "context": ["x"]}), path)
@@ -188,10 +210,17 @@ class TestTables:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"context": [CONTEXT, "other", "x", "x"]}, "1 ids stand for several questions"),
-            ({"question": ["What?", "What?", " ", "x"]}, r"row 2 \(from 0\): question is empty"),
-            ({"context": [CONTEXT, CONTEXT, None, "x"]}, r"row 2 \(from 0\): context is empty"),
-            ({"answer_start": ["x", 0, None, None]}, r"row 0 \(from 0\): answer_start is no whole"),
+            (
+                {"context": [CONTEXT, "other", "x", "x"]},
+                "1 ids are given to several questions, such as '1'",
+            ),
+            ({"question": ["What?", "What?", " ", "x"]}, "q.jsonl line 3: question is empty"),
+            ({"context": [CONTEXT, CONTEXT, None, "x"]}, "q.jsonl line 3: context is empty"),
+            (
+                {"answer_start": ["x", 0, None, None]},
+                "q.jsonl line 1: answer_start is not a whole number",
+            ),
+            ({"context": [[CONTEXT], CONTEXT, "x", "x"]}, "line 1: context is not one text"),
         ],
     )
     def test_bad_rows(self, tmp_path, change, message):
@@ -205,7 +234,7 @@ class TestTables:
         with pytest.raises(TableError, match="has no column 'context'"):
             read_questions(tmp_path / "q.csv")
         (tmp_path / "e.csv").write_text("question,context\n")
-        with pytest.raises(TableError, match=r"e.csv has no rows"):
+        with pytest.raises(QuestionError, match=r"e.csv has no rows"):
             read_questions(tmp_path / "e.csv")
 
 
@@ -213,21 +242,21 @@ class TestTables:
     ("document", "message"),
     [
         ('{"data": [\n  {"x": 1,}\n]}', r"q.json is not JSON: .* at line 2, column "),
-        ("[]", "neither SQuAD .* nor BioASQ"),
-        ({"data": {}}, r"q.json.data is dict, expected list"),
-        ({"data": [{}]}, r"q.json.data\[0\] has no 'paragraphs'"),
-        ({"data": [3]}, r"q.json.data\[0\] has no 'paragraphs'"),
-        (squad({"id": "a"}), r"q.json.data\[0\].paragraphs\[0\].qas\[0\] has no 'question'"),
-        (squad({"id": "a", "question": " "}), r"qas\[0\].question is empty"),
-        (squad({"id": True, "question": "x"}), r"qas\[0\].id is bool, expected str or int"),
-        (squad(context=" \n"), r"paragraphs\[0\].context is empty"),
-        (squad(question("a", ("", 3))), r"answers\[0\].text is empty"),
-        (squad(question("a", ("x", "3"))), r"answers\[0\].answer_start is str, expected int"),
-        (squad(question(1), question("1"), question(2), question(2)), "2 ids stand for several"),
-        ({"questions": [{"id": "1", "type": "factoid"}]}, r"questions\[0\] has no 'body'"),
+        ("[]", r"expected SQuAD .*, BioASQ .* or PubMedQA"),
+        ({"data": {}}, "q.json: data: expected list, got dict"),
+        ({"data": [{}]}, r"q.json: data\[0\].paragraphs: missing"),
+        ({"data": [3]}, r"q.json: data\[0\]: expected an object, got int"),
+        (squad({"id": "a"}), r"q.json: data\[0\].paragraphs\[0\].qas\[0\].question: missing"),
+        (squad({"id": "a", "question": " "}), r"qas\[0\].question: empty"),
+        (squad({"id": True, "question": "x"}), r"qas\[0\].id: expected string, got bool"),
+        (squad(context=" \n"), r"paragraphs\[0\].context: empty"),
+        (squad(question("a", ("", 3))), r"answers\[0\].text: empty"),
+        (squad(question("a", ("x", "3"))), r"answers\[0\].answer_start: expected integer, got str"),
+        (squad(question(1), question("1"), question(2), question(2)), "2 ids are given to several"),
+        ({"questions": [{"id": "1", "type": "factoid"}]}, r"questions\[0\].body: missing"),
         (
             {"questions": [{"id": "1", "type": "factoid", "body": "x", "exact_answer": [[3]]}]},
-            r"questions\[0\].exact_answer holds int, expected texts",
+            r"questions\[0\].exact_answer: expected texts, got int",
         ),
     ],
 )

@@ -9,15 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.qa.commands
-from biomed.qa.answerer import QuestionAnswerer
+from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
 from biomed.qa.evaluation import evaluate, judge, score
-from biomed.qa.fitting import Stage, fit
 from biomed.qa.formats import read_questions
-from biomed.qa.metrics import score_decisions, score_factoids
-from biomed.qa.network import QuestionSettings
+from biomed.qa.metrics import score_factoids
 from biomed.qa.questions import Passage, Place, Question, QuestionSet, split_by_article
-from biomed.qa.tables import answer_file
-from domainbert.tables import write_table
+from biomed.qa.task import AskTask
+from biomed.qa.training import QuestionStage, fit
+from domainbert.scoring import score_file
+from domainbert.tables import read_table, write_table
 from domainbert.training.settings import TrainingSettings
 
 CANARY = "zebrafinch"
@@ -46,6 +46,13 @@ def files(tmp_path):
     return [tmp_path / name for name in (*contents, "k.csv")]
 
 
+def reasons(folder):
+    """The reasons in all tables of answers."""
+    tables = [read_table(path) for path in folder.glob("*.o.csv")]
+    assert tables
+    return [str(reason) for table in tables for reason in table["reason"]]
+
+
 def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, caplog, capsys):
     said: list[str] = []
 
@@ -70,10 +77,11 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
         for question in (f"{CANARY}?", CANARY * 40, f"{CANARY} " * 40, "", None, [CANARY]):
             for context in (TEXT, [TEXT], [TEXT, ""], TEXT.encode(), {"x": TEXT}, [], None):
                 attempt(answerer.answer, question, context)
-                attempt(answerer.fault, question, context)
+                attempt(answerer.reader.pair, question, context)
+                attempt(answerer.answer_many, [(question, context)])
         for path in files:
             attempt(read_questions, path)
-            attempt(answer_file, answerer, path, tmp_path / "o.csv", rejects=tmp_path / "r")
+            attempt(score_file, AskTask(answerer), path, tmp_path / f"{path.name}.o.csv")
             out = ("--out", str(tmp_path / "o.csv"))
             for arguments in (("ask", str(path), *out), ("evaluate", str(path))):
                 result = CliRunner().invoke(
@@ -85,29 +93,31 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
                 ["train", str(path), "--out", str(tmp_path / "m"), "--encoder", "nowhere"],
             )
             said.append(result.output)
+        said += reasons(tmp_path)
         attempt(judge, answerer, questions)
         attempt(evaluate, answerer, questions)
         attempt(lambda: score(judge(answerer, questions)))
         attempt(split_by_article, questions, share=1)
         attempt(score_factoids, [[CANARY]], [[CANARY], [CANARY]])
-        attempt(score_decisions, [CANARY], [CANARY], labels=("yes",))
         attempt(
             fit,
-            [Stage(questions, quick)],
+            [QuestionStage(questions, quick)],
             validation=other,
             encoder=tiny_encoder,
             settings=QuestionSettings(window=40),
         )
-        attempt(fit, [Stage(other, quick)], validation=questions, encoder=tiny_encoder)
-        said += map(repr, (questions, asked, answerer, answerer.reader, Stage(questions, quick)))
+        attempt(fit, [QuestionStage(other, quick)], validation=questions, encoder=tiny_encoder)
+        stage = QuestionStage(questions, quick)
+        said += map(repr, (questions, asked, answerer, AskTask(answerer), stage))
         said += map(repr, judge(answerer, questions))
     said += [str(warning.message) for warning in caught]
     said += [caplog.text, *capsys.readouterr()]
+    assert any("at most 14 are possible" in line for line in said)
     assert not [line for line in said if CANARY in line]
 
 
 def test_an_answer_is_the_result_itself(answerer):
     assert "heart failure" in repr(answerer.answer("was it?", TEXT))
     assert CANARY in str(answerer.show("was it?", TEXT))
-    with pytest.raises(ValueError, match="not a string"):
+    with pytest.raises(ValueError, match="pair 0: the context is NoneType, expected a string"):
         QuestionAnswerer.show(answerer, "was it?", None)

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from domainbert.pretraining.recipe import Recipe
 from domainbert.pretraining.settings import (
     CorpusSettings,
     ExampleSettings,
     Phase,
+    Recipe,
     ScratchSettings,
     TrainingPlan,
 )
@@ -46,7 +46,13 @@ def make_recipe(**changes) -> Recipe:
     tables = {
         "encoder": None,
         "scratch": ScratchSettings(
-            vocabulary=200, layers=2, hidden=32, heads=4, intermediate=64, positions=64
+            vocabulary=200,
+            layers=2,
+            hidden=32,
+            heads=4,
+            intermediate=64,
+            positions=64,
+            min_patients=2,
         ),
         "corpus": CorpusSettings(held_out=0.2),
         "examples": ExampleSettings(),
@@ -56,7 +62,8 @@ def make_recipe(**changes) -> Recipe:
             "long": Phase(length=64, steps=4, batch_tokens=256, warmup=0.1, learning_rate=3e-3),
         },
     }
-    return Recipe(**{**tables, **changes})
+    tables |= changes
+    return Recipe(**tables.pop("phases"), **tables)
 
 
 @pytest.fixture(scope="session")

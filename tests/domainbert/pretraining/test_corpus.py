@@ -4,9 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
-from domainbert.pretraining.documents import CorpusError, id_text
-from domainbert.pretraining.exclusion import document_sha256, read_exclusions
+from domainbert.pretraining.corpus import (
+    HELD_OUT,
+    TRAIN,
+    Corpus,
+    CorpusError,
+    document_sha256,
+    read_exclusions,
+)
 from domainbert.pretraining.settings import CorpusSettings
 from domainbert.tables import TableError, write_table
 
@@ -19,7 +24,7 @@ def numbered(count, *, start=0):
 
 
 def read(corpus):
-    return [sentence for _, sentences in corpus for sentence in sentences]
+    return [sentence for _, sentences, _ in corpus for sentence in sentences]
 
 
 def table(path, **columns):
@@ -42,7 +47,7 @@ def test_a_file_has_blocks_and_a_folder_has_files(tmp_path):
     assert len(list(corpus)) == corpus.counts["documents"] == 12
     assert read(corpus) == [part for text in texts for part in (text, "Stable.")]
     blocks = Corpus([folder], settings=CorpusSettings(held_out=0.5, documents="block"))
-    assert len(list(blocks)) == 13  # the second "Stable." is a document that stood there before
+    assert len(list(blocks)) == 13  # the second "Stable." is a document that repeats an earlier one
     whole = CorpusSettings(held_out=0.5, documents="file")
     with pytest.raises(
         CorpusError, match=r"no document is on the .* side: .*documents = \"block\""
@@ -54,7 +59,7 @@ def test_long_files_are_cut_by_lines(tmp_path):
     texts = numbered(50)
     (tmp_path / "run.txt").write_text("\n".join(texts))
     corpus = Corpus([tmp_path / "run.txt"], settings=CorpusSettings(held_out=0.5, lines=7))
-    documents = [sentences for _, sentences in corpus]
+    documents = [sentences for _, sentences, _ in corpus]
     assert [len(sentences) for sentences in documents] == [7] * 7 + [1]
     assert read(corpus) == texts
 
@@ -81,7 +86,7 @@ def test_columns_may_have_other_names_and_a_cell_may_hold_a_list(tmp_path):
     )
     settings = CorpusSettings(text="TEXT", patient_id="SUBJECT_ID", held_out=0.5)
     corpus = Corpus([path], settings=settings)
-    sides = [side for side, _ in corpus]
+    sides = [side for side, *_ in corpus]
     assert read(corpus) == texts
     assert sides[::2] == sides[1::2]  # a patient's notes are on one side
     assert {*sides} == {TRAIN, HELD_OUT}
@@ -93,7 +98,7 @@ def test_what_is_erased_is_gone_and_list_items_are_still_told_apart(tmp_path):
     erase = r"\[\*\*[^\[\]]*\*\*\]|_{2,}|[-=]{3,}|^\d{1,2}[.)](?=\s)"
     corpus = Corpus([path], settings=CorpusSettings(held_out=0.5, erase=erase))
     assert read(corpus)[:2] == ["Aspirin for daily", "Insulin at hours"]
-    with pytest.raises(ValueError, match=r"^erase is no regular expression: "):
+    with pytest.raises(ValueError, match=r"^erase must be a regular expression: "):
         Corpus([path], settings=CorpusSettings(erase="["))
 
 
@@ -106,7 +111,7 @@ def test_sides_are_by_patient_and_stay_when_documents_are_added(new_notes, tmp_p
     for name, rows in (("some", notes[:100]), ("all", notes)):
         write_table(rows, tmp_path / f"{name}.csv")
         corpus = Corpus([tmp_path / f"{name}.csv"], settings=CorpusSettings(held_out=0.3))
-        corpora[name] = [side for side, _ in corpus]
+        corpora[name] = [side for side, *_ in corpus]
     assert corpora["all"][:100] == corpora["some"]
     assert corpora["all"][::2] == corpora["all"][1::2]
     assert 0.15 < np.mean([side == HELD_OUT for side in corpora["all"]]) < 0.45
@@ -122,7 +127,7 @@ def test_identical_lines_are_read_once_and_short_ones_always(tmp_path):
     found = read(corpus)
     assert found.count(copied) == 1
     assert found.count("Allergies:") == 20
-    assert corpus.counts["sentences that stood there before"] == 19
+    assert corpus.counts["sentences that repeat an earlier one"] == 19
     assert read(corpus) == found  # a second reading starts anew
 
 
@@ -140,7 +145,7 @@ def test_the_counts_add_up(tmp_path):
     list(corpus)
     counts = corpus.counts
     assert counts["documents"] == 24
-    assert counts["documents that stood there before"] == 1
+    assert counts["documents that repeat an earlier one"] == 1
     assert counts["documents without text"] == 2
     assert counts["documents that are not UTF-8"] == 1
     assert counts["train documents"] + counts["held-out documents"] == 20
@@ -188,7 +193,10 @@ def test_what_is_excluded_is_never_read(excluded, kind):
     assert set(found) == others
     reason = "text" if kind in ("sha256", "list of texts") else kind
     assert corpus.counts[f"documents excluded by {reason}"] == 4
-    assert corpus.describe()["exclusions"][0]["file"] == "list.parquet"
+    listed = {"list of texts": "sha256", "text": "sha256"}.get(kind, kind)
+    assert set(corpus.describe()["exclusions"]) == {listed}
+    assert corpus.describe()["exclusions"][listed]["not found"] == 0
+    assert list(corpus.exclusions.not_found()) == []
 
 
 def test_of_a_cohort_what_is_not_on_the_train_side_is_excluded(excluded):
@@ -214,26 +222,75 @@ def test_ids_are_compared_as_strings(tmp_path):
     ]
 
 
-def test_a_list_that_meets_nothing_is_worth_a_warning(tmp_path, caplog):
-    rows = table(tmp_path / "notes.csv", patient_id=["1", "2"] * 10, text=numbered(20))
-    listed = read_exclusions([table(tmp_path / "list.csv", patient_id=["0002"])])
-    list(Corpus([rows], settings=HALF, exclusions=listed))
-    assert "no document is on the exclusion list: are its ids written alike?" in caplog.text
+@pytest.mark.parametrize("column", ["patient_id", "SUBJECT_ID", "mrn"])
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_ids_with_leading_zeros_are_excluded_under_any_column_name(tmp_path, column, ending):
+    ids = ["0012", "12", "P7", "0013"] * 5
+    rows = table(tmp_path / f"notes{ending}", **{column: ids, "text": numbered(20)})
+    listed = table(tmp_path / f"list{ending}", **{column: ["0012", " p7"]})
+    corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    found = read(corpus)
+    assert found == [text for text, i in zip(numbered(20), ids, strict=True) if i in ("12", "0013")]
+    assert corpus.counts["documents excluded by patient_id"] == 10
+    assert corpus.describe()["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *((12, "12"), (12.0, "12"), ("12.0", "12"), ("007", "007"), ("1.50", "1.50")),
-        *((None, None), (float("nan"), None), (pd.NA, None), ("", None), ("a.0", "a.0")),
-    ],
-)
-def test_ids_as_text(value, text):
-    assert id_text(value) == text
+@pytest.mark.parametrize("ending", [".txt", ".TXT", ".txt.gz"])
+def test_the_whole_name_of_a_file_is_the_id_of_its_note(tmp_path, ending):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number, text in enumerate(numbered(20)):
+        content = gzip.compress(text.encode()) if ending.endswith(".gz") else text.encode()
+        (folder / f"{number:02}.2020{ending}").write_bytes(content)
+    listed = table(tmp_path / "list.csv", note_id=["07.2020"])
+    corpus = Corpus([folder], settings=HALF, exclusions=read_exclusions([listed]))
+    assert read(corpus) == [text for n, text in enumerate(numbered(20)) if n != 7]
+    assert list(corpus.exclusions.not_found()) == []
+
+
+def test_every_excluded_id_that_was_not_found_is_listed(tmp_path):
+    ids = [str(number) for number in range(20)]
+    rows = table(tmp_path / "notes.csv", patient_id=ids, text=numbered(20))
+    listed = table(tmp_path / "list.csv", patient_id=["0002", "2", "=A1"], STAY=["", "", "7"])
+    corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    list(corpus)
+    missing = [("patient_id", "0002"), ("patient_id", "=A1"), ("stay_id", "7")]
+    assert sorted(corpus.exclusions.not_found(), reverse=True) == sorted(missing, reverse=True)
+    assert corpus.describe()["exclusions"] == {
+        "patient_id": {"listed": 3, "not found": 2},
+        "stay_id": {"listed": 1, "not found": 1},
+    }
+
+
+def test_a_line_that_is_no_row_costs_no_other_line(tmp_path, caplog):
+    texts = numbered(20)
+    lines = [f"{n},{text}" for n, text in enumerate(texts)]
+    (tmp_path / "notes.csv").write_text("\n".join(["patient_id,text", *lines, "only-one-field"]))
+    corpus = Corpus([tmp_path / "notes.csv"], settings=HALF)
+    assert read(corpus) == texts
+    assert corpus.counts["lines that are no rows"] == 1
+    assert "notes.csv line 22: " in caplog.text
+    assert "only-one-field" not in caplog.text
+    with pytest.raises(TableError, match=r"notes\.csv line 22: .*; mend the list"):
+        read_exclusions([tmp_path / "notes.csv"])
+
+
+def test_a_table_without_a_header_is_refused_without_quoting_it(tmp_path):
+    (tmp_path / "notes.csv").write_text("Zebrafinch,well\nOther,ill\n")
+    for settings in (CorpusSettings(), CorpusSettings(text="TEXT")):
+        with pytest.raises(TableError, match=r"^notes\.csv has no column '\w+' among its 2; ") as e:
+            Corpus([tmp_path / "notes.csv"], settings=settings)
+        assert "zebrafinch" not in str(e.value).casefold()
+
+
+def test_a_named_column_that_is_not_there_is_said(tmp_path, caplog):
+    rows = table(tmp_path / "notes.csv", who=["1", "2"] * 10, text=numbered(20))
+    Corpus([rows], settings=CorpusSettings(patient_id="SUBJEKT"))
+    assert "notes.csv has no column 'SUBJEKT'" in caplog.text
 
 
 def documents(corpus):
-    from domainbert.pretraining.documents import read_documents
+    from domainbert.pretraining.corpus import read_documents
 
     return [d for file in corpus.files for d in read_documents(file, settings=corpus.settings)]
 
@@ -268,11 +325,11 @@ def test_bad_sources_are_named(tmp_path):
     (tmp_path / "notes.pdf").write_bytes(b"%PDF")
     (tmp_path / "folder").mkdir()
     for source, wanted in (
-        (tmp_path / "none.txt", r"none\.txt: no such file or folder$"),
-        (tmp_path / "notes.pdf", r"^notes\.pdf is no text that we know; legal endings are \.txt, "),
-        (tmp_path / "folder", r"folder has no text in it; legal endings are \.txt, "),
+        (tmp_path / "none.txt", r"none\.txt: no such file; expected \.csv, "),
+        (tmp_path / "notes.pdf", r"^notes\.pdf: expected a table that ends in \.csv, .*\.txt, "),
+        (tmp_path / "folder", r"folder: no table in this folder; expected \.csv, .*\.txt, "),
     ):
-        with pytest.raises(CorpusError, match=wanted):
+        with pytest.raises(TableError, match=wanted):
             Corpus([source])
     rows = table(tmp_path / "notes.csv", note=["x"])
     with pytest.raises(TableError, match=r"^notes\.csv has no column 'text'"):
@@ -328,21 +385,21 @@ def test_a_broken_gzip_file(tmp_path):
     (tmp_path / "cut.txt.gz").write_bytes(whole[:-100])
     (tmp_path / "no.txt.gz").write_bytes(b"plain text")
     for name in ("cut", "no"):
-        with pytest.raises(CorpusError, match=rf"^{name}\.txt\.gz cannot be read \(\w+\); copy"):
+        with pytest.raises(TableError, match=rf"^{name}\.txt\.gz cannot be read to its end \("):
             list(Corpus([tmp_path / f"{name}.txt.gz"]))
 
 
 @pytest.mark.parametrize(
     ("name", "value", "legal"),
     [
-        ("held_out", 0, r"a share in \(0, 1\)"),
-        ("held_out", 1.0, r"a share in \(0, 1\)"),
-        ("lines", -1, "a whole number, 0 or more"),
-        ("lines", True, "a whole number, 0 or more"),
-        ("text", 3, "text"),
-        ("documents", "pages", "auto, file or block"),
+        ("held_out", 0, "greater than 0"),
+        ("held_out", 1.0, "less than 1"),
+        ("lines", -1, "greater than or equal to 0"),
+        ("lines", True, "a valid integer"),
+        ("text", 3, "a valid string"),
+        ("documents", "pages", "'auto', 'file' or 'block'"),
     ],
 )
 def test_settings_out_of_range_are_refused(name, value, legal):
-    with pytest.raises(ValueError, match=f"^{name} must be {legal}, got {value!r}$"):
+    with pytest.raises(ValueError, match=f"^{name}: expected {legal}, got {value!r}$"):
         CorpusSettings(**{name: value})

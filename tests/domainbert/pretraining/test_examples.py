@@ -25,6 +25,10 @@ class Listed:
     def __len__(self):
         return len(self.all_tokens)
 
+    def of(self, token):
+        """The document that a token is in."""
+        return next(n for n, tokens in enumerate(self.all_tokens) if token in tokens)
+
     def tokens(self, document):
         return self.all_tokens[document]
 
@@ -77,17 +81,21 @@ def test_every_token_is_read_once_and_nothing_is_too_long(documents, length, see
         assert len(example.tokens) <= length
         assert len(first) > 0
         assert (example.label == NO_PAIR) == (not pairs)
-        read[example.first_document].append(first)
-        own = documents.tokens(example.second_document)
-        assert (second is None) or (len(second) and set(second) <= set(own))
+        document = documents.of(first[0])
+        read[document].append(first)
+        if second is None:
+            continue
+        other = documents.of(second[0])
+        own = documents.tokens(other)
+        assert set(second) <= set(own)
         if example.label == 1:
-            assert example.first_document != example.second_document
-            starts = {0, *documents.ends(example.second_document)[:-1]}
+            assert document != other
+            starts = {0, *documents.ends(other)[:-1]}
             assert int(second[0] - own[0]) in starts
-        elif second is not None:
-            assert example.first_document == example.second_document
+        else:
+            assert document == other
             assert second[0] == first[-1] + 1
-            read[example.first_document].append(second)
+            read[document].append(second)
     for number, parts in read.items():
         assert (np.concatenate(parts) == documents.tokens(number)).all()
 
@@ -121,8 +129,9 @@ def test_the_first_segment_ends_where_a_sentence_does():
     cuts = 0
     for example in make(documents, length=64, short=0.0):
         first, _ = segments(example)
-        end = first[-1] + 1 - documents.tokens(example.first_document)[0]
-        cuts += end not in documents.ends(example.first_document)
+        document = documents.of(first[0])
+        end = first[-1] + 1 - documents.tokens(document)[0]
+        cuts += end not in documents.ends(document)
     assert cuts == 0
 
 
@@ -152,7 +161,7 @@ def test_pairs_need_two_documents():
 
 @pytest.mark.parametrize("shard_tokens", [30, 10_000])
 def test_what_is_written_is_what_is_read(tmp_path, monkeypatch, shard_tokens):
-    monkeypatch.setattr("domainbert.pretraining.shards.SHARD_TOKENS", shard_tokens)
+    monkeypatch.setattr("domainbert.pretraining.tokens.SHARD_TOKENS", shard_tokens)
     made = make(some(30))
     write_examples(made, tmp_path, side=TRAIN, vocabulary=70_000)
     assert (len(list(tmp_path.iterdir())) > 1) == (shard_tokens == 30)

@@ -4,8 +4,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +17,22 @@ from safetensors.torch import load_file
 from transformers import AutoModel, BertForSequenceClassification
 
 from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
-from domainbert.pretraining.corpus import SIDES
-from domainbert.pretraining.documents import CorpusError
+from domainbert.errors import UserError
+from domainbert.locks import locked
+from domainbert.pretraining.corpus import SIDES, CorpusError
 from domainbert.pretraining.examples import Examples
-from domainbert.pretraining.fitting import pretrain
+from domainbert.pretraining.fitting import made_once, pretrain
 from domainbert.pretraining.model import PretrainingNetwork
-from domainbert.pretraining.recipe import Recipe, read_recipe
 from domainbert.pretraining.settings import (
     CorpusSettings,
     ExampleSettings,
     Phase,
+    Recipe,
     TrainingPlan,
 )
-from domainbert.pretraining.trainer import PretrainingTrainer
 from domainbert.tables import write_table
+from domainbert.training.recipes import read_recipe
+from domainbert.training.trainer import ObjectiveTrainer
 
 ROOT = Path(__file__).parents[3]
 SECRET = "zebrafinch"
@@ -71,7 +74,7 @@ def test_it_says_how_it_was_made(made, notes):
     card = (made.folder / "README.md").read_text()
     assert "| before, 32 tokens | " in card
     assert "| after, 64 tokens | " in card
-    assert "tokens a second" in card
+    assert "tokens per second" in card
     assert (made.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "text" not in repr(made)
 
@@ -145,7 +148,7 @@ def test_adapters_and_frozen_embeddings(tiny_encoder, notes_file, tmp_path, chan
         encoder=str(tiny_encoder),
         corpus=CorpusSettings(held_out=0.2),
         training=TrainingPlan(evaluations=1, evaluation_tokens=500, **change),
-        phases={"short": Phase(length=32, steps=3, batch_tokens=256, learning_rate=1e-2)},
+        short=Phase(length=32, steps=3, batch_tokens=256, learning_rate=1e-2),
     )
     made = pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
     after, before = weights(made.folder), weights(tiny_encoder)
@@ -165,7 +168,7 @@ def test_the_tiny_recipe_learns(tmp_path):
     made = pretrain(
         [tmp_path / "hospital" / "NOTEEVENTS.csv"],
         out=tmp_path / "encoder",
-        recipe=read_recipe(ROOT / "recipes" / "pretrain-tiny.toml"),
+        recipe=read_recipe(Recipe, "pretrain-tiny"),
     )
     for phase in ("short", "long"):
         assert made.after[phase]["mlm_loss"] < made.before[phase]["mlm_loss"] - 0.3
@@ -208,7 +211,7 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     assert found == 0
     corpus = made.manifest["corpus"]
     assert corpus["counts"]["documents excluded by patient_id"] == 4
-    assert corpus["exclusions"][0]["names"] == 2
+    assert corpus["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
     assert SECRET not in (made.folder / "tokenizer.json").read_text()
     assert "| documents excluded by patient_id | 4 |" in (made.folder / "README.md").read_text()
 
@@ -221,7 +224,7 @@ def test_the_same_seed_gives_the_same_encoder_and_another_does_not(
 ):
     again = pretrain([notes_file], out=tmp_path / "again", recipe=new_recipe())
     assert_equal(again.folder, made.folder)
-    plan = replace(new_recipe().training, seed=1)
+    plan = new_recipe().training.replaced(seed=1)
     other = pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(training=plan))
     name = "bert.encoder.layer.0.attention.self.query.weight"
     assert not torch.equal(weights(other.folder)[name], weights(made.folder)[name])
@@ -231,34 +234,47 @@ def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
     work = tmp_path / "work"
     one = {"short": Phase(length=32, steps=1, batch_tokens=256)}
     pretrain([notes_file], out=tmp_path / "a", recipe=new_recipe(phases=one), work=work)
-    before = {path.name: path.stat().st_mtime_ns for path in work.iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in work.glob("[a-z]*")}
     assert {name.split("-")[0] for name in before} == {"tokens", "examples"}
-    two = {"short": replace(one["short"], steps=2, learning_rate=1e-5)}
+    two = {"short": one["short"].replaced(steps=2, learning_rate=1e-5)}
     pretrain([notes_file], out=tmp_path / "b", recipe=new_recipe(phases=two), work=work)
-    assert {path.name: path.stat().st_mtime_ns for path in work.iterdir()} == before
-    longer = {"short": replace(one["short"], length=48)}
+    assert {path.name: path.stat().st_mtime_ns for path in work.glob("[a-z]*")} == before
+    longer = {"short": one["short"].replaced(length=48)}
     pretrain([notes_file], out=tmp_path / "c", recipe=new_recipe(phases=longer), work=work)
     assert len(list(work.glob("examples-*"))) == 2
     assert len(list(work.glob("tokens-*"))) == 1
 
 
+@pytest.fixture
+def killed(notes_file, new_recipe, tmp_path, monkeypatch):
+    """Pretrains and is interrupted after so many passes; returns the folder of the run."""
+    whole = ObjectiveTrainer.compute_loss
+
+    def run(passes):
+        seen = []
+
+        def interrupted(self, *args, **kwargs):
+            seen.append(0)
+            if len(seen) > passes:
+                raise KeyboardInterrupt
+            return whole(self, *args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ObjectiveTrainer, "compute_loss", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+        assert not (tmp_path / "out").exists()
+        (folder,) = (tmp_path / "out-work").glob("run-*")
+        return folder
+
+    return run
+
+
 @pytest.mark.parametrize("passes", [5, 10])
-def test_killed_in_either_phase_it_goes_on_where_it_was(
-    made, notes_file, new_recipe, tmp_path, monkeypatch, passes
+def test_killed_in_either_phase_it_resumes_where_it_was(
+    made, killed, notes_file, new_recipe, tmp_path, passes
 ):
-    whole, seen = PretrainingTrainer.compute_loss, []
-
-    def interrupted(self, *args, **kwargs):
-        seen.append(0)
-        if len(seen) > passes:
-            raise KeyboardInterrupt
-        return whole(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PretrainingTrainer, "compute_loss", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
-    assert not (tmp_path / "out").exists()
+    assert killed(passes).stat().st_mode & 0o777 == 0o700
     again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
     assert_equal(again.folder, made.folder)
     assert again.before == made.before
@@ -274,14 +290,72 @@ def test_killed_in_either_phase_it_goes_on_where_it_was(
         np.testing.assert_allclose(*curves, atol=1e-5)
 
 
+@pytest.mark.parametrize("cut", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
+def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
+    made, killed, notes_file, new_recipe, tmp_path, cut
+):
+    folder = killed(10) / "short"
+    assert {path.name for path in folder.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-8"}
+    content = (folder / "checkpoint-8" / cut).read_bytes()
+    (folder / "checkpoint-8" / cut).write_bytes(content[: len(content) // 2])
+    again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+    assert_equal(again.folder, made.folder)
+
+
+def test_a_checkpoint_is_written_by_time_too(notes_file, new_recipe, tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr("domainbert.training.trainer.SAVE_SECONDS", 0.0)
+    save = ObjectiveTrainer._save_checkpoint
+
+    def note(self, *args, **kwargs):
+        saved.append(self.state.global_step)
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(ObjectiveTrainer, "_save_checkpoint", note)
+    short = Phase(length=32, steps=4, batch_tokens=256)
+    plan = new_recipe().training.replaced(evaluations=1)
+    recipe = new_recipe(phases={"short": short}, training=plan)
+    pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
+    assert saved == [1, 2, 3, 4]
+
+
+def test_the_same_run_twice_at_once_is_refused(killed, notes_file, new_recipe, tmp_path):
+    with (
+        locked(killed(5)),
+        pytest.raises(UserError, match=rf"is in use by process {os.getpid()}; wait for it, or"),
+    ):
+        pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+
+
+def test_two_runs_that_need_the_same_folder_make_it_once(tmp_path):
+    made, together = [], threading.Barrier(2)
+
+    def make(folder):
+        made.append(folder)
+        (folder / "one").write_text("1")
+        time.sleep(0.5)
+        (folder / "two").write_text("2")
+
+    def run(_):
+        together.wait()
+        return made_once(tmp_path / "tokens-1", make)
+
+    with ThreadPoolExecutor(2) as pool:
+        folders = list(pool.map(run, range(2)))
+    assert folders == [tmp_path / "tokens-1"] * 2
+    assert len(made) == 1
+    assert {path.name for path in folders[0].iterdir()} == {"one", "two"}
+    assert {path.name for path in tmp_path.iterdir()} == {"tokens-1", ".lock"}
+
+
 RUN = """
 import sys
-from pathlib import Path
 from domainbert.pretraining.fitting import pretrain
-from domainbert.pretraining.recipe import read_recipe
+from domainbert.pretraining.settings import Recipe
+from domainbert.training.recipes import read_recipe
 import torch
 torch.set_num_threads(1)
-pretrain([sys.argv[1]], out=sys.argv[2], recipe=read_recipe(Path(sys.argv[3])))
+pretrain([sys.argv[1]], out=sys.argv[2], recipe=read_recipe(Recipe, sys.argv[3]))
 """
 RECIPE = """
 [scratch]
@@ -350,7 +424,7 @@ def test_two_processes_train_as_one_that_makes_two_passes(notes_file, tmp_path):
 
 def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_recipe, tmp_path):
     long = {"long": Phase(length=128)}
-    for recipe in (Recipe(encoder=str(tiny_encoder), phases=long), new_recipe(phases=long)):
+    for recipe in (Recipe(encoder=str(tiny_encoder), **long), new_recipe(phases=long)):
         wanted = r"^\[long\] has examples of 128 tokens, but .* at most 64; set length = 64 there$"
         with pytest.raises(ValueError, match=wanted):
             pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
@@ -358,8 +432,22 @@ def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_rec
 
 
 def test_a_name_that_is_taken(made, notes_file, new_recipe):
-    with pytest.raises(FileExistsError, match="is there already; move it away or choose another"):
+    with pytest.raises(FileExistsError, match="exists already; move it away or choose another"):
         pretrain([notes_file], out=made.folder, recipe=new_recipe())
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_training(
+    notes_file, new_recipe, tmp_path
+):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        pretrain(
+            [notes_file],
+            out=tmp_path / "file" / "out",
+            recipe=new_recipe(),
+            work=tmp_path / "work",
+        )
+    assert not (tmp_path / "work").exists()
 
 
 def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
@@ -376,7 +464,7 @@ def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
             recipe=new_recipe(),
             exclude=[tmp_path / "notes.csv"],
         )
-    assert not list((tmp_path / "out-work").iterdir())
+    assert [path.name for path in (tmp_path / "out-work").iterdir()] == [".lock"]
 
 
 def test_words_that_no_tokenizer_reads(new_recipe, tmp_path):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from domainbert.pretraining.masking import IGNORED, Masker
+from domainbert.pretraining.examples import IGNORED, Masker
 
 ROWS, TOKENS = 400, 60
 

@@ -5,15 +5,15 @@ from torch.nn.functional import cross_entropy
 from transformers import BertForPreTraining
 
 from domainbert.encoders import EncoderError
-from domainbert.pretraining.masking import IGNORED
+from domainbert.pretraining.examples import IGNORED
 from domainbert.pretraining.model import (
     load_start,
     load_start_tokenizer,
     prepare,
     start_from_scratch,
     start_output_layer,
-    training_flops,
 )
+from domainbert.pretraining.objective import training_flops
 from domainbert.pretraining.settings import ScratchSettings, TrainingPlan
 
 SCRATCH = ScratchSettings(layers=2, hidden=32, heads=4, intermediate=64, positions=64)

@@ -1,6 +1,8 @@
 """A canary goes through every stage with logging at DEBUG and errors forced."""
 
 import gzip
+import hashlib
+import json
 import logging
 import warnings
 
@@ -8,12 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from domainbert.pretraining.corpus import Corpus
-from domainbert.pretraining.documents import CorpusFile, read_documents
-from domainbert.pretraining.exclusion import read_exclusions
+from domainbert.pretraining.corpus import Corpus, CorpusFile, read_documents, read_exclusions
 from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.settings import CorpusSettings, Phase
-from domainbert.pretraining.vocabulary import train_vocabulary
+from domainbert.pretraining.tokens import train_vocabulary
 from domainbert.tables import write_table
 
 CANARY = "zebrafinch"
@@ -68,3 +68,66 @@ def test_nothing_says_what_it_read(new_notes, new_recipe, tmp_path, caplog, capf
     assert len(said) > 20
     assert not [text for text in said if CANARY in text]
     assert isinstance(notes, pd.DataFrame)
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_all_that_an_encoder_folder_holds_of_the_patients(new_notes, new_recipe, tmp_path):
+    """Weights, words of several patients, counts and scores; see docs/pretraining.md."""
+    notes = tmp_path / "Saint-Quetzal-Hospital"
+    notes.mkdir()
+    for number, text in enumerate(new_notes(60)["text"]):
+        (notes / f"quetzal{number}.txt").write_text(text)
+    # One patient, many times: neither a piece of the vocabulary nor anywhere else.
+    (notes / "quetzal7.txt").write_text(f"Mr. {CANARY} came, {CANARY} left. " * 30)
+    (tmp_path / "quetzals.csv").write_text("note_id\nquetzal3\n=QUETZAL900\n")
+    made = pretrain(
+        [notes],
+        out=tmp_path / "out",
+        recipe=new_recipe(short=Phase(length=32, steps=2, batch_tokens=256), phases={}),
+        exclude=[tmp_path / "quetzals.csv"],
+    )
+    texts = ["README.md", "config.json", "pretraining.json", "tokenizer.json"]
+    held = {*texts, "tokenizer_config.json", "model.safetensors", "curves.png"}
+    assert {path.name for path in made.folder.iterdir()} == held
+    for name in held:
+        content = (made.folder / name).read_bytes().lower()
+        assert CANARY.encode() not in content
+        assert b"quetzal" not in content
+        for path in [*notes.iterdir(), tmp_path / "quetzals.csv"]:
+            for text in (path.read_text(), " ".join(path.read_text().split())):
+                assert hashlib.sha256(text.encode()).hexdigest().encode() not in content
+    pieces = json.loads((made.folder / "tokenizer.json").read_text())["model"]["vocab"]
+    assert "patient" in pieces
+    assert not [piece for piece in pieces if "zebra" in piece or "finch" in piece]
+    card = (made.folder / "README.md").read_text()
+    assert "words each occur with at least 2 different patients" in card
+    assert "| excluded note_id values not found in the text | 1 |" in card
+
+
+def test_excluded_ids_that_were_not_found_are_listed_in_the_private_folder(
+    notes_file, new_recipe, tmp_path, caplog
+):
+    (tmp_path / "list.csv").write_text("patient_id\np3\n=P0003\n")
+    recipe = new_recipe(short=Phase(length=32, steps=1, batch_tokens=256), phases={})
+    for out in ("first", "again"):  # of the second run the tokens are there already
+        caplog.clear()
+        options = {"exclude": [tmp_path / "list.csv"], "work": tmp_path / "work"}
+        pretrain([notes_file], out=tmp_path / out, recipe=recipe, **options)
+        (folder,) = (tmp_path / "work").glob("tokens-*")
+        listed = folder / "excluded-not-found.jsonl"
+        assert [json.loads(line) for line in listed.open()] == [{"patient_id": "=P0003"}]
+        assert "1 of 2 excluded patient_id values were not found in the corpus" in caplog.text
+        assert str(listed) in caplog.text
+        assert "=P0003" not in caplog.text
+
+
+def test_the_work_folder_is_private(notes_file, new_recipe, tmp_path):
+    recipe = new_recipe(short=Phase(length=32, steps=1, batch_tokens=256), phases={})
+    pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
+    assert mode(tmp_path / "out-work") == 0o700
+    (tmp_path / "open").mkdir(mode=0o755)
+    pretrain([notes_file], out=tmp_path / "out2", recipe=recipe, work=tmp_path / "open")
+    assert {mode(path) for path in (tmp_path / "open").iterdir() if path.is_dir()} == {0o700}

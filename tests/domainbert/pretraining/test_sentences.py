@@ -1,8 +1,10 @@
+import time
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from domainbert.pretraining.sentences import split_sentences
+from domainbert.pretraining.tokens import split_sentences
 
 NOTE = """Admission Date:  [**2151-7-16**]              Discharge Date:  [**2151-8-4**]
 
@@ -90,3 +92,19 @@ def test_every_word_is_in_one_sentence_in_order(text):
 @hypothesis.given(st.text(max_size=300))
 def test_any_text_is_taken(text):
     assert " ".join(split_sentences(text)).split() == text.split()
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [".", ". ", "A. ", ".(", ".) ", '. "', "...\n", "Dr. A\n", "- a\n", "Aaa bbb, ", " . 0", "?!)"],
+)
+def test_time_is_linear_in_the_text(unit):
+    def seconds(count):
+        start = time.perf_counter()
+        split_sentences(unit * count)
+        return time.perf_counter() - start
+
+    seconds(100)
+    assert seconds(40_000) < 5
+    # Ten times the text: a quadratic pattern would take a hundred times as long.
+    assert min(seconds(400_000) for _ in range(2)) < 40 * max(seconds(40_000), 0.01)

@@ -1,0 +1,62 @@
+"""`TagTask`: entities as a scoring task, from tables of texts to one row for each entity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from domainbert.scoring import Fault, Task
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from biomed.ner.entities import Entity
+    from biomed.ner.tagger import EntityTagger
+    from domainbert.tables import Row
+
+
+class TagTask(Task):
+    """Finds the entities of each text; a text without entities has one row with empty fields.
+
+    Args:
+        tagger: finds them.
+    """
+
+    name = "entities"
+    columns = (PATIENT, STAY, NOTE, TEXT)
+
+    def __init__(self, tagger: EntityTagger) -> None:
+        self._tagger = tagger
+
+    @property
+    def output(self) -> pa.Schema:
+        """The fields of `Entity`, and the kind of its score."""
+        whole = dict.fromkeys(("start", "end"), pa.int64())
+        text = dict.fromkeys(("text", "label"), pa.string())
+        return pa.schema({**whole, **text, "score": pa.float64(), "score_kind": pa.string()})
+
+    def read(self, rows: Sequence[Row]) -> str | Fault:
+        """The text of a row."""
+        text = rows[0].cells.get("text")
+        if text is None or (isinstance(text, str) and not text.strip()):
+            return Fault("no text", "empty")
+        return text if isinstance(text, str) else Fault(f"text is {type(text).__name__}, not text")
+
+    def run(self, items: Iterable[str]) -> Iterator[list[Entity]]:
+        """The entities of each text."""
+        return self._tagger.tag_many(items)
+
+    def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
+        """One row for each entity."""
+        kind = self._tagger.score_kind
+        # Files cannot hold half a surrogate pair.
+        text = [entity.text.encode("utf-8", "replace").decode() for entity in result]
+        found = zip(result, text, strict=True)
+        return [{**vars(e), "text": text, "score_kind": kind} for e, text in found] or [{}]
+
+    def facts(self) -> dict[str, Any]:
+        """Weights, tokenizers and settings of the models."""
+        models = [network.fingerprint() for network in self._tagger.networks]
+        return {"models": models, "min_score": self._tagger.min_score}

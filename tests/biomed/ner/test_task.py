@@ -1,0 +1,144 @@
+import pandas as pd
+import pytest
+
+from biomed.ner.tagger import EntityTagger
+from biomed.ner.task import TagTask
+from domainbert.errors import UserError
+from domainbert.scoring import driver, score_file
+from domainbert.tables import ReadOptions, TableError, read_table, write_table
+
+COLUMNS = ["note_id", "row", "start", "end", "text", "label", "score", "score_kind"]
+COLUMNS += ["status", "reason"]
+TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame({"note_id": ["007", "8", "9", "10"], "text": TEXTS, "age": [1, 2, 3, 4]})
+
+
+def check(table):
+    assert list(table.columns) == COLUMNS
+    assert list(table["note_id"]) == ["007", "8", "9", "9", "10"]
+    assert list(table["row"]) == [0, 1, 2, 2, 3]
+    assert list(table["status"]) == ["ok", "empty", "ok", "ok", "ok"]
+    assert list(table["reason"].fillna("")) == ["", "no text", "", "", ""]
+    found = table[table["label"].fillna("") != ""]
+    assert list(found["text"]) == ["heart failure", "insulin", "kidney disease"]
+    assert list(found["label"]) == ["Disease", "Drug", "Disease"]
+    assert set(found["score_kind"]) == {"span_probability"}
+    for row in found.itertuples():
+        assert TEXTS[row.row][int(row.start) : int(row.end)] == row.text
+    nothing = table[table["label"].fillna("") == ""]
+    assert nothing[["start", "end", "score"]].isna().all(axis=None)
+    assert not nothing["text"].fillna("").any()
+
+
+def test_a_frame(tagger, frame):
+    check(tagger.tag_frame(frame))
+    check(tagger.tag_frame(frame.set_index("age")))
+
+
+def test_a_frame_without_entities(tagger, frame):
+    found = tagger.tag_frame(frame[3:])
+    assert list(found.columns) == COLUMNS
+    assert list(found["status"]) == ["ok"]
+    assert list(tagger.tag_frame(frame[:0]).columns) == COLUMNS
+
+
+def test_a_row_without_a_text_costs_that_row_alone(tagger, frame):
+    texts = ["heart", None, 3.5, ["a"], "\ud800 edema", float("nan")]
+    found = tagger.tag_frame(pd.DataFrame({"text": pd.Series(texts, dtype=object)}))
+    assert list(found["row"]) == [0, 1, 2, 3, 4, 5]
+    assert list(found["status"]) == ["ok", "empty", "ok", "error", "ok", "empty"]
+    assert found["reason"][3] == "text is list, not text"
+    assert list(found["text"].fillna("")) == ["heart", "", "", "", "edema", ""]
+    with pytest.raises(TableError, match="has no column 'text'; did you mean 'txt'"):
+        tagger.tag_frame(frame.rename(columns={"text": "txt"}))
+
+
+def test_columns_are_named_and_kept(tagger, frame):
+    report = frame.rename(columns={"text": "report"})
+    found = tagger.tag_frame(report, text="report", keep=["age"])
+    assert list(found.columns) == ["note_id", "age", *COLUMNS[1:]]
+    assert list(found["age"]) == ["1", "2", "3", "3", "4"]
+
+
+@pytest.mark.parametrize("source", [".csv", ".parquet", ".jsonl"])
+@pytest.mark.parametrize("out", [".csv.gz", ".parquet", ".jsonl"])
+def test_files(tagger, frame, tmp_path, source, out):
+    write_table(frame, tmp_path / f"in{source}")
+    counts = score_file(TagTask(tagger), tmp_path / f"in{source}", tmp_path / f"out{out}")
+    assert (counts.rows, counts.made) == (4, 5)
+    whole = dict.fromkeys(("row", "start", "end"), "int")
+    check(read_table(tmp_path / f"out{out}", schema={**whole, "score": "float"}))
+
+
+def test_a_text_file_is_one_text(tagger, tmp_path):
+    (tmp_path / "note.txt").write_bytes("Sjögren \xff\r\n heart\r\nfailure".encode("latin-1"))
+    score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "o.parquet")
+    (row,) = read_table(tmp_path / "o.parquet").itertuples()
+    assert (row.row, row.start, row.end, row.text) == (0, 12, 17, "heart")
+    (tmp_path / "note.txt").write_bytes(b"renal and severe heart\r\nfailure")
+    score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "p.parquet")
+    rows = list(read_table(tmp_path / "p.parquet").itertuples())
+    assert [(r.start, r.end, r.text) for r in rows][1:] == [(17, 31, "heart\r\nfailure")]
+
+
+def test_a_line_that_is_no_row_is_listed(tagger, tmp_path):
+    rows = '{"doc_id": 1, "text": "heart"}\n{"doc_id": 2}\n{"doc_id": 3, "text"\n'
+    (tmp_path / "in.jsonl").write_text(rows)
+    score_file(TagTask(tagger), tmp_path / "in.jsonl", tmp_path / "out.csv")
+    found = read_table(tmp_path / "out.csv")
+    assert list(found["status"]) == ["ok", "empty", "error"]
+    assert list(found["reason"].fillna("")) == ["", "no text", "in.jsonl line 3: not a JSON object"]
+
+
+def test_pieces_without_entities_fit_pieces_with_them(tagger, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "PART_CHARACTERS", 4)
+    monkeypatch.setattr(driver, "PART_ITEMS", 2)
+    texts = ["stable"] * 4 + ["heart"] * 3 + ["stable"] * 4
+    write_table(pd.DataFrame({"text": texts}), tmp_path / "in.parquet")
+    score_file(TagTask(tagger), tmp_path / "in.parquet", tmp_path / "out.parquet")
+    table = read_table(tmp_path / "out.parquet")
+    assert list(table["row"]) == list(range(11))
+    assert list(table.index[table["label"].notna()]) == [4, 5, 6]
+
+
+def test_a_run_does_not_resume_with_another_model(tagger, disease, drug, tmp_path):
+    (tmp_path / "in.csv").write_text("id,text\n1,insulin\n")
+    taggers = [tagger, EntityTagger(disease), EntityTagger(drug)]
+    taggers.append(EntityTagger(drug, min_score=0.9))
+    facts = [TagTask(one).facts() for one in taggers]
+    assert all(facts[i] != facts[j] for i in range(4) for j in range(i))
+    assert TagTask(EntityTagger(drug)).facts() == facts[2]
+    out = tmp_path / "out"
+    score_file(TagTask(taggers[2]), tmp_path / "in.csv", out)
+    with pytest.raises(UserError, match="run with another task"):
+        score_file(TagTask(taggers[3]), tmp_path / "in.csv", out)
+
+
+def test_an_empty_table(tagger, tmp_path):
+    (tmp_path / "in.csv").write_text("doc_id,text\n")
+    counts = score_file(TagTask(tagger), tmp_path / "in.csv", tmp_path / "out.parquet")
+    assert (counts.rows, counts.made) == (0, 0)
+    assert "label" in read_table(tmp_path / "out.parquet").columns
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("absent.txt", "absent.txt: no such file"), ("in.csv", "has no column 'text'")],
+)
+def test_files_that_cannot_be_read(tagger, tmp_path, source, message):
+    (tmp_path / "in.csv").write_text("id,note\n1,a\n")
+    with pytest.raises(TableError, match=message):
+        score_file(TagTask(tagger), tmp_path / source, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_the_semicolon_and_the_list_of_lines(tagger, tmp_path):
+    (tmp_path / "in.csv").write_text("id;text\n1;heart failure\n")
+    score_file(
+        TagTask(tagger), tmp_path / "in.csv", tmp_path / "a.csv", options=ReadOptions(delimiter=";")
+    )
+    assert list(read_table(tmp_path / "a.csv")["text"]) == ["heart failure"]

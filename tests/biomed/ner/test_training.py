@@ -1,0 +1,221 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from biomed.corpora import Corpus, CorpusError, Document, Gold, Span, TaggedText, gold_of, spans_of
+from biomed.ner.evaluation import evaluate_documents
+from biomed.ner.examples import Augmentation
+from biomed.ner.network import EntitySettings, WordTagger
+from biomed.ner.tagger import EntityTagger
+from biomed.ner.training import CorporaTable, EntityRecipe, EntityTable, fit
+from domainbert.errors import UserError
+from domainbert.training.settings import TrainingSettings
+
+QUICK = TrainingSettings(
+    epochs=12, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1, patience=9
+)
+MENTIONS = {
+    "Disease": ("heart failure", "kidney disease", "pneumonia", "edema", "chest pain"),
+    "Drug": ("insulin", "furosemide", "antibiotic medication"),
+}
+FILLER = "patient home stable clinic was not the of and with".split()
+
+
+def sentences(count, *, seed, only=None):
+    """Made-up sentences with the mentions of both types, perhaps only one of them annotated."""
+    generator = np.random.default_rng(seed)
+    texts = []
+    for _ in range(count):
+        words, tags = [], []
+        for _ in range(generator.integers(1, 5)):
+            for word in generator.choice(FILLER, generator.integers(1, 4)):
+                words.append(str(word))
+                tags.append("O")
+            kind = str(generator.choice(list(MENTIONS)))
+            mention = str(generator.choice(MENTIONS[kind])).split()
+            words += mention
+            known = only in (None, kind)
+            tags += [f"{'BI'[n > 0]}-{kind}" if known else "O" for n in range(len(mention))]
+        texts.append(TaggedText(tuple(words), tuple(tags)))
+    return tuple(texts)
+
+
+def corpus(name="made-up", *, seed=0, only=None, test=True):
+    sides = {"train": (150, seed), "devel": (30, seed + 1), "test": (30, seed + 2)}
+    golds = {
+        side: Gold(side, sentences(count, seed=number, only=only))
+        for side, (count, number) in sides.items()
+    }
+    return Corpus(name, **{**golds, "test": golds["test"] if test else None})
+
+
+def recipe(encoder, *, training=QUICK, repeat=None, **tables):
+    """Short windows on a tiny encoder."""
+    return EntityRecipe(
+        model=EntityTable(encoder=str(encoder), window=32),
+        training=training,
+        corpora=CorporaTable(repeat=repeat or {}),
+        **tables,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_encoder):
+    """An adapter trained on one corpus with both types."""
+    return fit([corpus()], recipe(tiny_encoder))
+
+
+def test_it_learns_and_says_how_well(trained):
+    assert trained.manifest["devel"]["made-up"]["all"]["f1"] > 0.95
+    assert trained.scheme.types == ("Disease", "Drug")
+    facts = trained.manifest["facts"]["corpora"]["made-up"]
+    assert facts["train"]["texts"] == 150
+    assert facts["types"] == ["Disease", "Drug"]
+    found = EntityTagger(trained).tag("Patient with heart failure, was not with insulin")
+    assert [(e.text, e.label) for e in found] == [("heart failure", "Disease"), ("insulin", "Drug")]
+
+
+def test_what_is_saved_is_what_was_measured(trained, tmp_path):
+    trained.save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model" / "adapter.safetensors").is_file()
+    assert not (tmp_path / "model" / "model.safetensors").exists()
+    again = WordTagger.from_pretrained(tmp_path / "model")
+    assert (again.window, again.settings, again.scheme.labels) == (
+        *(32, EntitySettings(window=32)),
+        ("O", "B-Disease", "I-Disease", "B-Drug", "I-Drug"),
+    )
+    texts = ["heart failure and insulin", "kidney disease " * 40]
+    found = [list(EntityTagger(model).tag_many(texts)) for model in (trained, again)]
+    assert found[0] == found[1]
+    assert "Disease" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_merged_weights_load_in_hugging_face(trained, tmp_path):
+    from transformers import AutoModelForTokenClassification
+
+    trained.save_pretrained(tmp_path / "whole", merged=True)
+    theirs = AutoModelForTokenClassification.from_pretrained(tmp_path / "whole")
+    assert theirs.config.id2label == dict(enumerate(trained.scheme.labels))
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.inference_mode():
+        torch.testing.assert_close(theirs.eval()(ids).logits, trained.network(ids).logits)
+    assert WordTagger.from_pretrained(tmp_path / "whole").adapter is None
+    assert trained.adapter is not None
+
+
+def test_straight_from_spans_of_characters(tiny_encoder, tmp_path):
+    """Documents made by hand: what is found are spans of characters again."""
+    documents = []
+    for number, text in enumerate(sentences(180, seed=3)):
+        ends = np.cumsum([len(word) + 1 for word in text.words]) - 1
+        starts = ends - [len(word) for word in text.words]
+        found = spans_of(text.tags)
+        spans = [Span(int(starts[a]), int(ends[b - 1]), kind) for a, b, kind in found]
+        documents.append(Document(str(number), " ".join(text.words) + ".", tuple(spans)))
+    made = Corpus("by-hand", gold_of(documents[:150]), gold_of(documents[150:]), None)
+    tagger = EntityTagger.fit([made], recipe(tiny_encoder))
+    assert evaluate_documents(tagger, made.devel).overall.f1 > 0.9
+    tagger.save_pretrained(tmp_path / "model")
+    assert EntityTagger.from_pretrained(tmp_path / "model").labels == ("Disease", "Drug")
+
+
+def test_full_weights_train(tiny_encoder):
+    full = QUICK.replaced(full=True, learning_rate=2e-3)
+    model = fit([corpus()], recipe(tiny_encoder, training=full))
+    assert model.adapter is None
+    assert model.config.lora is None
+    assert model.manifest["devel"]["made-up"]["all"]["f1"] > 0.9
+
+
+def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
+    """A corpus has O for the types that it does not annotate; that must not be learnt."""
+    corpora = [corpus("a", only="Disease"), corpus("b", seed=7, only="Drug")]
+    augmentation = Augmentation(swapped=0.1, masked=0.05)
+    model = fit(corpora, recipe(tiny_encoder, repeat={"b": 2}, augmentation=augmentation))
+    both = corpus(seed=20).devel
+    tags = model.tags([text.words for text in both.texts])
+    right = sum(list(text.tags) == found for text, found in zip(both.texts, tags, strict=True))
+    assert right > 0.8 * len(both.texts)
+    assert model.manifest["facts"]["corpora"]["b"]["repeat"] == 2
+
+
+def test_held_out_texts_are_no_training_texts(tiny_encoder, caplog):
+    whole = corpus()
+    leaking = dataclasses.replace(
+        whole, train=Gold("train", whole.train.texts + whole.test.texts[:3] + whole.devel.texts[:1])
+    )
+    one = QUICK.replaced(epochs=1)
+    models = [fit([c], recipe(tiny_encoder, training=one)) for c in (whole, leaking)]
+    weights = [model.network.classifier.weight for model in models]
+    assert torch.equal(*weights)
+    assert "4 training texts are also in another side or corpus" in caplog.text
+    assert models[1].manifest["facts"]["corpora"]["made-up"]["left_out"] == 4 + left_out(models[0])
+
+
+def left_out(model):
+    return model.manifest["facts"]["corpora"]["made-up"]["left_out"]
+
+
+def test_a_run_resumes_with_the_same_corpora_and_settings_only(tiny_encoder, tmp_path):
+    one = recipe(tiny_encoder, training=QUICK.replaced(epochs=1, evaluations=1))
+    first = fit([corpus()], one, checkpoints=tmp_path)
+    again = fit([corpus()], one, checkpoints=tmp_path, resume=True)
+    assert torch.equal(first.network.classifier.weight, again.network.classifier.weight)
+    others = [
+        ([corpus(seed=1)], one, "corpora.made-up.train.sha256"),
+        ([corpus()], one.replaced(augmentation=Augmentation(masked=0.1)), "augmentation.masked"),
+        ([corpus()], one.replaced(corpora=CorporaTable(repeat={"made-up": 2})), "made-up.repeat"),
+        ([corpus()], one.replaced(model=EntityTable(encoder=str(tiny_encoder), window=24)), "wind"),
+    ]
+    for corpora, changed, name in others:
+        with pytest.raises(UserError, match=f"were made with another .*{name}"):
+            fit(corpora, changed, checkpoints=tmp_path, resume=True)
+
+
+def test_what_cannot_be_trained_on(tiny_encoder):
+    whole = corpus()
+    empty = Gold("train", (TaggedText(("was",), ("O",)),))
+    cases = [
+        (dataclasses.replace(whole, train=None), CorpusError, "made-up has no train side"),
+        (dataclasses.replace(whole, devel=None), CorpusError, "no corpus has a devel side"),
+        (dataclasses.replace(whole, train=empty), CorpusError, "needs entities in train and in"),
+        (
+            dataclasses.replace(whole, train=corpus(only="Drug").train),
+            ValueError,
+            "devel has entities of type Disease; the model finds Drug",
+        ),
+    ]
+    for bad, kind, message in cases:
+        with pytest.raises(kind, match=message):
+            fit([bad], recipe(tiny_encoder))
+    with pytest.raises(ValueError, match="no corpus is called 'other'; there are made-up"):
+        fit([whole], recipe(tiny_encoder, repeat={"other": 2}))
+    for times in (0, -1, True, "2", float("nan")):
+        with pytest.raises(UserError, match=r"\[repeat\] made-up: expected "):
+            recipe(tiny_encoder, repeat={"made-up": times})
+
+
+def test_a_silver_corpus_only_trains(tiny_encoder):
+    """It has no devel side, and none of its texts may be in the corpora that have one."""
+    gold = corpus()
+    few = dataclasses.replace(gold, train=Gold("train", gold.train.texts[:5]))
+    silver = Corpus("silver", Gold("train", sentences(150, seed=9) + gold.devel.texts), None, None)
+    alone, helped = (
+        fit(corpora, recipe(tiny_encoder, repeat=repeat))
+        for corpora, repeat in (([few], {}), ([few, silver], {"silver": 1.5}))
+    )
+    assert list(helped.manifest["devel"]) == ["made-up"]
+    assert helped.manifest["facts"]["corpora"]["silver"]["left_out"] >= len(gold.devel.texts)
+    f1 = [model.manifest["devel"]["made-up"]["all"]["f1"] for model in (alone, helped)]
+    assert f1[1] > 0.9 > f1[0]
+    same = Corpus("same", few.train, None, None)
+    with pytest.raises(CorpusError, match="same: every training text is also in a devel or test"):
+        fit([few, same], recipe(tiny_encoder))
+
+
+def test_the_manifest_quotes_nothing(trained):
+    document = json.dumps(trained.manifest)
+    assert "pneumonia" not in document

@@ -1,0 +1,214 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
+from domainbert.pretraining.examples import IGNORED, Masker
+from domainbert.pretraining.fitting import prepare_examples
+from domainbert.pretraining.model import prepare, start_from_scratch
+from domainbert.pretraining.objective import HeldOut, MaskedWords, plan_passes
+from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
+from domainbert.tables import write_table
+from domainbert.training.checkpoints import checkpoint_step, last_checkpoint
+from domainbert.training.trainer import ObjectiveTrainer
+
+
+@pytest.fixture(scope="module")
+def prepared(notes, new_recipe, tmp_path_factory):
+    """Examples with pairs, and without."""
+    folder = tmp_path_factory.mktemp("prepared")
+    write_table(notes, folder / "notes.parquet")
+    made = {}
+    for pairs in (True, False):
+        recipe = new_recipe(examples=ExampleSettings(pairs=pairs))
+        corpus = Corpus([folder / "notes.parquet"], settings=recipe.corpus)
+        made[pairs] = prepare_examples(corpus, recipe=recipe, tokenizer=None, work=folder)
+    return made
+
+
+@pytest.fixture
+def new_trainer(prepared, new_recipe, tmp_path):
+    """A trainer of a tiny network on the made-up notes."""
+
+    def make(*, folder="run", pairs=True, steps=24, batch_tokens=256, **plan):
+        data, recipe = prepared[pairs], new_recipe()
+        given = TrainingPlan(**{"evaluations": 4, **plan})
+        start = start_from_scratch(data.tokenizer, scratch=recipe.scratch, plan=given)
+        adapters = prepare(start.network, plan=given, pairs=pairs)
+        masker = Masker(data.tokenizer)
+        held_out = HeldOut(data.examples["short"][HELD_OUT], masker=masker, tokens=1500, seed=0)
+        objective = MaskedWords(
+            data.examples["short"][TRAIN],
+            held_out=held_out,
+            phase=Phase(length=32, steps=steps, batch_tokens=batch_tokens, learning_rate=5e-3),
+            plan=given,
+            masker=masker,
+        )
+        trainer = ObjectiveTrainer(
+            start.network, objective, arguments=objective.arguments(tmp_path / folder)
+        )
+        trainer.adapters, trainer.held_out = adapters, held_out
+        return trainer
+
+    return make
+
+
+class Stop(TrainerCallback):
+    """Ends training before a step, wherever the last checkpoint is, as a kill would."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_begin(self, args, state, control, **_):
+        if state.global_step >= self.step:
+            raise KeyboardInterrupt
+
+
+def weights(trainer):
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def watch(trainer):
+    """What every pass shows and wants from now on."""
+    seen = []
+
+    def note(_, __, inputs):
+        if torch.is_grad_enabled():
+            seen.append((inputs["input_ids"].tolist(), inputs["labels"].tolist()))
+
+    trainer.model.register_forward_pre_hook(note, with_kwargs=True)
+    return seen
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_held_out_loss_falls(new_trainer, pairs):
+    trainer = new_trainer(pairs=pairs, steps=40, batch_tokens=1024, dropout=0.0)
+    before = trainer.held_out.scores(trainer.model)
+    trainer.train()
+    after = trainer.held_out.scores(trainer.model)
+    assert after["mlm_loss"] < 0.8 * before["mlm_loss"]
+    assert ("nsp_accuracy" in after) == pairs
+    assert after["perplexity"] == pytest.approx(np.exp(after["mlm_loss"]))
+    assert trainer.objective.tokens > 0
+    assert trainer.objective.scoring_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("stop", "options"),
+    [
+        (7, {}),
+        (13, {"batch_tokens": 512, "device_tokens": 200}),
+        (11, {"lora_rank": 2}),
+        (19, {"freeze_embeddings": True, "pairs": False}),
+    ],
+)
+def test_a_killed_run_ends_where_an_uninterrupted_one_does(new_trainer, stop, options):
+    whole = new_trainer(**options, folder="whole")
+    passes = watch(whole)
+    whole.train()
+    each = len(passes) // 24
+
+    first = new_trainer(**options, folder="parts")
+    first.add_callback(Stop(stop))
+    with pytest.raises(KeyboardInterrupt):
+        first.train()
+    checkpoint = last_checkpoint(Path(first.args.output_dir))
+    saved = checkpoint_step(checkpoint)
+    assert saved == stop // 6 * 6
+
+    rest = new_trainer(**options, folder="parts")
+    later = watch(rest)
+    rest.train(resume_from_checkpoint=str(checkpoint))
+    assert later == passes[saved * each :]
+    torch.testing.assert_close(weights(rest), weights(whole), atol=1e-6, rtol=0)
+    losses = [
+        {row["step"]: row["eval_mlm_loss"] for row in t.state.log_history if "eval_mlm_loss" in row}
+        for t in (whole, rest)
+    ]
+    assert losses[0].keys() == losses[1].keys() == {6, 12, 18, 24}
+    for step, loss in losses[0].items():
+        assert losses[1][step] == pytest.approx(loss, abs=1e-5)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(new_trainer):
+    trained = []
+    for number, seed in enumerate([0, 0, 1]):
+        trainer = new_trainer(folder=str(number), seed=seed, steps=4)
+        trainer.train()
+        trained.append(weights(trainer))
+    assert torch.equal(trained[0], trained[1])
+    assert (trained[0] - trained[2]).abs().max() > 1e-3
+
+
+def test_an_epoch_hides_other_words_of_the_same_texts(new_trainer):
+    trainer = new_trainer(steps=12, batch_tokens=4096)
+    passes = watch(trainer)
+    trainer.train()
+    epoch = len(trainer.objective.batches())
+    assert len(passes) >= 2 * epoch
+
+    def texts(part):
+        """The rows as they were before words were hidden."""
+        whole = []
+        for shown, labels in part:
+            for row, wanted in zip(shown, labels, strict=True):
+                kept = [w if w != IGNORED else s for s, w in zip(row, wanted, strict=True)]
+                whole.append((tuple(kept), tuple(w != IGNORED for w in wanted)))
+        return sorted(whole)
+
+    first, second = texts(passes[:epoch]), texts(passes[epoch : 2 * epoch])
+    assert [text for text, _ in first] == [text for text, _ in second]
+    assert np.mean([a == b for (_, a), (_, b) in zip(first, second, strict=True)]) < 0.2
+
+
+def test_a_step_has_its_tokens_in_as_many_passes_as_it_takes(new_trainer):
+    phase = Phase(batch_tokens=4096)
+    assert plan_passes(phase, TrainingPlan(device_tokens=8192), processes=1) == (1, 4096)
+    assert plan_passes(phase, TrainingPlan(device_tokens=1024), processes=1) == (4, 1024)
+    assert plan_passes(phase, TrainingPlan(device_tokens=1024), processes=2) == (2, 1024)
+    assert plan_passes(phase, TrainingPlan(device_tokens=3000), processes=1) == (2, 2048)
+    trainer = new_trainer(steps=6, batch_tokens=512, device_tokens=256)
+    passes = watch(trainer)
+    trainer.train()
+    assert len(passes) == 12
+    assert max(len(shown) * len(shown[0]) for shown, _ in passes) <= 256
+
+
+def test_a_batch(prepared):
+    data = prepared[True]
+    examples = [data.examples["short"][TRAIN][n] for n in range(30)]
+    batch = Masker(data.tokenizer).batch(examples, np.random.default_rng(0))
+    for row, example in enumerate(examples):
+        length = len(example.tokens)
+        wanted, shown = batch["labels"][row], batch["input_ids"][row]
+        whole = torch.where(wanted == IGNORED, shown, wanted)
+        assert whole[:length].tolist() == example.tokens.tolist()
+        assert not whole[length:].any()
+        assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (len(shown) - length)
+        second = [0] * example.second + [1] * (length - example.second)
+        assert batch["token_type_ids"][row].tolist() == second + [0] * (len(shown) - length)
+        assert batch["next_sentence_label"][row] == example.label
+
+
+def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer):
+    trainer = new_trainer()
+    network = trainer.model.train()
+    first = trainer.held_out.scores(network)
+    assert trainer.held_out.scores(network) == first
+    assert network.training
+    assert first["tokens"] > 50
+    assert first["pairs"] > 10
+    data = prepared[True].examples["short"][HELD_OUT]
+    masker = Masker(prepared[True].tokenizer)
+    few = HeldOut(data, masker=masker, tokens=1, seed=0).scores(network)
+    assert few["pairs"] == 1
+
+
+def test_nothing_is_printed(new_trainer, capfd):
+    trainer = new_trainer(steps=4)
+    capfd.readouterr()
+    trainer.train()
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,129 @@
+import pytest
+
+from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.errors import UserError
+from domainbert.pretraining.settings import (
+    ExampleSettings,
+    Phase,
+    Recipe,
+    ScratchSettings,
+    TrainingPlan,
+)
+from domainbert.training.recipes import read_recipe
+
+
+def written(tmp_path, text):
+    (tmp_path / "recipe.toml").write_text(text)
+    return tmp_path / "recipe.toml"
+
+
+@pytest.mark.parametrize(
+    ("name", "phases"),
+    [
+        ("clinicalbert", ["short", "long"]),
+        ("biobert", ["long"]),
+        ("pubmed", ["short"]),
+        ("medical", ["short"]),
+        ("pretrain-tiny", ["short", "long"]),
+    ],
+)
+def test_the_recipes_are_legal(name, phases):
+    recipe = read_recipe(Recipe, name)
+    assert recipe.card.title
+    assert (recipe.encoder is None) == (name == "pretrain-tiny")
+    assert list(recipe.phases) == phases
+
+
+def test_clinicalbert_erases_what_clinical_erases():
+    import re
+
+    from clinical.risk.notes import clean
+
+    erase = read_recipe(Recipe, "clinicalbert").corpus.erase
+    lines = (
+        "1. Aspirin 81 mg p.o. daily",
+        "Seen by [**Name (NI) 12**] on [**2151-7-16**] at ___.",
+        "-----------",
+        "WBC-12.3 ==== see 3. above",
+        "- metoprolol 25 mg",
+    )
+    for line in lines:
+        assert re.sub(erase, " ", line).split() == clean(line).split()
+
+
+def test_options_win(tmp_path):
+    path = written(tmp_path, 'encoder = "a/b"\n[training]\nseed = 3\n[short]\nsteps = 7\n')
+    assert read_recipe(Recipe, path).encoder == "a/b"
+    options = {"encoder": "c/d", "training.seed": None, "corpus.text": "note"}
+    assert read_recipe(Recipe, path, options).encoder == "c/d"
+    assert read_recipe(Recipe, path, options).corpus.text == "note"
+    recipe = read_recipe(Recipe, path, {"training.seed": 5})
+    assert recipe.training == TrainingPlan(seed=5)
+    assert recipe.phases == {"short": Phase(steps=7)}
+
+
+def test_without_a_recipe_there_are_defaults():
+    assert read_recipe(Recipe) == Recipe()
+    assert Recipe().encoder == DEFAULT_ENCODER
+    assert list(Recipe().phases) == ["short"]
+
+
+def test_steps_may_be_fewer():
+    recipe = Recipe(short=Phase(steps=100), long=Phase(steps=20))
+    assert [phase.steps for phase in recipe.at_most(50).phases.values()] == [50, 20]
+    assert recipe.at_most(None) is recipe
+
+
+def test_there_is_one_start(tmp_path):
+    path = written(tmp_path, "[scratch]\nvocabulary = 100\n")
+    assert read_recipe(Recipe, path).scratch == ScratchSettings(vocabulary=100)
+    assert read_recipe(Recipe, path).encoder is None
+    with pytest.raises(
+        UserError, match=r"start from an encoder or from \[scratch\], not from both"
+    ):
+        read_recipe(Recipe, path, {"encoder": "a/b"})
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "[short]\nstep = 3\n",
+            r"\[short\] step: no such setting; expected one of attention, batch_tokens, ",
+        ),
+        (
+            '[short]\nattention = "fast"\n',
+            r"\[short\] attention: expected 'sdpa' or 'eager', got 'fast'$",
+        ),
+        ("[middle]\nsteps = 3\n", r"middle: no such setting; expected one of card, corpus, "),
+        ("[short]\nsteps = 0\n", r"\[short\] steps: expected greater than or equal to 1, got 0$"),
+        (
+            "[short]\nlength = 8\n",
+            r"\[short\] length: expected greater than or equal to 16, got 8$",
+        ),
+        (
+            "[short]\nlearning_rate = 0\n",
+            r"\[short\] learning_rate: expected greater than 0, got 0$",
+        ),
+        ("[examples]\nmasked = 1.0\n", r"\[examples\] masked: expected less than 1, got 1.0$"),
+        ("[examples]\npairs = 1\n", r"\[examples\] pairs: expected a valid boolean, got 1$"),
+        (
+            "[training]\nseed = -1\n",
+            r"\[training\] seed: expected greater than or equal to 0, got -1$",
+        ),
+        (
+            "[training]\ndropout = true\n",
+            r"\[training\] dropout: expected a valid number, got True$",
+        ),
+        ("[scratch]\nhidden = 65\n", r"hidden must be a multiple of heads \(12\), got 65$"),
+    ],
+)
+def test_what_is_not_legal_is_named(tmp_path, text, wanted):
+    with pytest.raises(UserError, match=wanted):
+        read_recipe(Recipe, written(tmp_path, text))
+
+
+def test_settings_at_the_edge_of_their_range_are_taken():
+    TrainingPlan(dropout=0, lora_rank=0, seed=2**32 - 1)
+    ExampleSettings(short=0, masked=0.99)
+    Phase(length=16, warmup=0, steps=1)
