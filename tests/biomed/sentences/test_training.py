@@ -158,6 +158,7 @@ def test_rankings_by_hand():
 
 
 def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
+    pytest.importorskip("bm25s")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
@@ -165,7 +166,9 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
     lines = [f"{a} {b},{b} {a} {a}" for a in words for b in words[:3] if a != b]
     (tmp_path / "p.csv").write_text("\n".join(["query,passage", *lines]) + "\n")
     pairs = read_examples(tmp_path / "p.csv")
-    found = evaluate_retrieval(encoder, pairs)
+    ways = evaluate_retrieval(encoder, pairs, with_words=True)
+    assert list(ways) == ["meaning", "words", "meaning and words"]
+    found = ways["meaning"]
     encoder.save_pretrained(tmp_path / "model")
     theirs = InformationRetrievalEvaluator(
         {str(i): text for i, text in enumerate(pairs.first)},
@@ -223,6 +226,7 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     report = ("--out", tmp_path / "report", "--sts", validation, "--retrieval", train)
     said = invoke("evaluate", *report, *model, "--rerank", tmp_path / "cross")
     assert "Spearman" in said
+    assert "reranked" in said
     assert (tmp_path / "report" / "comparison.png").stat().st_size > 3000
 
 

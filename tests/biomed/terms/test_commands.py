@@ -65,9 +65,7 @@ def test_no_command_writes_over_its_input(tiny_encoder, terms, tmp_path):
             picture.write_bytes(b"")
         result = run.invoke(app, ["terms", *map(str, arguments), "--model", str(tiny_encoder)])
         assert result.exit_code == 1, arguments
-        assert "is an input of this command; write somewhere else" in result.output.replace(
-            "\n", " "
-        )
+        assert "is an input of this command" in result.output.replace("\n", " ")
     assert terms.read_bytes() == before
 
 

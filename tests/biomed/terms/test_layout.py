@@ -74,7 +74,7 @@ def test_what_cannot_be_drawn_is_said():
         layout_terms(["a", "b"], np.eye(3))
     with pytest.raises(ValueError, match="3 terms but 1 categories"):
         layout_terms(list("abc"), np.eye(3), categories=["x"])
-    with pytest.raises(ValueError, match="one and the same vector"):
+    with pytest.raises(ValueError, match="all have the same vector"):
         layout_terms(["a", "b"], np.ones((2, 3)))
     with pytest.raises(ValueError, match="perplexity must be above 0 and below 3"):
         layout_terms(list("abc"), np.eye(3), perplexity=3)
