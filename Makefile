@@ -46,7 +46,7 @@ models: $(INSTALLED)
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
 		--recipe recipes/qa.toml --out biomed/models/qa
 	$(BIN)/biomed terms train $(DATA) --recipe recipes/terms.toml --out biomed/models/terms
-	$(BIN)/python benchmarks/quality.py --page docs/benchmarks.md
+	$(BIN)/python benchmarks/quality.py --page docs/benchmarks.md --readme README.md
 
 clean:
 	rm -rf $(VENV) demo runs build dist

@@ -10,31 +10,39 @@ if TYPE_CHECKING:
     from clinical.cohort.splits import assign_splits, check_disjoint
     from clinical.datasets.diabetes130 import build_diabetes130
     from clinical.datasets.synthetic import synthesize
-    from clinical.evaluation.measures import Evaluation, evaluate
+    from clinical.evaluation.intervals import Evaluation, evaluate
     from clinical.risk.aggregation import aggregate
     from clinical.risk.convert import convert_release
     from clinical.risk.estimator import ReadmissionClassifier
     from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-    from clinical.risk.results import Coverage, StayRisk, UnreadSpan, WindowRisk
+    from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
+    from clinical.risk.training import ReadmissionRecipe
+    from clinical.risk.training import fit as fit_readmission
+
+import domainbert
+
+__version__ = domainbert.__version__
 
 # Each name is imported when it is first used, so that `clinical --help` waits for no torch.
 _HOMES = {
     "Cohort": "cohort",
-    "Coverage": "risk.results",
-    "Evaluation": "evaluation.measures",
+    "Coverage": "risk.stays",
+    "Evaluation": "evaluation.intervals",
     "ReadmissionClassifier": "risk.estimator",
     "ReadmissionModel": "risk.model",
+    "ReadmissionRecipe": "risk.training",
     "ReadmissionSettings": "risk.model",
-    "StayRisk": "risk.results",
-    "UnreadSpan": "risk.results",
-    "WindowRisk": "risk.results",
+    "StayRisk": "risk.stays",
+    "UnreadSpan": "risk.stays",
+    "WindowRisk": "risk.stays",
     "aggregate": "risk.aggregation",
     "assign_splits": "cohort.splits",
     "build_cohort": "cohort",
     "build_diabetes130": "datasets.diabetes130",
     "check_disjoint": "cohort.splits",
     "convert_release": "risk.convert",
-    "evaluate": "evaluation.measures",
+    "evaluate": "evaluation.intervals",
+    "fit_readmission": "risk.training",
     "synthesize": "datasets.synthetic",
 }
 
@@ -44,6 +52,7 @@ __all__ = [
     "Evaluation",
     "ReadmissionClassifier",
     "ReadmissionModel",
+    "ReadmissionRecipe",
     "ReadmissionSettings",
     "StayRisk",
     "UnreadSpan",
@@ -55,6 +64,7 @@ __all__ = [
     "check_disjoint",
     "convert_release",
     "evaluate",
+    "fit_readmission",
     "synthesize",
 ]
 
@@ -65,7 +75,8 @@ def __getattr__(name: str) -> Any:
         msg = f"module 'clinical' has no attribute {name!r}"
         raise AttributeError(msg)
     # A module may have the name of the function in it: what is exported is the function.
-    value = getattr(importlib.import_module(f"clinical.{_HOMES[name]}"), name)
+    module = importlib.import_module(f"clinical.{_HOMES[name]}")
+    value = getattr(module, "fit" if name == "fit_readmission" else name)
     globals()[name] = value
     return value
 

@@ -1,9 +1,9 @@
-"""The command `clinical`: from notes to the risk of readmission."""
+"""The command `clinical`: from notes to the risk of readmission within 30 days."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,13 +13,11 @@ from domainbert.console import command_line, one_line_errors, say, stdout
 
 if TYPE_CHECKING:
     from clinical.cohort import Cohort
-    from clinical.evaluation.measures import Evaluation
+    from clinical.evaluation.comparison import Comparison
 
 app = command_line(
     "clinical", "ClinicalBERT: long clinical notes -> the risk of readmission within 30 days."
 )
-
-CohortFile = Annotated[Path, typer.Argument(help="A cohort, from `clinical cohort`.")]
 
 
 @app.command()
@@ -32,7 +30,9 @@ def demo(
     """The whole job on a made-up hospital: notes, cohort, risks, report."""
     from clinical.demo import run_demo
 
-    run_demo(out, stays=stays, seed=seed)
+    comparison, best = run_demo(out, stays=stays, seed=seed)
+    _print_comparison(comparison)
+    stdout.print(f"best possible AUROC on these stays: {best:.3f}")
 
 
 @app.command()
@@ -120,7 +120,8 @@ def train(
     cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
     out: options.ModelFolder,
     also: Annotated[
-        list[Path] | None, typer.Option(help="Another cohort: its train side joins in.")
+        list[Path] | None,
+        typer.Option(help="Another cohort whose train side is added; no patient in common."),
     ] = None,
     recipe: options.RecipeFile = None,
     encoder: options.EncoderName = None,
@@ -129,25 +130,48 @@ def train(
     learning_rate: options.LearningRate = None,
     seed: Annotated[int | None, typer.Option(help="Of head, order and dropout.")] = None,
     full: options.FullWeights = False,
+    forget_patients: Annotated[
+        bool,
+        typer.Option(
+            "--forget-patients",
+            help="Keep no hashes of patient ids in the model folder; `evaluate` cannot check then.",
+        ),
+    ] = False,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:
     """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
-    from clinical.risk.recipe import read_recipe, train_from_recipe
+    from clinical.cohort.splits import read_cohort
+    from clinical.evaluation.comparison import compare, record
+    from clinical.risk.training import ReadmissionRecipe, fit
+    from domainbert.training.recipes import read_recipe
 
     options.check_training(out, checkpoints=checkpoints, resume=resume)
     plan = read_recipe(
+        ReadmissionRecipe,
         recipe,
-        encoder=encoder,
-        objective=objective,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        seed=seed,
-        full=full or None,
+        {
+            "model.encoder": encoder,
+            "model.objective": objective,
+            "training.epochs": epochs,
+            "training.learning_rate": learning_rate,
+            "training.seed": seed,
+            "training.full": full or None,
+        },
     )
-    model = train_from_recipe(
-        plan, cohort_file, also=also or (), checkpoints=checkpoints, resume=resume
+    table = read_cohort(cohort_file, also=also or ())
+    model = fit(
+        table,
+        plan,
+        checkpoints=checkpoints,
+        resume=resume,
+        record_patients=not forget_patients,
     )
+    if (table["split"] == "test").any():
+        comparison = compare(model, table)
+        record(comparison, model)
+        for line in (*comparison.verdicts, *comparison.caveats):
+            say(f"note: {line}")
     model.save_pretrained(out)
     say(f"model in {out}; its card says how it was made and how good it is")
 
@@ -155,26 +179,41 @@ def train(
 @app.command()
 @one_line_errors
 def score(
-    notes: Annotated[Path, typer.Argument(help="Notes or stays: .csv, .parquet or .jsonl.")],
+    source: options.Source,
     model: options.ModelName,
-    out: Annotated[Path, typer.Option(help="Risks: .csv, .parquet or .jsonl.")],
+    out: options.Table,
+    text: options.TextColumn = None,
+    stay: options.StayColumn = None,
+    patient: options.PatientColumn = None,
+    note: options.NoteColumn = None,
+    time: options.TimeColumn = None,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    restart: options.Restart = False,
+    device: options.Device = None,
 ) -> None:
     """Score every stay of a table; each gets a row, with a status and a reason."""
-    from clinical.risk.model import ReadmissionModel
-    from clinical.risk.scoring import score_table
-    from domainbert.console import progress
-    from domainbert.tables import table_format
+    from domainbert.scoring import cli
+    from domainbert.tables import ReadOptions
 
-    table_format(out)  # a wrong ending should not cost an hour of scoring
-    loaded = ReadmissionModel.from_pretrained(model)
-    counts: dict[str, int] = {}
-    with progress("scoring stays") as advance:
-        for part in score_table(loaded, notes, out):
-            advance(len(part))
-            for status, number in part["status"].value_counts().items():
-                counts[status] = counts.get(status, 0) + int(number)
-    said = ", ".join(f"{number} {status}" for status, number in counts.items()) or "no stays"
-    say(f"{said}; risks in {out}")
+    def make_task() -> Any:
+        from clinical.risk.model import ReadmissionModel
+        from clinical.risk.task import ReadmissionTask
+
+        return ReadmissionTask(ReadmissionModel.from_pretrained(model, device=device))
+
+    named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
+    cli.run(
+        make_task,
+        source,
+        out,
+        named={**named, "chart_time": time},
+        keep=keep or (),
+        options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
+        restart=restart,
+    )
 
 
 @app.command()
@@ -186,16 +225,21 @@ def evaluate(
     split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
 ) -> None:
     """Measure a model on one side of a cohort, beside bag-of-words baselines."""
-    from clinical.evaluation.assessment import assess, write_assessment
+    from clinical.cohort.splits import read_cohort
+    from clinical.evaluation.comparison import compare, write_comparison
     from clinical.risk.model import ReadmissionModel
-    from domainbert.tables import read_table
 
+    table = read_cohort(cohort_file)
     loaded = ReadmissionModel.from_pretrained(model)
-    table = read_table(cohort_file)
-    assessment = assess(loaded, table, split=split)
-    facts = {"model": model, "cohort": cohort_file.name, "side": split, "c": f"{loaded.c:g}"}
-    report = write_assessment(assessment, out, title=f"{model} on {cohort_file.name}", facts=facts)
-    stdout.print(evaluation_table(assessment.evaluations))
+    comparison = compare(loaded, table, split=split)
+    report = write_comparison(
+        comparison,
+        out,
+        title=f"{model} on {cohort_file.name}",
+        facts={"model": model, "cohort": cohort_file.name, "side": split, "c": f"{loaded.c:g}"},
+        flow=_flow_of(cohort_file),
+    )
+    _print_comparison(comparison)
     say(f"report in {report}")
 
 
@@ -217,32 +261,52 @@ def convert(
 @app.command()
 @one_line_errors
 def models() -> None:
-    """List the shipped models and their measured scores."""
+    """List the shipped models, and how good each was on patients held out from its training."""
     import json
 
+    from clinical.evaluation.intervals import spell
     from clinical.models import shipped
-    from clinical.risk.card import spell
 
-    table = Table("model", "encoder", "test AUROC", "TF-IDF", "what it is")
-    table.columns[0].no_wrap = True
     for name, folder in shipped().items():
-        config = json.loads((folder / "config.json").read_text())["domainbert"]
-        scores = config["manifest"].get("scores", {})
-        own, words = (spell(scores.get(key, {}).get("auroc")) for key in ("domainbert", "TF-IDF"))
-        title = config["manifest"].get("card", {}).get("title", "")
-        table.add_row(name, config["encoder"], own, words, title)
+        config = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]
+        manifest = config["manifest"]
+        title = manifest.get("card", {}).get("title", "no title")
+        stdout.print(f"[bold]{name}[/bold]: {title}", soft_wrap=True)
+        stdout.print(f"    encoder {config['encoder']}", soft_wrap=True)
+        if scores := manifest.get("scores"):
+            own = next(iter(scores.values()))
+            others = [f"{other} {spell(scores[other]['auroc'])}" for other in list(scores)[1:]]
+            stdout.print(
+                f"    AUROC {spell(own['auroc'])} on the {own['n_stays']:,} stays of "
+                f"{own['n_patients']:,} patients that its own cohort held out; "
+                f"{', '.join(others)}",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
+def _flow_of(cohort_file: Path) -> Any:
+    """The flow that `clinical cohort` stored in its file; None for other tables."""
+    from clinical.cohort import Cohort
+    from domainbert.tables import TableError
+
+    try:
+        return Cohort.open(cohort_file).flow
+    except TableError:
+        return None
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    """Measures down, models across, each with its 95% interval; then verdicts and caveats."""
+    from clinical.evaluation.intervals import measure_rows
+
+    head, *rows = measure_rows(comparison.evaluations)
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
     stdout.print(table)
-
-
-def evaluation_table(evaluations: dict[str, Evaluation]) -> Table:
-    """Metrics down, models across, each with its 95% interval."""
-    from clinical.risk.card import METRICS, spell
-
-    table = Table("", *evaluations)
-    dicts = [evaluation.to_dict() for evaluation in evaluations.values()]
-    for metric, label in METRICS:
-        table.add_row(label, *(spell(scores[metric]) for scores in dicts))
-    return table
+    for line in (*comparison.verdicts, *comparison.caveats):
+        stdout.print(line, markup=False, soft_wrap=True)
 
 
 def _print_flow(built: Cohort) -> None:

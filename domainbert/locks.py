@@ -27,7 +27,7 @@ def locked(folder: Path) -> Iterator[None]:
     with (folder / LOCK).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "another one"
             msg = f"{folder} is in use by process {holder}; wait for it, or use another folder"

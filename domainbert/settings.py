@@ -9,17 +9,33 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from domainbert.errors import UserError
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
+# The descriptions are what an error says was expected.
+Count = Annotated[int, Field(ge=1, description="a whole number above 0")]
+Positive = Annotated[float, Field(gt=0, description="a number above 0")]
+Share = Annotated[float, Field(ge=0, lt=1, description="a number from 0 to below 1")]
+Seed = Annotated[int, Field(ge=0, lt=2**32, description=f"a whole number from 0 to {2**32 - 1}")]
+Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list in TOML
+_EXPECTED = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
+}
 
 
 class Settings(BaseModel):
     """A frozen table of settings; unknown names and wrong types are refused.
 
     Subclasses declare typed fields and document them under ``Attributes``. Numbers are not read
-    from text, and true or false is not a number.
+    from text, and true or false is not a number. NumPy's scalars are taken as Python's.
 
     Raises:
         UserError: the first setting that is wrong, what came and what is expected.
@@ -29,13 +45,18 @@ class Settings(BaseModel):
 
     def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**values)
+            super().__init__(**{name: _plain(value) for name, value in values.items()})
         except ValidationError as error:
             raise UserError(_one_line(error, type(self))) from None
 
     def replaced(self, **changes: Any) -> Self:
         """A checked copy with some settings changed."""
         return type(self)(**{**self.model_dump(), **changes})
+
+
+def _plain(value: Any) -> Any:
+    is_scalar = hasattr(value, "dtype") and getattr(value, "ndim", None) == 0
+    return value.item() if is_scalar else value
 
 
 def as_dict(settings: Any) -> dict[str, Any]:
@@ -48,7 +69,12 @@ def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     problems = error.errors(include_url=False)
     # A mistyped name is missing too: its own spelling says more.
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    *tables, name = map(str, problem["loc"]) if problem["loc"] else ("settings",)
+    loc: list[str] = []
+    for part in problem["loc"]:  # a number is a place in a list
+        loc[-1:] = (
+            [f"{loc[-1]}.{part}"] if isinstance(part, int) and loc else [*loc[-1:], str(part)]
+        )
+    *tables, name = loc or ["settings"]
     place = f"[{'.'.join(tables)}] {name}" if tables else name
     if problem["type"] == "extra_forbidden":
         fields = _fields_at(kind, tables)
@@ -58,8 +84,12 @@ def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     if problem["type"] == "value_error":  # from a nested table, or a check of the table's own
         where = f"[{'.'.join(map(str, problem['loc']))}] " if problem["loc"] else ""
         return f"{where}{problem['ctx']['error']}"
-    message = problem["msg"].removeprefix("Input should be ")
-    return f"{place}: expected {message}, got {problem['input']!r}"
+    if problem["type"].startswith(("model_type", "model_attributes")):
+        return f"{place}: expected a table, written [{name}], got {problem['input']!r}"
+    field = kind.model_fields.get(name) if not tables else None
+    known = _EXPECTED.get(problem["type"], problem["msg"].removeprefix("Input should be "))
+    expected = (field and field.description) or known.format(**problem.get("ctx", {}))
+    return f"{place}: expected {expected}, got {problem['input']!r}"
 
 
 def _fields_at(kind: type[BaseModel], tables: list[str]) -> list[str]:

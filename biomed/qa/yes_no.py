@@ -6,7 +6,6 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
-from domainbert.pairs import PairModel, PairSettings
 from pydantic import Field
 from sklearn.metrics import accuracy_score, f1_score
 
@@ -14,6 +13,7 @@ from biomed.folder import BiomedFolder
 from biomed.qa.formats import read_questions
 from biomed.qa.questions import QuestionError
 from domainbert.errors import UserError
+from domainbert.pairs import PairModel, PairSettings
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads the annotation)
 from domainbert.training.recipes import ModelTable, Recipe
 

@@ -1,21 +1,41 @@
-"""Patient-disjoint splits: by a hash of the patient id, so that a patient never changes side."""
+"""Patients and sides: splits by patient, and the checks that no patient is on two sides."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import logging
+import secrets
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
 FRACTIONS: Mapping[str, float] = MappingProxyType({"train": 0.8, "val": 0.1, "test": 0.1})
+NEEDED = ("patient_id", "text", "readmitted", "split")
+log = logging.getLogger(__name__)
+
+
+def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
+    """The key by which each row's patient is compared, shape (rows,), dtype object.
+
+    Ids are compared by `domainbert.tables.ids.id_key`: "1001", 1001, "1001.0" and " 1001 " are one
+    patient. A row without a patient id counts as a patient of its own, which is logged.
+    """
+    keys = [id_key(patient) for patient in patient_ids]
+    if missing := sum(key is None for key in keys):
+        log.warning("%d rows have no patient id: each counts as a patient of its own", missing)
+    # No id contains a tab at its start, because ids are stripped.
+    return np.array([f"\trow {n}" if k is None else k for n, k in enumerate(keys)], dtype=object)
 
 
 def assign_splits(
@@ -23,13 +43,14 @@ def assign_splits(
 ) -> np.ndarray:
     """The side of every row, decided by its patient id alone.
 
-    A keyed hash of `str(patient_id)` is a number in [0, 1); the fractions cut that interval. So a
-    patient keeps its side when rows are added or their order changes, 7 and "7" are one patient,
-    and labels have no say: their share differs between the sides by chance alone. Sizes are
-    fractions of patients in expectation, not exact counts.
+    A keyed hash maps each patient (see `patient_keys`) to a number in [0, 1), and the fractions
+    cut that interval. A patient therefore keeps its side when rows are added or reordered, and
+    the shares of the outcomes differ between sides by chance only. The sizes are fractions of the
+    patients in expectation, not exact counts. Rows without a patient id are split one by one, by
+    their position.
 
     Args:
-        patient_ids: one id a row, shape (rows,); none may be missing.
+        patient_ids: one id a row, shape (rows,).
         seed: another seed is another split.
         fractions: share of the patients of each side; positive, summing to 1.
 
@@ -37,24 +58,18 @@ def assign_splits(
         Names of sides, shape (rows,), dtype object.
 
     Raises:
-        ValueError: a missing id, or fractions that do not sum to 1.
+        UserError: fractions that do not sum to 1.
     """
     names, edges = list(fractions), np.cumsum(list(fractions.values()))
     if min(fractions.values()) <= 0 or abs(edges[-1] - 1) > 1e-9:
         msg = f"fractions must be positive and sum to 1, got {dict(fractions)}"
         raise UserError(msg)
-    sides: dict[str, str] = {}
-    result = []
-    for patient in patient_ids:
-        if patient is None or patient != patient:
-            msg = "a row has no patient_id; a split by patient needs one on every row"
-            raise UserError(msg)
-        key = str(patient)
-        if key not in sides:
-            place = int(np.searchsorted(edges, _unit_hash(key, seed=seed), side="right"))
-            sides[key] = names[min(place, len(names) - 1)]
-        result.append(sides[key])
-    return np.array(result, dtype=object)
+    keys = patient_keys(patient_ids)
+    places = {
+        key: int(np.searchsorted(edges, _unit_hash(key, seed=seed), side="right"))
+        for key in set(keys)
+    }
+    return np.array([names[min(places[key], len(names) - 1)] for key in keys], dtype=object)
 
 
 def _unit_hash(key: str, *, seed: int) -> float:
@@ -65,15 +80,15 @@ def _unit_hash(key: str, *, seed: int) -> float:
 def check_disjoint(
     frame: pd.DataFrame, *, patient: str = "patient_id", split: str = "split"
 ) -> None:
-    """Check that no patient sits on two sides; ids are compared as strings.
+    """Check that no patient is on two sides; for how ids are compared see `patient_keys`.
 
     Rows without a side (excluded ones) do not count.
 
     Raises:
-        ValueError: with the number of patients on more than one side.
+        UserError: with the number of patients on more than one side.
     """
     kept = frame[frame[split].notna()]
-    sides = kept[split].groupby(kept[patient].astype(str)).nunique()
+    sides = kept[split].groupby(patient_keys(kept[patient])).nunique()
     straddling = int((sides > 1).sum())
     if straddling:
         msg = (
@@ -81,3 +96,131 @@ def check_disjoint(
             "split by patient: frame['split'] = clinical.assign_splits(frame['patient_id'])"
         )
         raise UserError(msg)
+
+
+def usable_stays(cohort: pd.DataFrame) -> pd.DataFrame:
+    """The rows to train and score on: no exclusion, a label, a side, and at least one note.
+
+    Args:
+        cohort: `patient_id`, `text` (list of notes), `readmitted` (0/1, missing on excluded rows)
+            and `split`; optionally `exclusion`.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: patients on more than one side, or labels other than 0 and 1.
+    """
+    from domainbert.tables import require_columns
+
+    require_columns(cohort.columns, NEEDED, source="cohort")
+    kept = cohort["split"].notna() & cohort["readmitted"].notna()
+    if "exclusion" in cohort.columns:
+        kept &= cohort["exclusion"].isna()
+    rows = cohort[kept]
+    check_disjoint(rows)
+    if wrong := sum(label not in (0, 1) for label in rows["readmitted"]):
+        msg = f"readmitted holds {wrong} values that are not 0 or 1; expected 1 = readmitted"
+        raise UserError(msg)
+    rows = rows.assign(
+        readmitted=rows["readmitted"].astype(int), text=rows["text"].map(_present_notes)
+    )
+    has_text = rows["text"].map(len) > 0
+    if dropped := int((~has_text).sum()):
+        log.warning("%d stays have no text and are left out", dropped)
+    return rows[has_text].reset_index(drop=True)
+
+
+def _present_notes(notes: Any) -> list[str]:
+    """The notes that have text; one string is one note."""
+    if isinstance(notes, str):
+        notes = [notes]
+    if not hasattr(notes, "__iter__"):
+        return []  # None or NaN
+    kept = [note for note in notes if not is_missing(note)]
+    if kinds := sorted({type(note).__name__ for note in kept if not isinstance(note, str)}):
+        msg = f"text holds notes of type {', '.join(kinds)}; expected a list of strings"
+        raise UserError(msg)
+    return [note for note in kept if note.strip()]
+
+
+def read_cohort(path: Path, *, also: Sequence[Path] = ()) -> pd.DataFrame:
+    """Read a cohort, with the train sides of others.
+
+    Args:
+        path: a table with the columns of `usable_stays`.
+        also: more cohorts, of which only the train side is used. Patients have one identity
+            everywhere: ids of different hospitals must differ.
+
+    Raises:
+        UserError: patients of another cohort's train side are on the val or test side here.
+    """
+    import pandas as pd
+
+    cohort = _read_rows(path)
+    if not also:
+        return cohort
+    held_out = set(patient_keys(cohort.loc[cohort["split"].isin(["val", "test"]), "patient_id"]))
+    parts = [cohort]
+    for other in also:
+        rows = _read_rows(other)
+        rows = rows[rows["split"] == "train"]
+        both = held_out & set(patient_keys(rows["patient_id"]))
+        if shared := sum(not key.startswith("\t") for key in both):
+            msg = (
+                f"{shared} patients of the train side of {other.name} are on the val or test side "
+                f"of {path.name}; split both cohorts with the same seed, or give patients of "
+                "different hospitals different ids"
+            )
+            raise UserError(msg)
+        parts.append(rows)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _read_rows(path: Path) -> pd.DataFrame:
+    from domainbert.tables import read_table, require_columns, table_columns
+
+    require_columns(table_columns(path), NEEDED, source=path.name)
+    return read_table(path, schema={"readmitted": "int"})
+
+
+# PBKDF2 rounds: a fraction of a millisecond a patient. A whole cohort takes seconds.
+_ROUNDS = 500
+_BYTES = 5
+
+
+def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
+    """Hashes of the patients a model is trained and chosen on, for its manifest.
+
+    They let `overlap` find patients of another cohort among them. They do not show ids, but
+    someone with the model folder and a list of candidate ids can test each of
+    them: a folder with these hashes is pseudonymous, not anonymous.
+
+    Args:
+        rows: `patient_id` and `split`; rows without a patient id are left out.
+
+    Returns:
+        `salt` (hex), `rounds`, and for each side but "test" the sorted hashes in base64.
+    """
+    salt = secrets.token_bytes(16)
+    sides = rows[rows["split"] != "test"].groupby("split")["patient_id"]
+    packed = {
+        str(side): base64.b64encode(b"".join(sorted(_hashes(ids, salt, _ROUNDS)))).decode()
+        for side, ids in sides
+    }
+    return {"salt": salt.hex(), "rounds": _ROUNDS, **packed}
+
+
+def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[str, int]:
+    """How many of these patients are on each side that `patient_hashes` recorded."""
+    salt, rounds = bytes.fromhex(stored["salt"]), stored["rounds"]
+    mine = _hashes(patient_ids, salt, rounds)
+    found = {}
+    for side in stored.keys() - {"salt", "rounds"}:
+        packed = base64.b64decode(stored[side])
+        theirs = {packed[i : i + _BYTES] for i in range(0, len(packed), _BYTES)}
+        found[side] = len(mine & theirs)
+    return found
+
+
+def _hashes(patient_ids: Iterable[object], salt: bytes, rounds: int) -> set[bytes]:
+    keys = {key for patient in patient_ids if (key := id_key(patient)) is not None}
+    return {hashlib.pbkdf2_hmac("sha256", key.encode(), salt, rounds, dklen=_BYTES) for key in keys}

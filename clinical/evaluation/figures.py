@@ -1,8 +1,4 @@
-"""Figures of risks and outcomes, for a paper or a notebook: each call makes one and returns it.
-
-The figures are plain `matplotlib.figure.Figure`s outside pyplot's registry, so that nothing piles
-up in a long job. In a notebook the value of a cell is shown after `%matplotlib inline`.
-"""
+"""Figures of risks and outcomes; each function returns a new `matplotlib.figure.Figure`."""
 
 from __future__ import annotations
 
@@ -10,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.calibration import checked, reliability_curve
-from clinical.evaluation.ranking import PRECISION, Ranking, auroc, average_precision, precisions
+from clinical.evaluation.measures import MEASURES, PRECISION, Stays, positives, precisions
+from clinical.evaluation.reliability import reliability_curve
+from clinical.risk.calibration import checked
 from domainbert.errors import UserError
 from domainbert.figures import COLOURS, DASHES, GREY, new_axes
 
@@ -22,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from clinical.evaluation.measures import Evaluation, Interval
+    from clinical.evaluation.intervals import Evaluation
 
-_CROWD = 60  # windows, from which on white gaps would hide them
+_CROWD = 60  # from this many windows on, white gaps would hide them
 _LINE = 0.085  # height of a line of text on the risk axis
 
 
@@ -39,17 +36,18 @@ def plot_roc(
     Args:
         y: shape (n,), 0 or 1, with both outcomes.
         scores: name -> risks, shape (n,), in [0, 1]; the first is drawn strongest.
-        evaluations: name -> its evaluation, whose AUROC and interval then stand in the legend.
+        evaluations: name -> its evaluation, for the AUROC and its interval in the legend.
 
     Raises:
-        ValueError: bad input as for `ranking.auroc`, no scores, or one outcome only.
+        UserError: bad input, see `clinical.risk.calibration.checked`, no scores, or one outcome
+            only.
     """
     figure, axes = _square("False positive rate (1 − specificity)", "True positive rate (recall)")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
         outcome, risk = _both(y, probability)
-        true, false = Ranking(outcome, risk).counts()
-        area = _number(evaluations, name, "auroc", auroc(outcome, risk))
+        true, false, _ = positives(outcome, risk)
+        area = _area(evaluations, name, "auroc", outcome, risk)
         axes.plot(
             np.r_[0, false / false[-1]],
             np.r_[0, true / true[-1]],
@@ -66,16 +64,16 @@ def plot_precision_recall(
     *,
     evaluations: Mapping[str, Evaluation] | None = None,
 ) -> Figure:
-    """Precision against recall in steps, above the prevalence, which knowing nothing reaches.
+    """Precision against recall in steps, with the prevalence, which uninformative risks reach.
 
     Arguments and errors are those of `plot_roc`. The dotted line is the 80% precision of RP80.
     """
     figure, axes = _square("Recall", "Precision")
     for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
         outcome, risk = _both(y, probability)
-        true, false = Ranking(outcome, risk).counts()
+        true, false, _ = positives(outcome, risk)
         reached = precisions(true, false)
-        area = _number(evaluations, name, "auprc", average_precision(outcome, risk))
+        area = _area(evaluations, name, "auprc", outcome, risk)
         axes.plot(
             np.r_[0, true / true[-1]],
             np.r_[reached[0], reached],
@@ -105,44 +103,51 @@ def _level(axes: Axes, level: float, text: str, *, below: bool, linestyle: Any) 
 
 
 def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int = 10) -> Figure:
-    """Observed against predicted risk in bins of equally many stays, over a histogram of risks.
+    """Observed against predicted risk, one panel for each set, over a histogram of the risks.
 
-    Bars are 95% Wilson intervals of each bin. The axes leave out the highest 0.5% of risks,
-    which the last bar of the histogram counts.
+    Points are bins of equally many stays with 95% Wilson intervals. The axes omit the highest
+    0.5% of risks, which the last bar of the histogram counts.
 
     Args:
         y: shape (n,), 0 or 1.
-        scores: name -> risks, shape (n,), in [0, 1]; the first is drawn strongest.
+        scores: name -> risks, shape (n,), in [0, 1].
         bins: largest number of bins.
 
     Raises:
-        ValueError: bad input as for `clinical.evaluation.calibration.checked`, or no scores.
+        UserError: bad input, see `clinical.risk.calibration.checked`, or no scores.
     """
     curves = [_reliability(y, probability, bins=bins) for probability in scores.values()]
     looks = _looks(scores)
     tails = [np.quantile(np.asarray(risks, dtype=float), 0.995) for risks in scores.values()]
     top = min(1.0, 1.05 * float(max(*tails, *(curve[[0, 3]].max() for curve in curves))))
-    # Placed by hand: the upper panel is square, and the lower one has exactly its width.
-    figure, (axes, below) = new_axes((4.8, 6.0), (0.15, 0.3, 0.8, 0.64), (0.15, 0.1, 0.8, 0.16))
-    axes.plot([0, top], [0, top], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    for (name, probability), curve, look in zip(scores.items(), curves, looks, strict=True):
-        predicted, observed, low, high = curve
-        error = np.abs(np.stack([observed - low, high - observed]))
-        dots: dict[str, Any] = {"marker": "o", "markersize": 4, "elinewidth": 0.8}
-        axes.errorbar(predicted, observed, error, label=name, **dots, **look)
+    # Placed by hand: an upper panel is square, and the lower one has exactly its width.
+    columns = len(scores)
+    width, margin = 0.8 / columns, 0.15 / columns
+    boxes = []
+    for number in range(columns):
+        left = margin + number / columns
+        boxes += [(left, 0.28, width, 0.64), (left, 0.1, width, 0.14)]
+    figure, axes = new_axes((1.2 + 3.6 * columns, 5.6), *boxes)
+    for number, (name, probability) in enumerate(scores.items()):
+        upper, lower = axes[2 * number : 2 * number + 2]
+        _reliability_panel(upper, curves[number], top=top, look=looks[number])
         shown = np.minimum(np.asarray(probability, dtype=float), top)
-        below.hist(
-            shown,
-            bins=np.linspace(0, top, 41).tolist(),
-            histtype="step",
-            **{**look, "linewidth": 1.2},
-        )
-    axes.set(xlim=(0, top), ylim=(0, top), ylabel="Observed share readmitted")
-    axes.tick_params(labelbottom=False)
-    below.set(xlim=(0, top), xlabel="Predicted risk", ylabel="Stays")
-    figure.align_ylabels()
-    _legend(axes, loc="upper left")
+        lower.hist(shown, bins=np.linspace(0, top, 41).tolist(), color=looks[number]["color"])
+        upper.set_title(name, fontsize=10)
+        lower.set(xlim=(0, top), xlabel="Predicted risk")
+        if not number:
+            upper.set_ylabel("Observed share readmitted")
+            lower.set_ylabel("Stays")
     return figure
+
+
+def _reliability_panel(axes: Axes, curve: np.ndarray, *, top: float, look: dict[str, Any]) -> None:
+    predicted, observed, low, high = curve
+    axes.plot([0, top], [0, top], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    error = np.abs(np.stack([observed - low, high - observed]))
+    axes.errorbar(predicted, observed, error, marker="o", markersize=4, elinewidth=0.8, **look)
+    axes.set(xlim=(0, top), ylim=(0, top))
+    axes.tick_params(labelbottom=False)
 
 
 def _reliability(y: ArrayLike, probability: ArrayLike, *, bins: int) -> np.ndarray:
@@ -157,19 +162,19 @@ def plot_windows(
     probabilities: ArrayLike,
     *,
     notes: ArrayLike,
-    probability: float,
+    score: float,
 ) -> Figure:
-    """The risk along one stay: which passage of which note raised it.
+    """Window probabilities along the notes of one stay.
 
     Args:
         starts: shape (windows,), first character of each window in its note.
         ends: shape (windows,), the character after its last.
         probabilities: shape (windows,), in [0, 1].
         notes: shape (windows,), the number of each window's note; notes follow one another.
-        probability: the stay's risk by the rule.
+        score: the stay's value of the readmission rule.
 
     Raises:
-        ValueError: no window, or lengths differ.
+        UserError: no window, or lengths differ.
     """
     first, last, risks = (np.asarray(a, dtype=float) for a in (starts, ends, probabilities))
     numbers = np.asarray(notes)
@@ -185,21 +190,21 @@ def plot_windows(
     )
     for bar in bars:
         bar.set(edgecolor="white", linewidth=0.6 if len(risks) < _CROWD else 0)
-    _stay_lines(axes, risks, probability)
+    _stay_lines(axes, risks, score)
     _note_marks(axes, names, offsets, lengths)
-    axes.set(xlim=(0, lengths.sum()), ylim=(0, 1), ylabel="Risk")
+    axes.set(xlim=(0, lengths.sum()), ylim=(0, 1), ylabel="Window probability")
     axes.set_xlabel("Characters of the stay's notes")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     return figure
 
 
-def _stay_lines(axes: Axes, risks: np.ndarray, probability: float) -> None:
-    """The three numbers of a stay, named at the right edge and kept from covering each other."""
+def _stay_lines(axes: Axes, risks: np.ndarray, score: float) -> None:
+    """The three numbers of a stay, with labels at the right edge that do not overlap."""
     lines = sorted(
         [
             (float(risks.max()), "$P_{max}$", COLOURS[1], (0, (5, 1.5))),
             (float(risks.mean()), "$P_{mean}$", COLOURS[2], (0, (1, 1))),
-            (probability, "risk", "#222222", "-"),
+            (score, "score", "#222222", "-"),
         ]
     )
     places = [level for level, *_ in lines]
@@ -222,7 +227,7 @@ def _stay_lines(axes: Axes, risks: np.ndarray, probability: float) -> None:
 
 
 def _note_marks(axes: Axes, names: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> None:
-    """A line where a note begins, and its number where there is room for one."""
+    """A line at the start of each note, and its number where there is room."""
     total = float(lengths.sum())
     for name, start, length in zip(names, offsets, lengths, strict=True):
         if start:
@@ -247,7 +252,7 @@ def _square(across: str, up: str) -> tuple[Figure, Axes]:
 
 
 def _looks(scores: Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
-    """Colour, dashes and weight of each set of risks; the first is the one the figure is about."""
+    """Colour, dashes and weight of each set of risks; the first is emphasised."""
     if not scores:
         raise UserError("scores is empty; pass at least one set, such as {'model': probability}")
     return [
@@ -271,14 +276,18 @@ def _both(y: ArrayLike, probability: ArrayLike) -> tuple[np.ndarray, np.ndarray]
     return outcome, risk
 
 
-def _number(
-    evaluations: Mapping[str, Evaluation] | None, name: str, measure: str, value: float | None
+def _area(
+    evaluations: Mapping[str, Evaluation] | None,
+    name: str,
+    measure: str,
+    outcome: np.ndarray,
+    risk: np.ndarray,
 ) -> str:
+    """The area under a curve, with its interval where it was evaluated."""
     if evaluations and name in evaluations:
-        interval: Interval = getattr(evaluations[name], measure)
-        if interval.low is not None and interval.high is not None:
-            return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-    return f"{value:.3f}"
+        return str(getattr(evaluations[name], measure))
+    function = next(m.function for m in MEASURES if m.field == measure)
+    return f"{function(Stays(outcome, risk).weighted()):.3f}"
 
 
 def _legend(axes: Axes, **where: Any) -> None:

@@ -1,261 +1,284 @@
-"""How good risks are: ranking, calibration and alerts, with intervals by patient."""
+"""The measures of quality: one table with each measure's name, how to read it, and its function."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation import ranking
-from clinical.evaluation.calibration import (
-    calibration_error,
-    checked,
-    equal_mass_bins,
-    fit_logistic,
-    logit,
-)
-from clinical.evaluation.ranking import PRECISION, OperatingPoint, recall_at_precision
+from clinical.evaluation.reliability import calibration_error, equal_mass_bins
+from clinical.risk.calibration import checked, fit_logistic, logit
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Evaluation",
-    "Interval",
-    "OperatingPoint",
-    "evaluate",
-    "recall_at_precision",
-]
+    Floats = NDArray[np.float64]
 
-_DEFINED = 0.9  # below this share of resamples that can give a number, it has no interval
+PRECISION = 0.8
+"""The precision of the paper's RP80: at most one alert in five may be false."""
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A number and its 95% interval; None where the data cannot give it."""
+class OperatingPoint:
+    """Recall and precision of alerting where `probability >= threshold`, in [0, 1]."""
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    recall: float
+    precision: float
+    threshold: float
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The measured quality of one set of risks.
+class Stays:
+    """Outcomes and risks of stays, sorted by risk, with what does not depend on the weights.
 
-    `auprc` is average precision; risks that know nothing reach `prevalence`. `rp80` is the recall
-    at 80% precision at the best threshold for these very stays (`own_point`), as the paper
-    reports it. `recall_at_threshold` and `precision_at_threshold` stand at a `threshold` that was
-    chosen beforehand, on validation. Perfect risks have `calibration_slope` 1 and
-    `calibration_intercept` 0: y regressed on the logit of the risk, both fitted together,
-    unpenalised. `ece` has up to ten bins of equally many stays; chance alone keeps it above 0.
+    Args:
+        y: shape (n,), 0 or 1, n >= 1.
+        risk: shape (n,), in [0, 1].
+        threshold: of alerts, chosen on validation; None for none.
 
-    Intervals come from `bootstrap` resamples of whole patients, of which `skipped` held one
-    outcome only. `reason` says why numbers are missing, where the outcome does not vary.
+    Attributes:
+        order: shape (n,), the sorting permutation; weights come in the order of `y`.
+        varies: whether both outcomes occur.
     """
 
-    n_stays: int
-    n_patients: int
-    n_readmitted: int
-    prevalence: Interval
-    auroc: Interval
-    auprc: Interval
-    rp80: Interval
-    own_point: OperatingPoint | None
-    recall_at_threshold: Interval
-    precision_at_threshold: Interval
-    threshold: float | None
-    brier: Interval
-    calibration_slope: Interval
-    calibration_intercept: Interval
-    ece: Interval
-    bootstrap: int
-    skipped: int
-    seed: int
-    reason: str | None = None
+    def __init__(self, y: Floats, risk: Floats, *, threshold: float | None = None) -> None:
+        self.order = np.argsort(risk, kind="stable")
+        self.y, self.risk, self.threshold = y[self.order], risk[self.order], threshold
+        self.varies = bool(0 < y.sum() < len(y))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in nested dicts, ready for JSON, keys in the order of the fields."""
-        return asdict(self)
+    def weighted(self, weights: Floats | None = None) -> WeightedStays:
+        """The stays with a weight each, shape (n,), not negative; 1 each by default."""
+        return WeightedStays(
+            self, np.ones_like(self.risk) if weights is None else weights[self.order]
+        )
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row a number: metric, value, low, high (NaN where there is none)."""
-        import pandas as pd
+    @cached_property
+    def cells(self) -> NDArray[np.intp]:
+        """The calibration bin of each stay."""
+        return equal_mass_bins(self.risk)
 
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        rows = [
-            {"metric": name, **asdict(value)}
-            for name, value in values.items()
-            if isinstance(value, Interval)
-        ]
-        return pd.DataFrame(rows).astype({"value": float, "low": float, "high": float})
+    @cached_property
+    def logits(self) -> Floats:
+        """Log-odds of the risks."""
+        return logit(self.risk)
+
+    @cached_property
+    def calibration(self) -> tuple[float, float] | None:
+        """Slope and intercept of the unweighted stays."""
+        return fit_logistic(self.logits, self.y, np.ones_like(self.y)) if self.varies else None
 
 
-def evaluate(
-    y: ArrayLike,
-    probability: ArrayLike,
-    *,
-    patients: Iterable[object],
-    threshold: float | None = None,
-    bootstrap: int = 1000,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Evaluation:
-    """Measure risks against outcomes, with 95% intervals by resampling patients.
+class WeightedStays:
+    """Stays with weights, as the measures read them. Equal risks always count together."""
 
-    A patient drawn twice brings all of its stays twice. Intervals are percentiles of the
-    resamples; that of ECE is reflected about its value, since resampling adds to the error what
-    chance had added already, and percentiles would lie above the truth. RP80 counts as 0 in a
-    resample where 80% precision is out of reach. A number has no interval when more than one
-    resample in ten cannot give it. Where every stay has one outcome, what compares the two is
-    None, and Brier, ECE and prevalence are still there.
+    def __init__(self, stays: Stays, weights: Floats) -> None:
+        self.stays, self.weights = stays, weights
+        self.positive, self.total = float(weights @ stays.y), float(weights.sum())
+        self.varies = 0 < self.positive < self.total
+
+    @cached_property
+    def curve(self) -> tuple[Floats, Floats, Floats]:
+        """True and false positives (weights) at each falling distinct threshold."""
+        return positives(self.stays.y, self.stays.risk, self.weights)
+
+    @cached_property
+    def calibration(self) -> tuple[float, float]:
+        """Slope and intercept; NaN where no finite fit exists."""
+        start = self.stays.calibration or (1.0, 0.0)
+        found = fit_logistic(self.stays.logits, self.stays.y, self.weights, start=start)
+        return found or (np.nan, np.nan)
+
+    @cached_property
+    def alerts(self) -> Floats:
+        """The weights of the stays at or above the threshold, 0 elsewhere."""
+        threshold = self.stays.threshold
+        return self.weights * (self.stays.risk >= (np.inf if threshold is None else threshold))
+
+
+def positives(
+    y: Floats, risk: Floats, weights: Floats | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """True positives, false positives and thresholds, by falling distinct threshold."""
+    from sklearn.metrics import confusion_matrix_at_thresholds
+
+    _, false, _, true, thresholds = confusion_matrix_at_thresholds(y, risk, sample_weight=weights)
+    return true, false, thresholds
+
+
+def precisions(true: Floats, false: Floats) -> Floats:
+    """Precision at each threshold, 0 without alerts."""
+    alerts = true + false
+    return np.divide(true, alerts, out=np.zeros_like(true), where=alerts > 0)
+
+
+def _auroc(stays: WeightedStays) -> float:
+    from sklearn.metrics import auc
+
+    true, false, _ = stays.curve
+    return float(auc(np.r_[0, false / false[-1]], np.r_[0, true / true[-1]]))
+
+
+def _auprc(stays: WeightedStays) -> float:
+    true, false, _ = stays.curve
+    return float(np.diff(true, prepend=0.0) @ precisions(true, false) / true[-1])
+
+
+def _rp80(stays: WeightedStays) -> float:
+    true, false, _ = stays.curve
+    enough = precisions(true, false) >= PRECISION
+    return float(np.max(true, where=enough, initial=0.0) / true[-1])
+
+
+def _recall(stays: WeightedStays) -> float:
+    if stays.stays.threshold is None:
+        return np.nan
+    return float(stays.alerts @ stays.stays.y) / stays.positive
+
+
+def _precision(stays: WeightedStays) -> float:
+    if stays.stays.threshold is None or not stays.alerts.any():
+        return np.nan
+    return float(stays.alerts @ stays.stays.y / stays.alerts.sum())
+
+
+def _ece(stays: WeightedStays) -> float:
+    inner = stays.stays
+    return calibration_error(inner.y, inner.risk, stays.weights, cells=inner.cells)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure.
+
+    Attributes:
+        field: its key in `Evaluation`, JSON and manifests.
+        name: as tables show it.
+        reading: how to read it, one or two sentences.
+        function: weighted stays -> a number; NaN where there is none.
+        both: whether it needs both outcomes; without them it is None.
+        digits: decimals shown.
+        card: whether model cards and the command line show it.
+    """
+
+    field: str
+    name: str
+    reading: str
+    function: Callable[[WeightedStays], float]
+    both: bool = True
+    digits: int = 3
+    card: bool = True
+
+
+MEASURES = (
+    Measure(
+        "auroc",
+        "AUROC",
+        "How often a readmitted stay gets a higher risk than one that was not; 0.5 is chance.",
+        _auroc,
+    ),
+    Measure(
+        "auprc",
+        "AUPRC",
+        "Precision averaged over recall. Uninformative risks reach the prevalence.",
+        _auprc,
+    ),
+    Measure(
+        "prevalence",
+        "Prevalence",
+        "Share of these stays that were readmitted, as found.",
+        lambda stays: stays.positive / stays.total,
+        both=False,
+    ),
+    Measure(
+        "rp80",
+        "Recall at 80% precision",
+        "Share of readmissions found when at least 80% of alerts are right, at the best threshold "
+        "for these very stays, as papers report it. It is optimistic.",
+        _rp80,
+    ),
+    Measure(
+        "recall_at_threshold",
+        "Recall at the threshold",
+        "Share of readmissions found at the threshold chosen beforehand on validation: what to "
+        "expect in use.",
+        _recall,
+    ),
+    Measure(
+        "precision_at_threshold",
+        "Precision at the threshold",
+        "Share of those alerts that are right; the threshold was chosen for 80% on validation.",
+        _precision,
+    ),
+    Measure(
+        "brier",
+        "Brier score",
+        "Mean squared difference of risk and outcome. Giving everyone the prevalence p scores "
+        "p × (1 − p).",
+        lambda stays: float(stays.weights @ (stays.stays.risk - stays.stays.y) ** 2 / stays.total),
+        both=False,
+    ),
+    Measure(
+        "calibration_slope",
+        "Calibration slope",
+        "1 is right; below 1 the risks are too extreme, above 1 not extreme enough.",
+        lambda stays: stays.calibration[0],
+    ),
+    Measure(
+        "calibration_intercept",
+        "Calibration intercept",
+        "With slope 1: 0 is right, below 0 the risks are too high, above 0 too low (log-odds, "
+        "fitted together with the slope).",
+        lambda stays: stays.calibration[1],
+        card=False,
+    ),
+    Measure(
+        "ece",
+        "Expected calibration error",
+        "Mean difference of predicted and observed risk over ten bins of equally many stays. "
+        "Chance alone keeps it above 0, more so with few stays.",
+        _ece,
+        both=False,
+    ),
+)
+
+
+def recall_at_precision(
+    y: ArrayLike, probability: ArrayLike, *, precision: float = PRECISION
+) -> OperatingPoint | None:
+    """The largest recall with at least a given precision, and its threshold (RP80).
+
+    The threshold is the best one for these very stays: choose it on validation and keep it for
+    the test, where a fresh choice is optimistic.
 
     Args:
         y: shape (n,), 0 or 1.
         probability: shape (n,), in [0, 1].
-        patients: n patient ids, compared as strings.
-        threshold: an alert threshold chosen on validation, such as
-            `recall_at_precision(y_val, probability_val).threshold`.
-        bootstrap: number of resamples; 0 gives values without intervals.
-        seed: of the resampling. The same patients and seed give the same resamples.
-        progress: called as `progress(done, bootstrap)` after every resample.
+        precision: the smallest share of alerts that must be right, in (0, 1].
+
+    Returns:
+        Of thresholds with equal recall the highest; None where no threshold is precise enough.
 
     Raises:
-        ValueError: lengths differ, y is not 0/1, a probability is missing or outside [0, 1], a
-            patient id is missing, or `threshold` or `bootstrap` is out of range.
+        UserError: bad input, see `checked`, or a precision outside (0, 1].
+
+    Source: Huang, Altosaar and Ranganath 2019, section 4.
     """
+    if not 0 < precision <= 1:
+        raise UserError(f"precision is {precision}; it must lie in (0, 1], such as 0.8")
     outcome, risk = checked(y, probability)
-    codes = _patient_codes(patients, n=len(outcome))
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise UserError(f"threshold is {threshold}; it must lie in [0, 1], or be None")
-    if bootstrap < 0:
-        raise UserError(f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more")
-    stays = _Stays(outcome, risk, threshold=threshold)
-    replicates = np.array(list(_resample(stays, codes, bootstrap, seed, progress)))
-    positive = int(outcome.sum())
-    point = recall_at_precision(outcome, risk) if stays.varies else None
-    intervals = _intervals(stays.measure(np.ones_like(risk)), replicates, bootstrap)
-    if point is None:
-        intervals["rp80"] = Interval(None)
-    return Evaluation(
-        n_stays=len(outcome),
-        n_patients=int(codes.max()) + 1,
-        n_readmitted=positive,
-        own_point=point,
-        threshold=None if threshold is None else float(threshold),
-        bootstrap=bootstrap,
-        skipped=bootstrap - len(replicates),
-        seed=seed,
-        reason=None if stays.varies else f"{positive} of {len(outcome)} stays are readmitted",
-        **intervals,
+    if not outcome.any():
+        return None
+    true, false, thresholds = positives(outcome, risk)
+    reached = precisions(true, false)
+    if not (reached >= precision).any():
+        return None
+    best = int(np.argmax(np.where(reached >= precision, true, -1.0)))
+    return OperatingPoint(
+        recall=float(true[best] / true[-1]),
+        precision=float(reached[best]),
+        threshold=float(thresholds[best]),
     )
-
-
-_MEASURES = (
-    "prevalence",
-    "brier",
-    "ece",
-    "recall_at_threshold",
-    "precision_at_threshold",
-    "auroc",
-    "auprc",
-    "rp80",
-    "calibration_slope",
-    "calibration_intercept",
-)
-
-
-class _Stays:
-    """Outcomes and risks with everything that does not depend on the weights done once."""
-
-    def __init__(
-        self, y: NDArray[np.float64], risk: NDArray[np.float64], *, threshold: float | None
-    ) -> None:
-        self.y, self.risk = y, risk
-        self.varies = 0 < y.sum() < len(y)
-        self.ranking = ranking.Ranking(y, risk)
-        self.cells = equal_mass_bins(risk)
-        self.squares = (risk - y) ** 2
-        self.logits = logit(risk)
-        self.alert = None if threshold is None else risk >= threshold
-        fitted = fit_logistic(self.logits, y, np.ones_like(y)) if self.varies else None
-        self.start = fitted or (0.0, 0.0)
-
-    def measure(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers named in `_MEASURES` for weighted stays; NaN where there is none."""
-        positive, total = weights @ self.y, weights.sum()
-        missing = (np.nan, np.nan)
-        numbers = [
-            positive / total,
-            weights @ self.squares / total,
-            calibration_error(self.y, self.risk, weights, cells=self.cells),
-            *(missing if self.alert is None else ranking.at_threshold(self.y, self.alert, weights)),
-        ]
-        if not 0 < positive < total:
-            return np.array(numbers + [np.nan] * (len(_MEASURES) - len(numbers)))
-        true, false = self.ranking.counts(weights)
-        numbers += [
-            ranking.area_under_roc(true, false),
-            ranking.area_under_precision_recall(true, false),
-            ranking.best_recall(true, false, precision=PRECISION),
-            *(fit_logistic(self.logits, self.y, weights, start=self.start) or missing),
-        ]
-        return np.array(numbers)
-
-
-def _patient_codes(patients: Iterable[object], *, n: int) -> NDArray[np.intp]:
-    import pandas as pd
-
-    ids = pd.Series(list(patients), dtype=object)
-    if len(ids) != n:
-        raise UserError(f"patients has {len(ids)} ids and y has {n} values; pass one for each")
-    if missing := int(ids.isna().sum()):
-        raise UserError(f"patients has {missing} missing ids; intervals by patient need them all")
-    return np.unique(ids.map(str).to_numpy(dtype=str), return_inverse=True)[1]
-
-
-def _resample(
-    stays: _Stays,
-    codes: NDArray[np.intp],
-    bootstrap: int,
-    seed: int,
-    progress: Callable[[int, int], None] | None,
-) -> Iterable[NDArray[np.float64]]:
-    """The measures of every resample of patients, shape (measures,) each."""
-    random, patients = np.random.default_rng(seed), int(codes.max()) + 1
-    for done in range(1, bootstrap + 1):
-        drawn = np.bincount(random.integers(patients, size=patients), minlength=patients)
-        weights = drawn[codes].astype(np.float64)
-        if not stays.varies or 0 < weights @ stays.y < weights.sum():
-            yield stays.measure(weights)
-        if progress:
-            progress(done, bootstrap)
-
-
-def _intervals(
-    values: NDArray[np.float64], replicates: NDArray[np.float64], bootstrap: int
-) -> dict[str, Interval]:
-    columns = replicates.reshape(-1, len(_MEASURES)).T
-    return {
-        name: _interval(float(value), drawn, bootstrap=bootstrap, reflect=name == "ece")
-        for name, value, drawn in zip(_MEASURES, values, columns, strict=True)
-    }
-
-
-def _interval(
-    value: float, drawn: NDArray[np.float64], *, bootstrap: int, reflect: bool
-) -> Interval:
-    if np.isnan(value):
-        return Interval(None)
-    drawn = drawn[~np.isnan(drawn)]
-    if not bootstrap or len(drawn) < _DEFINED * bootstrap:
-        return Interval(value)
-    low, high = (float(edge) for edge in np.quantile(drawn, [0.025, 0.975]))
-    if reflect:
-        low, high = max(0.0, 2 * value - high), max(value, 2 * value - low)
-    return Interval(value, low, high)

@@ -1,13 +1,13 @@
-"""An evaluation as one HTML page that opens anywhere, and as a JSON file for machines."""
+"""The evaluation as one self-contained HTML page and as JSON."""
 
 from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clinical.evaluation.measures import MEASURES
 from domainbert.errors import UserError
 from domainbert.tables import atomic_path
 
@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from clinical.evaluation.measures import Evaluation, Interval
-
-EXAMPLE_COLUMNS = (
-    *("patient_id", "stay_id", "readmitted", "probability", "calibrated", "p_max", "p_mean"),
-    *("n_windows", "n_tokens", "status"),
-)
-"""What the page may show of single stays: ids and numbers, and never a note."""
+    from clinical.evaluation.intervals import Evaluation, Interval
 
 _LONGEST = 200  # characters of a table's cell; a longer one is likely to be a note
 _IMAGES = {
@@ -35,121 +29,51 @@ _CAPTIONS = {
     "roc": "ROC curve. The dotted diagonal is what chance gives.",
     "precision_recall": "Precision and recall at every threshold, above the prevalence.",
     "calibration": "Observed against predicted risk in bins of equally many stays, with 95% "
-    "intervals; below, how many stays got which risk. On the diagonal, risks mean what they say.",
+    "intervals, and below a histogram of the risks. A calibrated model lies on the diagonal.",
     "windows": "Risk along one stay, window by window.",
 }
-_METRICS_VERSION = 1
-
-
-@dataclass(frozen=True)
-class _Measure:
-    """A line of the table: field of `Evaluation`, its name, and how to read it."""
-
-    field: str
-    name: str
-    reading: str
-
-
-_MEASURES = (
-    _Measure(
-        "auroc",
-        "AUROC",
-        "How often a readmitted stay gets a higher risk than one that was not; 0.5 is chance.",
-    ),
-    _Measure(
-        "auprc",
-        "AUPRC",
-        "Precision averaged over recall. Compare it with the prevalence, which is what risks that "
-        "know nothing reach.",
-    ),
-    _Measure(
-        "prevalence",
-        "Prevalence",
-        "Share of these stays that were readmitted, left as it was found.",
-    ),
-    _Measure(
-        "rp80",
-        "RP80",
-        "Share of readmissions found when at least 80% of alerts are right, at the best threshold "
-        "for these very stays, as papers report it. It flatters.",
-    ),
-    _Measure(
-        "recall_at_threshold",
-        "Recall at validation’s threshold",
-        "Share of readmissions found at the threshold chosen beforehand on validation: what to "
-        "expect in use.",
-    ),
-    _Measure(
-        "precision_at_threshold",
-        "Precision at validation’s threshold",
-        "Share of those alerts that are right; it aimed at 80% on validation.",
-    ),
-    _Measure(
-        "brier",
-        "Brier score",
-        "Mean squared distance of risk and outcome. Giving everyone the prevalence p scores "
-        "p × (1 − p).",
-    ),
-    _Measure(
-        "calibration_slope",
-        "Calibration slope",
-        "1 is right; below 1 the risks are too extreme, above 1 too timid.",
-    ),
-    _Measure(
-        "calibration_intercept",
-        "Calibration intercept",
-        "With slope 1: 0 is right, below 0 the risks are too high, above 0 too low (log-odds, "
-        "fitted together with the slope).",
-    ),
-    _Measure(
-        "ece",
-        "ECE",
-        "Mean distance of predicted and observed risk over ten bins of equally many stays. Chance "
-        "alone keeps it above 0, more so with few stays.",
-    ),
-)
+_METRICS_VERSION = 2
 
 
 def write_report(
     folder: str | Path,
+    evaluations: Mapping[str, Evaluation],
     *,
     title: str,
-    evaluation: Evaluation,
-    baselines: Mapping[str, Evaluation] | None = None,
     figures: Sequence[str | Path] = (),
     groups: pd.DataFrame | None = None,
     flow: pd.DataFrame | None = None,
-    model_facts: Mapping[str, Any] | None = None,
-    examples: pd.DataFrame | None = None,
+    facts: Mapping[str, Any] | None = None,
+    verdicts: Sequence[str] = (),
+    caveats: Sequence[str] = (),
 ) -> Path:
-    """Write `report.html`: one file with its figures and style inside, and no link to anywhere.
+    """Write `report.html`: one file with its figures and style inside, and no links.
 
     Args:
-        folder: where to; made if it is not there.
+        folder: made if it does not exist.
+        evaluations: name -> measures; the model first, then the baselines on the same stays.
         title: heading of the page.
-        evaluation: the model's numbers.
-        baselines: name -> numbers of others on the same stays.
-        figures: PNG, SVG or JPEG files, shown in this order; names such as `roc.png` get a caption.
-        groups: as from `clinical.evaluation.subgroups.by_group`.
-        flow: how the cohort came about, one row a step.
-        model_facts: name -> what to know of the model: encoder, data, c, seed.
-        examples: some stays; columns of `EXAMPLE_COLUMNS` alone.
+        figures: PNG, SVG or JPEG files, in this order; names such as `roc.png` get a caption.
+        groups: from `clinical.evaluation.subgroups.by_group`.
+        flow: how the cohort was selected, one row a step.
+        facts: about the model: encoder, data, c, seed.
+        verdicts: what the measures say, shown at the top.
+        caveats: what a reader should know, shown at the top.
 
     Returns:
         The page's path.
 
     Raises:
-        ValueError: a table holds what may be note text (a column `text`, lists, long strings), or
-            `examples` another column than allowed; or a figure is of another kind.
+        UserError: a table contains what may be note text (a column `text`, lists, long strings),
+            or a figure of another kind.
         OSError: a figure cannot be read.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    if examples is not None:
-        _check_examples(examples)
+    measured = groups is not None and groups["auroc"].notna().any()
     tables = {
         name: _table(frame, name=name)
-        for name, frame in (("groups", groups), ("flow", flow), ("examples", examples))
+        for name, frame in (("groups", groups if measured else None), ("flow", flow))
         if frame is not None and len(frame)
     }
     environment = Environment(
@@ -162,46 +86,53 @@ def write_report(
     environment.filters |= {"number": _number, "range": _range, "cell": _cell}
     page = environment.get_template("report.html.j2").render(
         title=title,
-        evaluation=evaluation,
-        columns={"model": evaluation, **(baselines or {})},
-        measures=_MEASURES,
+        evaluation=next(iter(evaluations.values())),
+        columns=evaluations,
+        measures=MEASURES,
         figures=[_inline(Path(path)) for path in figures],
-        facts=dict(model_facts or {}),
+        facts=dict(facts or {}),
         tables=tables,
+        too_small=groups is not None and len(groups) > 0 and not measured,
+        verdicts=verdicts,
+        caveats=caveats,
     )
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / "report.html") as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return folder / "report.html"
+    return _write(folder, "report.html", page)
 
 
 def write_metrics(
     folder: str | Path,
+    evaluations: Mapping[str, Evaluation],
     *,
-    evaluation: Evaluation,
-    baselines: Mapping[str, Evaluation] | None = None,
     groups: pd.DataFrame | None = None,
-    model_facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    verdicts: Sequence[str] = (),
+    caveats: Sequence[str] = (),
 ) -> Path:
-    """Write `metrics.json`: `version`, `model`, `baselines`, `groups` and `facts`, always all five.
+    """Write `metrics.json`, always with the same keys, in full precision.
 
-    Numbers have full precision; what cannot be had is null. The arguments are those of
-    `write_report`; values of `model_facts` that JSON does not know are written as strings.
+    The keys are `version, model, baselines, groups, facts, verdicts, caveats`; what is not
+    available is null. For the arguments see `write_report`.
     """
+    model, *others = evaluations.items()
     content = {
         "version": _METRICS_VERSION,
-        "model": evaluation.to_dict(),
-        "baselines": {name: other.to_dict() for name, other in (baselines or {}).items()},
+        "model": model[1].to_dict(),
+        "baselines": {name: other.to_dict() for name, other in others},
         "groups": [] if groups is None else _records(groups),
-        "facts": dict(model_facts or {}),
+        "facts": dict(facts or {}),
+        "verdicts": list(verdicts),
+        "caveats": list(caveats),
     }
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / "metrics.json") as temporary:
-        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
-        temporary.write_text(text + "\n", encoding="utf-8")
-    return folder / "metrics.json"
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
+    return _write(folder, "metrics.json", text + "\n")
+
+
+def _write(folder: str | Path, name: str, text: str) -> Path:
+    path = Path(folder) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -212,30 +143,21 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: a NumPy number as a number, anything else as its string."""
+    """NumPy numbers as numbers, anything else that JSON does not know as a string."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
 def _inline(path: Path) -> dict[str, str]:
     kind = _IMAGES.get(path.suffix.lower())
     if kind is None:
-        raise UserError(f"{path.name} is no figure for a page; legal are {', '.join(_IMAGES)}")
+        raise UserError(f"{path.name} is not a figure; expected {', '.join(_IMAGES)}")
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     caption = _CAPTIONS.get(path.stem, path.stem.replace("_", " "))
     return {"source": f"data:{kind};base64,{data}", "caption": caption}
 
 
-def _check_examples(examples: pd.DataFrame) -> None:
-    extra = [str(name) for name in examples.columns if name not in EXAMPLE_COLUMNS]
-    if extra:
-        raise UserError(
-            f"examples has the columns {', '.join(extra)}, which the page does not show; pass "
-            f"examples[[...]] with columns out of {', '.join(EXAMPLE_COLUMNS)}"
-        )
-
-
 def _table(frame: pd.DataFrame, *, name: str) -> dict[str, Any]:
-    """Header and rows, after a look for what might be a note."""
+    """Header and rows; a table that may contain notes is refused."""
     for column in frame.columns:
         if str(column).lower() == "text" or any(_noteish(cell) for cell in frame[column]):
             raise UserError(

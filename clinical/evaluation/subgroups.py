@@ -1,4 +1,4 @@
-"""Whom the risks serve worse: the numbers in groups of stays."""
+"""Subgroups: ranking and mean risk by age, sex, ethnicity and insurance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.measures import evaluate
+from clinical.evaluation.intervals import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,23 +29,23 @@ def by_group(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Ranking and mean risk in groups of stays, to see whom the risks serve worse.
+    """Ranking and mean risk in groups of stays.
 
     Args:
         frame: one row a stay: patient_id, readmitted (0/1), probability, and the columns to group
-            by. A numeric age is put into bands; a missing value is a group, `not recorded`.
-        columns: those to group by; by default the ones of `SUBGROUPS` that the frame has.
+            by. A numeric age is put into bands; missing values form the group `not recorded`.
+        columns: columns to group by; by default those of `SUBGROUPS` that the frame has.
         bootstrap: resamples of patients for each interval.
         seed: of the resampling.
 
     Returns:
         One row a group: column, group, n, prevalence, mean_probability, auroc, auroc_low,
-        auroc_high, reason. Groups of fewer than `SMALLEST_GROUP` stays show their n alone, since
-        less would identify people; `reason` says what is missing and why, and is empty elsewhere.
+        auroc_high, reason. Groups of fewer than `SMALLEST_GROUP` stays show only their n, because
+        more could identify people; `reason` says what is missing and why, else it is empty.
 
     Raises:
-        TableError: a column is not there.
-        ValueError: as for `evaluate`.
+        TableError: a column is missing.
+        UserError: as for `evaluate`.
     """
     import pandas as pd
 

@@ -3,8 +3,8 @@
     P = (P_max + P_mean n/c) / (1 + n/c)
 
 Huang, Altosaar and Ranganath, "ClinicalBERT" (arXiv 1904.05342), equation 4. The maximum alone
-would grow with the length of the notes by chance; the mean alone would drown one telling passage
-in routine text. c says after how many windows the mean weighs as much as the maximum.
+grows by chance with the length of the notes; the mean alone hides one telling passage among
+routine text. With c windows, the mean weighs as much as the maximum; see docs/dilution.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check_c(c: float) -> float:
     """Return c as a float.
 
     Raises:
-        ValueError: c is not a finite number above 0.
+        UserError: c is not a finite number above 0.
     """
     if not (math.isfinite(c) and c > 0):
         msg = f"c must be a finite number above 0, got {c}; the usual choice is c=2.0"
@@ -46,12 +46,12 @@ def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
         A number in [P_mean, P_max]; with one window, that window's probability.
 
     Raises:
-        ValueError: no window, a probability outside [0, 1] or NaN, or c not above 0.
+        UserError: no window, a probability outside [0, 1] or NaN, or c not above 0.
     """
     try:
         values = np.asarray(probabilities, dtype=np.float64)
     except (TypeError, ValueError):
-        # NumPy would quote what it could not read, and that may be a note.
+        # NumPy's error quotes the value, which may be a note.
         msg = "probabilities must be a sequence of numbers"
         raise UserError(msg) from None
     if values.ndim != 1 or not len(values):
@@ -74,7 +74,7 @@ def aggregate_stays(
         Shape (stays,), float64.
 
     Raises:
-        ValueError: as `aggregate`, or counts that do not fit.
+        UserError: as `aggregate`, or counts that do not fit.
     """
     check_c(c)
     values = np.asarray(probabilities, dtype=np.float64)

@@ -24,9 +24,9 @@ RENAMED = {
 def convert_release(release: str | Path, *, out: str | Path | None = None) -> ReadmissionModel:
     """Read a folder of the 2019 release and, if asked, write it as a model folder.
 
-    The release's network is Hugging Face's BERT for sequence classification with one label under
-    older parameter names; its weights are read with `weights_only=True`, so that nothing in the
-    file can run. Windows, c and the rule are the release's own: 512 tokens and c = 2.
+    The network is Hugging Face's BERT for sequence classification with one label, under older
+    parameter names. Weights are read with `weights_only=True`, so that no code in the file can
+    run. Windows and c are those of the release: 512 tokens and c = 2.
 
     Args:
         release: folder with `bert_config.json`, `pytorch_model.bin` and `vocab.txt`.
@@ -88,9 +88,9 @@ def _renamed(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _load(network: Any, weights: dict[str, torch.Tensor], *, name: str) -> None:
-    """Load every weight, and account for every one."""
+    """Load the weights; missing, unexpected and misshapen ones are refused."""
     expected = network.state_dict()
-    # Position numbers are counted, not learned; some releases carry them along.
+    # Position numbers are not learned; some releases store them.
     weights = {k: v for k, v in weights.items() if not k.endswith(".position_ids")}
     missing, unexpected = sorted(set(expected) - set(weights)), sorted(set(weights) - set(expected))
     if missing or unexpected:

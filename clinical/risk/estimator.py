@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from clinical.cohort.splits import assign_splits
-from clinical.risk.model import ReadmissionModel
+from clinical.cohort.splits import patient_keys
+from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.errors import UserError
+from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +26,10 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         encoder: shipped name, folder or Hub id.
-        objective: "stay" or "window"; see `clinical.risk.fitting.fit`.
+        objective: "stay" or "window"; see `clinical.risk.training.ReadmissionTable`.
         epochs: passes over the training stays.
         learning_rate: peak.
-        validation_fraction: share of the patients held back to stop early, to fit c and to
-            calibrate.
+        validation_fraction: share of the patients held out to stop early, fit c and calibrate.
         full: train all weights instead of a LoRA adapter.
         random_state: seed.
 
@@ -56,6 +57,14 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         self.full = full
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        """Text in, two classes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
     def fit(
         self,
         X: Sequence[Any],  # noqa: N803  (scikit-learn's name)
@@ -65,38 +74,37 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Train.
 
+        The inner validation split is stratified by label and keeps patients together.
+
         Args:
             X: stays, each a note or a list of notes, shape (stays,).
-            y: 1 = readmitted within 30 days, shape (stays,).
-            groups: patient of each stay, shape (stays,), so that none is on both sides of the
-                inner validation split; without it every stay counts as a patient of its own.
+            y: 1 = readmitted within 30 days, else 0, shape (stays,).
+            groups: patient of each stay, shape (stays,); without it every stay counts as a
+                patient of its own.
 
         Raises:
-            ValueError: lengths differ, or a side of the inner split lacks an outcome.
+            UserError: X is a string or a DataFrame, lengths differ, labels other than 0 and 1, or
+                too few stays of an outcome.
         """
         import pandas as pd
 
-        from domainbert.training.settings import TrainingSettings
-
-        labels = np.asarray(y).astype(int)
+        stays = _stays(X)
+        labels = _labels(y)
         patients = list(range(len(labels))) if groups is None else list(groups)
-        stays = [[stay] if isinstance(stay, str) else list(stay) for stay in X]
         if not len(stays) == len(labels) == len(patients):
             msg = f"X, y and groups differ: {len(stays)}, {len(labels)}, {len(patients)} rows"
             raise UserError(msg)
-        sides = {"train": 1 - self.validation_fraction, "val": self.validation_fraction}
+        keys = patient_keys(patients)
         cohort = pd.DataFrame(
             {
-                "patient_id": [str(patient) for patient in patients],
-                "text": stays,
+                "patient_id": keys,
+                "text": pd.Series(stays, dtype=object),
                 "readmitted": labels,
-                "split": assign_splits(patients, seed=self.random_state, fractions=sides),
+                "split": self._split(labels, keys),
             }
         )
-        self.model_ = ReadmissionModel.fit(
-            cohort,
-            encoder=self.encoder,
-            objective=self.objective,
+        recipe = ReadmissionRecipe(
+            model=ReadmissionTable().replaced(encoder=str(self.encoder), objective=self.objective),
             training=TrainingSettings(
                 epochs=self.epochs,
                 learning_rate=self.learning_rate,
@@ -104,18 +112,78 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
                 seed=self.random_state,
             ),
         )
+        self.model_ = fit(cohort, recipe)
         self.classes_ = np.array([0, 1])
         return self
 
+    def _split(self, labels: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Sides of the inner split, shape (stays,)."""
+        from sklearn.model_selection import StratifiedGroupKFold
+
+        patients = min(len(set(keys[labels == outcome])) for outcome in (0, 1))
+        if patients < 2:
+            msg = f"{patients} patients of one class; training needs at least 2 of each class"
+            raise UserError(msg)
+        if not 0 < self.validation_fraction < 1:
+            msg = f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}"
+            raise UserError(msg)
+        folds = min(max(2, round(1 / self.validation_fraction)), patients)
+        splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=self.random_state)
+        _, held_out = next(splitter.split(np.zeros(len(labels)), labels, keys))
+        sides = np.full(len(labels), "train", dtype=object)
+        sides[held_out] = "val"
+        return sides
+
     def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
-        """Calibrated probabilities of 0 and 1, shape (stays, 2); NaN for a stay without text."""
+        """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""
         check_is_fitted(self, "model_")
-        risks = self.model_.predict_many(X)
-        positive = np.array(
-            [r.probability if r.calibrated is None else r.calibrated for r in risks]
-        )
+        positive = np.array([risk.probability for risk in self.model_.predict_many(_stays(X))])
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
-        """1 where the calibrated probability is at least one half, shape (stays,)."""
-        return (self.predict_proba(X)[:, 1] >= 0.5).astype(int)
+        """1 where the probability is at least one half, shape (stays,).
+
+        Raises:
+            UserError: a stay cannot be scored; `predict_proba` gives NaN for it.
+        """
+        positive = self.predict_proba(X)[:, 1]
+        if np.isnan(positive).any():
+            rows = np.flatnonzero(np.isnan(positive))
+            msg = (
+                f"{len(rows)} of {len(positive)} stays cannot be scored (row {rows[0]} first); "
+                "leave them out, or use predict_proba, which gives NaN for them"
+            )
+            raise UserError(msg)
+        return (positive >= 0.5).astype(int)
+
+
+def _stays(X: Any) -> list[Any]:  # noqa: N803
+    """The stays of X, one item each."""
+    if isinstance(X, str | bytes | dict) or not hasattr(X, "__iter__") or hasattr(X, "columns"):
+        kind = type(X).__name__
+        msg = f"X is a {kind}; expected one note or list of notes a stay, such as frame['text']"
+        raise UserError(msg)
+    return list(X)
+
+
+def _labels(y: ArrayLike | None) -> np.ndarray:
+    """Labels as integers, shape (stays,)."""
+    if y is None:
+        msg = "ReadmissionClassifier requires y to be passed, but the target y is None"
+        raise UserError(msg)
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        msg = f"y has shape {labels.shape}; expected one label a stay"
+        raise UserError(msg)
+    if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+        from sklearn.utils.multiclass import type_of_target
+
+        kind = "not 0 and 1 only"
+        with suppress(ValueError):  # NaN
+            kind = type_of_target(labels)
+        msg = (
+            "Only binary classification is supported. The type of the target is "
+            f"{kind}; expected 0 and 1 (1 = readmitted within 30 days)"
+        )
+        raise UserError(msg)
+    return labels.astype(int)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.calibration import Platt, sigmoid
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c
-from clinical.risk.results import StayRisk, WindowRisk
-from clinical.risk.stays import ReadStay, StayReader
+from clinical.risk.calibration import Platt, sigmoid
+from clinical.risk.stays import ReadStay, Status, StayReader, StayRisk, WindowRisk
 from domainbert.encoders import window_limit
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 from domainbert.model import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TASK = "readmission"
 LABELS = ("readmitted",)
 TRAIN_COMMAND = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
+UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a calibrated chance"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,15 @@ class ReadmissionSettings:
     """What a readmission model does around its network.
 
     Attributes:
-        window: tokens of a window at most, [CLS] and [SEP] counted; None is the encoder's limit.
+        window: largest window in tokens, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens that consecutive windows share.
         c: of the readmission rule, > 0.
-        clean_notes: write over marks that carry no meaning (see `clinical.risk.notes`).
+        clean_notes: blank out marks that carry no meaning (see `clinical.risk.notes`).
         join_notes: window a stay's notes as one text, as the paper does with early notes, instead
-            of each on its own.
-        calibration: slope and intercept on the logit scale; None where none is fitted.
-        threshold: the probability from which validation reached 80% precision; None if it did not.
+            of each separately.
+        calibration: slope and intercept on the logit scale; None without a calibrator.
+        alert_threshold: the probability from which validation reached 80% precision; None if no
+            probability did.
     """
 
     window: int | None = None
@@ -53,7 +56,7 @@ class ReadmissionSettings:
     clean_notes: bool = True
     join_notes: bool = False
     calibration: tuple[float, float] | None = None
-    threshold: float | None = None
+    alert_threshold: float | None = None
 
     def __post_init__(self) -> None:
         """Check c."""
@@ -63,8 +66,8 @@ class ReadmissionSettings:
 class ReadmissionModel(Model):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the rule.
 
-    Make one with `from_pretrained` or `fit`. The network is Hugging Face's BERT for sequence
-    classification with one label (CLS -> dense -> tanh -> one logit -> sigmoid).
+    Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's
+    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid).
 
     Args:
         network: with one label.
@@ -98,6 +101,7 @@ class ReadmissionModel(Model):
             overlap=self.settings.overlap,
             limit=limit,
         )
+        self._said_uncalibrated = False
         self._reader = StayReader(
             windower, clean_notes=self.settings.clean_notes, join_notes=self.settings.join_notes
         )
@@ -127,17 +131,16 @@ class ReadmissionModel(Model):
 
     @classmethod
     def read_settings(cls, stored: dict[str, Any]) -> Any:
-        """The settings that a folder holds; JSON knows no tuples."""
-        if stored.get("calibration"):
-            stored = {**stored, "calibration": tuple(stored["calibration"])}
+        """The settings that a folder holds."""
+        stored = dict(stored)
+        if calibration := stored.get("calibration"):  # JSON has no tuples
+            stored["calibration"] = tuple(calibration)
+        if "threshold" in stored:  # in folders of version 0.1: on the score
+            old = stored.pop("threshold")
+            if old is not None and calibration:
+                old = float(Platt(*calibration).apply(old))
+            stored["alert_threshold"] = old
         return super().read_settings(stored)
-
-    @classmethod
-    def fit(cls, cohort: pd.DataFrame, **options: Any) -> ReadmissionModel:
-        """Train on a cohort; see `clinical.risk.fitting.fit` for the options."""
-        from clinical.risk.fitting import fit
-
-        return fit(cohort, **options)
 
     def card(self, config: TaskConfig) -> str:
         """Markdown for the folder's README."""
@@ -152,7 +155,7 @@ class ReadmissionModel(Model):
             stay: one note, or a list of the stay's notes in time order.
 
         Raises:
-            ValueError: no note has text, or a note is not a string.
+            UserError: no note has text, or a note is not a string.
         """
         result = next(self.predict_many([stay]))
         if result.status != "ok":
@@ -168,13 +171,27 @@ class ReadmissionModel(Model):
     ) -> Iterator[StayRisk]:
         """The risks of many stays, in the order given, as they finish, in flat memory.
 
-        A stay that cannot be scored costs none of the others: its result has a `status` and a
+        A stay that cannot be scored does not affect the others: its result has a `status` and a
         `reason`.
 
         Args:
             stays: each one note (a string) or a list of notes.
-            stay_ids: one for each stay, carried into the results.
+            stay_ids: one for each stay, returned with the results.
+
+        Raises:
+            UserError: `stays` is a string.
         """
+        if isinstance(stays, str | bytes):
+            msg = "stays is one string; expected several stays: predict_many([note]), or predict"
+            raise UserError(msg)
+        return self._predict_many(stays, stay_ids)
+
+    def _predict_many(
+        self, stays: Iterable[str | Sequence[str]], stay_ids: Iterable[object] | None
+    ) -> Iterator[StayRisk]:
+        if self.settings.calibration is None and not self._said_uncalibrated:
+            self._said_uncalibrated = True
+            log.warning(UNCALIBRATED)
         if stay_ids is None:
             prepared = (self._reader.read(stay) for stay in stays)
         else:
@@ -200,13 +217,13 @@ class ReadmissionModel(Model):
             Shape (windows,), float64, in [0, 1].
 
         Raises:
-            ValueError: an empty window, or one past the encoder's limit.
+            UserError: an empty window, or one longer than the encoder's limit.
         """
         arrays = [_token_array(window, number) for number, window in enumerate(windows)]
         longest = window_limit(self.network.config)
         for number, array in enumerate(arrays):
             if not 0 < len(array) <= longest:
-                msg = f"window {number} has {len(array)} tokens; legal are 1 to {longest}"
+                msg = f"window {number} has {len(array)} tokens; expected 1 to {longest}"
                 raise UserError(msg)
         return sigmoid(self.runner.logits(arrays))
 
@@ -232,44 +249,73 @@ class ReadmissionModel(Model):
         logits = runner.logits([window for stay in windows for window in stay])
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 
-    def predict_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Score a table of notes, or of stays; see `clinical.risk.scoring.score_frame`."""
-        from clinical.risk.scoring import score_frame
+    def predict_frame(
+        self,
+        frame: pd.DataFrame,
+        *,
+        named: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """Score a table of notes, or of stays.
 
-        return score_frame(self, frame)
+        Args:
+            frame: `text`, one note a row, where rows with one `stay_id` are one stay (in
+                `chart_time` order where there is one) and without `stay_id` each row is its own;
+                or one row a stay, with a list of notes as `text`.
+            named: our column name -> the frame's, where they differ.
+            keep: other columns to carry into the result.
+
+        Returns:
+            One row a stay, in order of first appearance: the id columns, then `probability,
+            score, p_max, p_mean, n_windows, n_tokens, calibrated`, `alert` where the model has a
+            threshold, `status` and `reason`.
+
+        Raises:
+            TableError: there is no column `text`.
+        """
+        from clinical.risk.task import ReadmissionTask
+        from domainbert.scoring import score_frame
+
+        return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
 
     def _risk(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
         if stay.status != "ok":
-            nan = math.nan
-            return StayRisk(
-                stay.stay_id, nan, nan, nan, None, (), stay.coverage, stay.status, stay.reason
-            )
-        counts = np.array([len(probabilities)])
-        probability = float(aggregate_stays(probabilities, counts, c=self.c)[0])
-        windows = tuple(
-            WindowRisk(note, window.start, window.end, float(p))
-            for (note, window), p in zip(stay.windows, probabilities, strict=True)
-        )
+            return _unscored(stay, stay.status, stay.reason)
+        if not (finite := np.isfinite(probabilities)).all():
+            wrong = int(np.argmin(finite))
+            return _unscored(stay, "error", f"the model gave no number for window {wrong}")
+        score = float(aggregate_stays(probabilities, np.array([len(probabilities)]), c=self.c)[0])
+        calibration, threshold = self.settings.calibration, self.settings.alert_threshold
+        probability = float(Platt(*calibration).apply(score)) if calibration else score
         return StayRisk(
             stay_id=stay.stay_id,
             probability=probability,
+            score=score,
             p_max=float(probabilities.max()),
             p_mean=float(probabilities.mean()),
-            calibrated=self._calibrate(probability),
-            windows=windows,
+            calibrated=calibration is not None,
+            windows=tuple(
+                WindowRisk(note, window.start, window.end, float(p))
+                for (note, window), p in zip(stay.windows, probabilities, strict=True)
+            ),
             coverage=stay.coverage,
+            alert=None if threshold is None else probability >= threshold,
         )
 
-    def _calibrate(self, probability: float) -> float | None:
-        if self.settings.calibration is None:
-            return None
-        return float(Platt(*self.settings.calibration).apply(probability))
+
+def _unscored(stay: ReadStay, status: Status, reason: str) -> StayRisk:
+    nan = math.nan
+    return StayRisk(
+        *(stay.stay_id, nan, nan, nan, nan, False, (), stay.coverage),
+        status=status,
+        reason=reason,
+    )
 
 
 def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:
     try:
         return np.asarray(window, dtype=np.int64)
     except (TypeError, ValueError):
-        # NumPy would quote what it could not read, and that may be a note.
-        msg = f"window {number} holds something else than token ids; for text use predict"
+        # NumPy's error quotes the value, which may be a note.
+        msg = f"window {number} holds something other than token ids; for text use predict"
         raise UserError(msg) from None

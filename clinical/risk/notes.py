@@ -1,8 +1,7 @@
-"""Note cleaning that keeps every character's place.
+"""Note cleaning that keeps every character in place.
 
-Cleaning writes spaces over what carries no meaning and never moves a character, so the map from
-the cleaned note back to the original is the identity: a span in one is the same span in the
-other. BERT's tokenizer ignores spaces, so nothing is lost by leaving them.
+Cleaning replaces marks without meaning by spaces and never moves a character, so a span of the
+cleaned note is the same span of the original. BERT's tokenizer ignores the spaces.
 """
 
 from __future__ import annotations
@@ -22,12 +21,5 @@ _MARKS = re.compile(
 
 
 def clean(note: str) -> str:
-    """The note with marks that carry no meaning written over with spaces.
-
-    Args:
-        note: the original text.
-
-    Returns:
-        A text of the same length, in which every character kept stands where it stood.
-    """
+    """The note with marks that carry no meaning replaced by spaces; of the same length."""
     return _MARKS.sub(lambda mark: re.sub(r"[^\n]", " ", mark.group()), note)

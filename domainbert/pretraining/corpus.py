@@ -158,7 +158,7 @@ def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Do
 def _plain(path: Path, *, whole: bool, lines: int) -> Iterator[str]:
     document: list[str] = []
     for row in iter_rows(path, ReadOptions(lines=True)):
-        line = row.cells["text"]
+        line = row.cells["text"] or ""
         is_blank = not line.strip()
         if document and ((is_blank and not whole) or len(document) == lines):
             yield "\n".join(document)

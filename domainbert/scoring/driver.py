@@ -133,6 +133,7 @@ def score_file(
         KeyboardInterrupt: stopped; what was done is kept.
     """
     options, out = options or ReadOptions(), Path(out)
+    store = RunStore(out)
     check_output(out, [] if "://" in str(source) else source_files(source))
     name = "the query" if "://" in str(source) else Path(source).name
     layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
@@ -142,7 +143,7 @@ def score_file(
         "input": {"rows": found.rows, "digest": found.digest},
         "columns": layout.schema.names,
     }
-    store, counts = RunStore(out), Counts(rows=found.rows)
+    counts = Counts(rows=found.rows)
     with ExitStack() as stack:
         done = stack.enter_context(store.opened(facts, restart=restart))
         if store.is_complete:
@@ -212,7 +213,7 @@ def _chunks(items: Iterable[Any], *, with_key: bool = False) -> Iterator[list[An
 
     def size(item: Any) -> int:
         rows = item[0] if with_key else item
-        characters = sum(len(str(cell)) for row in rows for cell in row.cells.values())
+        characters = sum(len(str(cell or "")) for row in rows for cell in row.cells.values())
         return max(characters, least)
 
     return chunked(items, size=size, limit=PART_CHARACTERS)

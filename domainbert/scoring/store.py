@@ -16,7 +16,7 @@ from domainbert.errors import UserError
 from domainbert.files import replace, write_json
 from domainbert.locks import locked
 from domainbert.scoring.layout import to_frame
-from domainbert.tables import FORMATS, TableWriter, atomic_path
+from domainbert.tables import FORMATS, TableWriter, atomic_path, table_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,13 +35,18 @@ class RunStore:
     together.
 
     Args:
-        out: a table to assemble at the end, from parts in `OUT.parts` beside it; or, with no
-            table ending, a folder for the parts themselves.
+        out: a table to assemble at the end, from parts in `OUT.parts` beside it; or, without an
+            ending, a folder for the parts themselves.
+
+    Raises:
+        TableError: an ending that is no table's.
     """
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.is_table = out.name.lower().endswith(FORMATS)
+        self.is_table = bool(out.suffix)
+        if self.is_table:
+            table_format(out)
         self.folder = out.with_name(f"{out.name}.parts") if self.is_table else out
 
     @contextmanager

@@ -31,6 +31,16 @@ class Column:
     within: bool = False
 
 
+_SEARCHED = 1000  # columns; a table with more is a matrix, and comparing names takes long
+# The commands' options that name a column.
+_OPTIONS = {
+    "text": "--text",
+    "patient_id": "--patient",
+    "stay_id": "--stay",
+    "note_id": "--note",
+    "chart_time": "--time",
+}
+
 PATIENT = Column("patient_id", "id", ("subject_id", "person_id", "patient_nbr", "patient", "mrn"))
 STAY = Column(
     "stay_id",
@@ -65,6 +75,7 @@ def match_columns(
             a kind that the task groups by was recognised under no name.
     """
     named = {ours: theirs for ours, theirs in (named or {}).items() if theirs}
+    columns = list(columns)
     spelled = {name.casefold(): name for name in reversed(available)}
     chosen: dict[str, str] = {}
     for column in columns:
@@ -78,7 +89,8 @@ def match_columns(
         elif found := [spelled[n.casefold()] for n in names if n.casefold() in spelled]:
             chosen[column.name] = found[0]
         elif column.required:
-            require_columns(available, [column.name], source=source)
+            option = _OPTIONS.get(column.name, "")
+            require_columns(available, [column.name], source=source, option=option)
     _check_unused_ids(available, columns, chosen, source=source)
     return chosen
 
@@ -88,17 +100,25 @@ def _check_unused_ids(
 ) -> None:
     """Refuse a table whose stay or patient column was probably missed."""
     ids = {c.name: c for c in columns if c.kind == "id" and c.name not in chosen}
-    used = {name.casefold() for name in chosen.values()}
-    for name in available:
-        plain = "".join(ch for ch in name.casefold() if ch.isalnum())
+    used = set(chosen.values())
+    for name in available[:_SEARCHED]:
         for ours, column in ids.items():
-            known = [ours, *column.also]
-            spelled = ["".join(ch for ch in n if ch.isalnum()) for n in known]
-            is_near = difflib.get_close_matches(plain, spelled, n=1, cutoff=0.8)
-            if name.casefold() not in used and is_near:
-                option = ours.removesuffix("_id")
+            if name not in used and _is_near(name, column):
+                option = f"name it with {_OPTIONS[ours]} {name}, or " if ours in _OPTIONS else ""
                 msg = (
-                    f"{source} has a column {name!r} that looks like {ours}, and no {ours}; name "
-                    f"it with --{option} {name}, or rename the column"
+                    f"{source} has a column {name!r} that looks like {ours}, and no {ours}; "
+                    f"{option}rename the column"
                 )
                 raise TableError(msg)
+
+
+def _is_near(name: str, column: Column) -> bool:
+    """Whether a name is a slip of one of the column's: "patientid", but not "patient_age"."""
+    plain = _plain(name)
+    known = [_plain(other) for other in (column.name, *column.also)]
+    ids = [other for other in known if other.endswith("id")]
+    return plain in known or bool(difflib.get_close_matches(plain, ids, n=1, cutoff=0.8))
+
+
+def _plain(name: str) -> str:
+    return "".join(ch for ch in name.casefold() if ch.isalnum())

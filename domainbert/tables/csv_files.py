@@ -1,7 +1,9 @@
-"""CSV files as Arrow streams: fast where every line is a row, else row by row, and flaws listed.
+"""CSV files row by row, or as Arrow streams, with every line that is no row listed.
 
-Readers made for speed let a quote that was never closed swallow the rows behind it, or take a line
-in the middle of a note for a row. So Arrow gets whole rows whose quotes were checked.
+Fast readers let a quote that is never closed swallow the rows after it, or take a line in the
+middle of a note for a row. Here a line where no row begins is listed, and reading continues with
+the next line. One case cannot be told apart from a note of several lines: an open quote that a
+later quote closes, with a comma or a line end right after it.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from domainbert.errors import UserError
-from domainbert.tables import TableError
+from domainbert.tables.names import TableError, are_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,14 +29,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NO_ROW = "line that is no row"
-_NO_ROW = f"{NO_ROW}: too few or too many fields, or a quote out of place"
+_NO_ROW = (
+    f"{NO_ROW}: too few or too many fields, a quote or carriage return out of place, or more than "
+    "16 MB"
+)
 _NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
 LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
+_ZIP = b"PK\x03\x04"
+UNDECODABLE = "undecodable bytes read as U+FFFD"
 
 
 _Bytes: TypeAlias = gzip.GzipFile | io.BufferedReader
+
+
+class _Reader(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class FlawedCSVError(UserError):
@@ -56,17 +67,9 @@ def csv_columns(
     """
     separator = delimiter or default_delimiter(path)
     try:
-        with _open(path) as raw:
-            start = raw.read(4)
-        if fault := _wrong_encoding(start, encoding):
-            msg = f"{path.name} {fault}"
-            raise TableError(msg)
-        with (
-            _open(path) as raw,
-            io.TextIOWrapper(raw, encoding or "utf-8-sig", "replace", newline="") as text,
-        ):
+        with open_text(path, encoding, newline="") as text:
             header = next(csv.reader(text, delimiter=separator), [])
-    except (OSError, EOFError, csv.Error, LookupError) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
         raise TableError(msg) from None
     if fault := _wrong_header(header, separator):
@@ -77,13 +80,13 @@ def csv_columns(
 
 def default_delimiter(path: Path) -> str:
     """A tab for .tsv files, a comma for others."""
-    return "\t" if ".tsv" in path.suffixes[-2:] else ","
+    return "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
 
 
 def _wrong_encoding(start: bytes, encoding: str | None) -> str:
     if encoding is None and (start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start):
         return "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
-    return "is a spreadsheet or a zip file; save the sheet as CSV" if start[:2] == b"PK" else ""
+    return "is a spreadsheet or a zip file: save the sheet as CSV" if start[:4] == _ZIP else ""
 
 
 def _wrong_header(header: list[str], separator: str) -> str:
@@ -91,15 +94,17 @@ def _wrong_header(header: list[str], separator: str) -> str:
         return "is not in UTF-8: name its encoding (--encoding cp1252, for example)"
     if not header:
         return "is empty; it needs a first line with one name for each column"
-    if len(header) == 1 and (other := re.search("[;\t|,]", header[0])):
+    others = "".join({";", "\t", "|", ","} - {separator})
+    if len(header) == 1 and (other := re.search(f"[{others}]", header[0])):
         name = {"\t": "tab"}.get(other[0], other[0])
         return (
-            f"separates its fields by {other[0]!r}, not {separator!r}: name the delimiter "
+            f"seems to separate its fields by {other[0]!r}, not {separator!r}: name the delimiter "
             f"(--delimiter {name!r}), or save it with commas"
         )
     counts = Counter(name.lower() for name in header)
     if repeated := sorted({name for name in header if counts[name.lower()] > 1}):
-        return f"repeats the columns {', '.join(repeated)}; each needs a name of its own"
+        shown = f" {', '.join(repeated)}" if are_names(header) else ""
+        return f"repeats the columns{shown} in its first line; each needs a name of its own"
     return ""
 
 
@@ -118,21 +123,33 @@ def csv_rows(
         TableError: the file changed while it was read.
     """
     separator = delimiter or default_delimiter(path)
-    with _open(path) as raw:
-        source = codecs.EncodedFile(raw, "utf-8", encoding, "replace") if encoding else raw
-        rows = _sound_rows(source, width=width, separator=separator)  # type: ignore[arg-type]
-        for line, problem, text in rows:
-            if line == 1:
-                continue
+    with open_bytes(path) as raw:
+        source = _Recoded(raw, encoding) if encoding else raw
+        for line, problem, text in _data_rows(source, path, width=width, separator=separator):
             if not text:
-                if problem:
-                    yield line, [], problem, ""
+                yield line, [], problem, ""
                 continue
             if b'"' in text:
                 fields = next(csv.reader([text.decode()], delimiter=separator))
             else:
                 fields = text.decode().rstrip("\r\n").split(separator)
-            yield line, fields, "", problem
+            is_replaced = encoding and "\ufffd".encode() in text
+            yield line, fields, "", UNDECODABLE if is_replaced else problem
+
+
+class _Recoded:
+    """The bytes of a file in another encoding, as UTF-8."""
+
+    def __init__(self, raw: _Reader, encoding: str) -> None:
+        self._raw, self._decoder = raw, codecs.getincrementaldecoder(encoding)("replace")
+
+    def read(self, size: int) -> bytes:
+        """Some bytes, none only at the end of the file."""
+        while True:
+            chunk = self._raw.read(size)
+            text = self._decoder.decode(chunk, final=not chunk)
+            if text or not chunk:
+                return text.encode("utf-8", "replace")
 
 
 def stream_csv(
@@ -169,9 +186,7 @@ def careful_stream_csv(
 
     def rows(raw: _Bytes) -> Iterator[bytes]:
         piece = bytearray()
-        for line, problem, text in _sound_rows(raw, width=len(csv_columns(path))):
-            if line == 1:  # the names are known
-                continue
+        for line, problem, text in _data_rows(raw, path, width=len(csv_columns(path))):
             if problem:
                 flaws.append((path.name, line, problem))
             piece += text
@@ -196,7 +211,7 @@ def _stream(
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
-            with _open(path) as raw:
+            with open_bytes(path) as raw:
                 names = csv_columns(path)
                 for number, piece in enumerate(rows(raw)):
                     given = None if has_header and number == 0 else names
@@ -307,8 +322,27 @@ def _last_row_end(buffer: bytearray, held: int) -> int:
     return 0
 
 
+def _data_rows(
+    raw: _Reader, path: Path, *, width: int, separator: str = ","
+) -> Iterator[tuple[int, str, bytes]]:
+    """The rows and flaws of `_sound_rows` after the header, without empty lines.
+
+    Raises:
+        TableError: the header is no row, as where all lines end in a lone carriage return.
+    """
+    for line, problem, text in _sound_rows(raw, width=width, separator=separator):
+        if line > 1 and (problem or text):
+            yield line, problem, text
+        elif problem and not text:
+            msg = (
+                f"{path.name}: the first line has a quote out of place or a lone carriage return; "
+                "save the file with ordinary line ends"
+            )
+            raise TableError(msg)
+
+
 def _sound_rows(
-    raw: _Bytes, *, width: int, separator: str = ","
+    raw: _Reader, *, width: int, separator: str = ","
 ) -> Iterator[tuple[int, str, bytes]]:
     """Every row as (its line, "", its bytes), and every flaw with a problem and what is left."""
     # A field that does not begin with a quote may hold some; possessive, so that nothing is tried
@@ -318,6 +352,7 @@ def _sound_rows(
     field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
     row = re.compile(field + rb"(?:%b" % comma + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
     buffer, place, line, is_over = raw.read(len(_MARK)).removeprefix(_MARK), 0, 1, False
+    is_rest = False  # of a line that is longer than the longest row
     while True:
         # All of the longest row in sight: what does not match then will not match at all.
         if len(buffer) - place < LONGEST_ROW and not is_over:
@@ -326,29 +361,59 @@ def _sound_rows(
             continue
         if place >= len(buffer):
             return
+        if is_rest:
+            end = buffer.find(b"\n", place) + 1
+            line, place, is_rest = line + bool(end), end or len(buffer), not end
+            continue
         match = row.match(buffer, place)
         end = match.end() if match else buffer.find(b"\n", place) + 1 or len(buffer)
         text = buffer[place:end]
         is_cut = end == len(buffer) and not is_over  # a row longer than the longest
-        if match is None or is_cut or not text.strip():
+        is_row = match is not None and not is_cut and text.strip(b"\r\n")
+        if not is_row:
             yield line, _NO_ROW if text.strip() else "", b""
         else:
             sound = text.decode("utf-8", "replace").encode()
             yield line, "" if sound == text else _NOT_UTF8, sound
         line += text.count(b"\n")
         place = end
+        is_rest = is_cut and not text.endswith(b"\n")
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[_Bytes]:
-    """The bytes of a file, which must stay as it is meanwhile.
+def open_bytes(path: Path) -> Iterator[_Bytes]:
+    """The bytes of a file, unpacked, which must not change meanwhile; see `unchanged`."""
+    is_packed = path.suffix.lower() == ".gz"
+    with unchanged(path), gzip.GzipFile(path, "rb") if is_packed else path.open("rb") as raw:
+        yield raw
+
+
+@contextmanager
+def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Iterator[io.TextIOBase]:
+    """The text of a file; UTF-8 by default, undecodable bytes become U+FFFD.
+
+    Raises:
+        TableError: it is in UTF-16, and `encoding` does not say so; or see `unchanged`.
+    """
+    with open_bytes(path) as raw:
+        start = raw.read(4)
+        raw.seek(0)
+        if fault := _wrong_encoding(start, encoding):
+            msg = f"{path.name} {fault}"
+            raise TableError(msg)
+        with io.TextIOWrapper(raw, encoding or "utf-8-sig", "replace", newline=newline) as text:
+            yield text
+
+
+@contextmanager
+def unchanged(path: Path) -> Iterator[None]:
+    """Check that a file stays as it is for the length of the block.
 
     Raises:
         TableError: it was changed, so that rows may be missing.
     """
     before = path.stat()
-    with gzip.GzipFile(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as raw:
-        yield raw
+    yield
     after = path.stat()
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         msg = f"{path.name} was changed while it was read; start again when it is complete"

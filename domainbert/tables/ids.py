@@ -1,4 +1,4 @@
-"""Ids as they are shown and as they are compared."""
+"""Ids as they are shown, as they are compared, and as they are kept in CSV files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from numbers import Integral, Real
 from typing import Any
 
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
 
 
 def is_missing(value: Any) -> bool:
@@ -25,7 +27,7 @@ def is_missing(value: Any) -> bool:
 
 
 def id_text(value: Any) -> str | None:
-    """An id as text; 12, 12.0 and Decimal("12") are all "12".
+    """An id as text; 12, 12.0 and Decimal("12") are all "12", and True is "true".
 
     Returns:
         The text as it came, without surrounding spaces; None where it is missing.
@@ -38,7 +40,8 @@ def id_text(value: Any) -> str | None:
     if is_number and not isinstance(value, Integral):
         whole = math.isfinite(value) and value == int(value)
         return str(int(value)) if whole else str(value)
-    return str(int(value)) if is_number else str(value)
+    text = str(int(value)) if is_number else str(value)
+    return text.lower() if text in ("True", "False") else text
 
 
 def id_key(value: Any) -> str | None:
@@ -52,3 +55,21 @@ def id_key(value: Any) -> str | None:
     text = unicodedata.normalize("NFKC", text).strip().casefold()
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
+
+
+def is_id_column(name: object) -> bool:
+    """Whether a column holds ids: it is called `id`, or its name ends in `_id`, in any case."""
+    return f"_{name}".lower().endswith("_id")
+
+
+def guard(text: str) -> str:
+    """An id as it is written to CSV: one that a spreadsheet would run as a formula gets a `'`.
+
+    These begin with =, +, -, @, a tab or a carriage return. `unguard` gives the id back.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguard(text: str) -> str:
+    """An id as it was before `guard`."""
+    return text[1:] if _GUARDED.match(text) else text

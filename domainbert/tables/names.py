@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,28 +43,53 @@ def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
     raise TableError(msg)
 
 
-def require_columns(available: Iterable[str], needed: Iterable[str], *, source: str) -> None:
+def require_columns(
+    available: Iterable[str], needed: Iterable[str], *, source: str, option: str = ""
+) -> None:
     """Check that every needed column is there.
+
+    Args:
+        available: names of the table's columns.
+        needed: names that must be among them.
+        source: the table's name, for the message.
+        option: of the command, that names another column.
 
     Raises:
         TableError: naming the missing column, the nearest one there is, and all of them.
     """
     available = [str(name) for name in available]
     # The first row of a file without a header is data, and may be a note: it stays unsaid.
-    are_names = all(map(_is_like_a_name, available))
-    lowered = {column.lower(): column for column in available} if are_names else {}
+    is_header = are_names(available)
+    lowered = {column.lower(): column for column in available} if is_header else {}
     for name in needed:
         if name in available:
             continue
         near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
-        guess = f"; did you mean {lowered[near[0]]!r}? Rename it to {name!r}" if near else ""
+        theirs = lowered[near[0]] if near else "NAME"
+        fix = f"Name it with {option} {theirs}" if option else f"Rename it to {name!r}"
+        guess = f"; did you mean {theirs!r}? {fix}" if near else (f". {fix}" if option else "")
         listed = ", ".join(available[:LISTED_COLUMNS]) or "none"
         if rest := len(available[LISTED_COLUMNS:]):
             listed += f" (and {rest} more)"
-        if not are_names:
-            listed = f"{len(available)}, unsaid: they look like data, not like names"
+        if not is_header:
+            listed = f"{len(available)}, not shown: the first line may be data, not names"
         msg = f"{source} has no column {name!r}{guess}. Columns there: {listed}"
         raise TableError(msg)
+
+
+# Some name of a header is like one of these. "Smith,John" is a first row without a header.
+_SPELLED = re.compile(
+    r"\w*_\w*|[a-z]|[a-z]+\d+|age|answer|category|context|date|doc|gender|ids?|labels?|names?|notes?"
+    r"|patient|question|sentence|sex|split|stay|terms?|texts?|time|title|type|value|year",
+    re.IGNORECASE,
+)
+
+
+def are_names(columns: Iterable[str]) -> bool:
+    """Whether a first line is a header, and not data that no message may show."""
+    columns = list(columns)
+    is_usual = any(map(_SPELLED.fullmatch, columns)) or not columns
+    return is_usual and all(map(_is_like_a_name, columns))
 
 
 def _is_like_a_name(column: str) -> bool:

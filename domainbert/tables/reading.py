@@ -6,9 +6,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from domainbert.tables.ids import id_text
+from domainbert.tables.ids import id_text, is_id_column
 from domainbert.tables.names import TableError, require_columns
-from domainbert.tables.rows import DEFAULTS, ReadOptions, iter_rows, table_columns
+from domainbert.tables.rows import DEFAULTS, ReadOptions, iter_rows, open_parquet, table_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Type = Literal["int", "float", "bool"]
 _LISTED_FAULTS = 5
 _TYPES = {"int": "Int64", "float": "float64", "bool": "boolean"}
+_SPELLED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_BOOLS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
 def iter_table(
@@ -33,8 +35,8 @@ def iter_table(
     Args:
         source: a file, a folder, a pattern or a database; see `iter_rows`.
         columns: read these alone, in this order.
-        schema: types of columns that are not text. Parquet keeps its own types, but ids (names
-            that end in `_id`) are text.
+        schema: types of columns that are not text. Parquet keeps its own types, but ids (columns
+            called `id` or ending in `_id`) are text.
         chunk_rows: rows held at a time.
         options: how to read it.
 
@@ -42,22 +44,14 @@ def iter_table(
         TableError: no such source or column, a line that is no row, or a cell that is not of its
             type.
     """
-    import pandas as pd
-
+    names = _chosen_columns(source, columns, options)
     if _is_parquet(source):
-        frames = _parquet_frames(Path(source), chunk_rows)
+        frames = _parquet_frames(Path(source), names, chunk_rows)
     else:
-        names = list(columns or table_columns(source, options))
         frames = _text_frames(source, names, chunk_rows, options)
+    kinds = {name: kind for name, kind in (schema or {}).items() if name in names}
     for frame in frames:
-        if columns is not None:
-            require_columns(frame.columns, columns, source=Path(source).name)
-            frame = frame[list(columns)]
-        for name, kind in (schema or {}).items():
-            if name in frame.columns:
-                frame = frame.assign(**{name: _cast(frame[name], kind, source)})
-        if len(frame):
-            yield pd.DataFrame(frame)
+        yield frame.assign(**{name: _cast(frame[name], kinds[name], source) for name in kinds})
 
 
 def read_table(
@@ -73,31 +67,38 @@ def read_table(
     parts = list(iter_table(source, columns=columns, schema=schema, options=options))
     if parts:
         return pd.concat(parts, ignore_index=True)
-    names = table_columns(source, options)
-    if columns is not None:
+    return pd.DataFrame(columns=_chosen_columns(source, columns, options))
+
+
+def _chosen_columns(
+    source: str | Path, columns: Sequence[str] | None, options: ReadOptions
+) -> list[str]:
+    """The columns to read.
+
+    Raises:
+        TableError: one of them is not there; an empty file of JSON lines has every column.
+    """
+    names = table_columns(source, options, until=columns)
+    if columns is not None and (names or not _is_jsonl(source)):
         require_columns(names, columns, source=Path(source).name)
-    return pd.DataFrame(columns=list(columns or names))
+    return list(names if columns is None else columns)
+
+
+def _is_jsonl(source: str | Path) -> bool:
+    return str(source).lower().removesuffix(".gz").endswith(".jsonl")
 
 
 def _is_parquet(source: str | Path) -> bool:
     return Path(source).suffix.lower() == ".parquet" and Path(source).is_file()
 
 
-def _parquet_frames(path: Path, chunk_rows: int) -> Iterator[pd.DataFrame]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=chunk_rows):
-                frame = batch.to_pandas()
-                for name in frame.columns:
-                    if str(name).lower().endswith("_id"):
-                        frame[name] = frame[name].map(id_text).astype("str")
-                yield frame
-    except (OSError, pa.ArrowException) as error:
-        msg = f"{path.name} cannot be read as Parquet ({type(error).__name__})"
-        raise TableError(msg) from None
+def _parquet_frames(path: Path, names: list[str], chunk_rows: int) -> Iterator[pd.DataFrame]:
+    with open_parquet(path) as file:
+        for batch in file.iter_batches(batch_size=chunk_rows, columns=names):
+            frame = batch.to_pandas()[names]
+            ids = filter(is_id_column, names)
+            if len(frame):
+                yield frame.assign(**{i: frame[i].map(id_text).astype("str") for i in ids})
 
 
 def _text_frames(
@@ -106,29 +107,36 @@ def _text_frames(
     import pandas as pd
 
     faults: list[str] = []
-    rows = iter_rows(source, options)
+    count = 0
+    rows = iter_rows(source, options, columns=names)
     while piece := list(islice(rows, chunk_rows)):
-        faults += [f"{row.place}: {row.fault}" for row in piece if row.fault]
-        if len(faults) >= _LISTED_FAULTS:
-            break
-        if not faults:
+        found = [f"{row.place}: {row.fault}" for row in piece if row.fault]
+        count += len(found)
+        faults += found[: _LISTED_FAULTS - len(faults)]
+        if not count:
             cells = [[row.cells.get(name) for name in names] for row in piece]
             yield pd.DataFrame(cells, columns=names)
-    if faults:
-        msg = f"{len(faults)} lines are no rows: {'; '.join(faults[:_LISTED_FAULTS])}"
+    if count:
+        rest = f"; and {count - len(faults)} more" if count > len(faults) else ""
+        lines = "1 line is no row" if count == 1 else f"{count} lines are no rows"
+        msg = f"{lines}: {'; '.join(faults)}{rest}. Mend or remove them"
         raise TableError(msg)
 
 
 def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
     import pandas as pd
 
-    if kind == "bool" and column.dtype == object:
-        column = column.map({"true": True, "false": False, "1": True, "0": False}.get)
+    # Without the empty cells, which would turn whole numbers into floats.
+    present = column.dropna()
     try:
-        numbers = pd.to_numeric(column) if kind != "bool" else column
-        return numbers.astype(_TYPES[kind])
-    except (ValueError, TypeError):
-        msg = f"{Path(source).name}: column {column.name!r} must be {kind} in every row"
+        if kind == "bool":
+            values = present.map(lambda value: _BOOLS[str(value).lower()])
+        else:
+            values = pd.to_numeric(present)
+        return values.astype(_TYPES[kind]).reindex(column.index)
+    except (ValueError, TypeError, KeyError):
+        name = Path(source).name
+        msg = f"{name}: column {column.name!r}: expected {_SPELLED[kind]} in every row"
         raise TableError(msg) from None
 
 

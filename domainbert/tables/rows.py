@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
-import gzip
 import json
 import re
-from collections.abc import Mapping
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.tables.csv_files import LONGEST_ROW, csv_columns, csv_rows
-from domainbert.tables.ids import id_text, is_missing
+from domainbert.tables.csv_files import (
+    LONGEST_ROW,
+    UNDECODABLE,
+    csv_columns,
+    csv_rows,
+    open_text,
+    unchanged,
+)
+from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard
 from domainbert.tables.names import FORMATS, TEXT_FORMATS, TableError, table_format
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterator
 
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 DATABASES = ("postgresql://", "postgres://", "sqlite://")
 BATCH_ROWS = 1024
@@ -32,10 +42,14 @@ class ReadOptions:
     """How to read a source where its name does not tell.
 
     Attributes:
-        delimiter: of CSV files; a tab for .tsv, else a comma by default.
+        delimiter: of CSV files, one ASCII character or "tab"; a tab for .tsv, else a comma by
+            default.
         encoding: of text files; UTF-8 by default, undecodable bytes become U+FFFD and a remark.
         lines: read each line of a .txt file as a text, instead of the file as one text.
         query: of a database source.
+
+    Raises:
+        TableError: no such encoding, or a delimiter that cannot be one.
     """
 
     delimiter: str | None = None
@@ -44,9 +58,25 @@ class ReadOptions:
     query: str | None = None
 
     def __post_init__(self) -> None:
-        """Take the name of the tab for one."""
-        if self.delimiter in ("tab", "\\t"):
-            object.__setattr__(self, "delimiter", "\t")
+        """Check both, and take the name of the tab for one."""
+        delimiter = "\t" if self.delimiter in ("tab", "\\t") else self.delimiter
+        if delimiter is not None and not _is_delimiter(delimiter):
+            msg = f"delimiter: expected one character such as ';', or tab, got {delimiter!r}"
+            raise TableError(msg)
+        try:
+            encoding = codecs.lookup(self.encoding).name if self.encoding else None
+            # base64, for example, is a codec but no encoding
+            b"a".decode(encoding or "utf-8", "replace")
+        except LookupError:
+            msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
+            raise TableError(msg) from None
+        object.__setattr__(self, "delimiter", delimiter)
+        # By default, the mark that some programs put in front of UTF-8 is left out.
+        object.__setattr__(self, "encoding", None if encoding == "utf-8" else encoding)
+
+
+def _is_delimiter(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text not in '"\r\n\0'
 
 
 DEFAULTS = ReadOptions()
@@ -93,7 +123,8 @@ def source_files(source: str | Path) -> list[Path]:
         table_format(path, endings)
         return [path]
     else:
-        found = sorted(Path(name) for name in glob.glob(str(source), recursive=True))  # noqa: PTH207
+        names = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
+        found = [Path(name) for name in names if Path(name).is_file()]
         for file in found:
             table_format(file, endings)
     if not found:
@@ -103,21 +134,38 @@ def source_files(source: str | Path) -> list[Path]:
     return found
 
 
-def iter_rows(source: str | Path, options: ReadOptions = DEFAULTS) -> Iterator[Row]:
+def iter_rows(
+    source: str | Path,
+    options: ReadOptions = DEFAULTS,
+    *,
+    columns: Sequence[str] | None = None,
+) -> Iterator[Row]:
     """Stream the rows of a file, a folder, a pattern or a database query.
 
-    Every cell is text as it is spelled ("038", "NA"); only an empty cell is missing. Lists in
-    JSON lines and Parquet stay lists. A line that is no row is a `Row` with a fault.
+    Every cell is text as it is spelled ("038", "NA"); only an empty cell, JSON's null or a NaN
+    is missing (None). Numbers become their text. Lists in JSON lines and Parquet stay lists. An id
+    in CSV loses the apostrophe that guards it, see `domainbert.tables.ids.guard`. A line that is
+    no row is a `Row` with a fault.
+
+    Args:
+        source: see `source_files`; or `postgresql://...`, `sqlite:///...` with a query.
+        options: how to read it.
+        columns: read only these where a row has them; all by default.
 
     Raises:
-        TableError: a source that cannot be opened, or that ends before its end.
+        TableError: a source that cannot be opened, that ends before its end, or that was changed
+            while it was read.
     """
-    for number, (place, cells, fault, remark) in enumerate(_cells(source, options)):
+    for number, (place, cells, fault, remark) in enumerate(_cells(source, options, columns)):
         yield Row(number, cells, place, fault, remark)
 
 
-def table_columns(source: str | Path, options: ReadOptions = DEFAULTS) -> list[str]:
-    """The column names of a source; JSON lines are read to their end for them.
+def table_columns(
+    source: str | Path, options: ReadOptions = DEFAULTS, *, until: Sequence[str] | None = None
+) -> list[str]:
+    """The column names of a source, in order.
+
+    JSON lines are read to their end, or until the columns of `until` were seen.
 
     Raises:
         TableError: see `iter_rows`.
@@ -127,7 +175,10 @@ def table_columns(source: str | Path, options: ReadOptions = DEFAULTS) -> list[s
         return list(first.cells) if first else []
     names: dict[str, None] = {}
     for path in source_files(source):
-        names |= dict.fromkeys(_file_columns(path, options))
+        for columns in _file_columns(path, options):
+            names |= dict.fromkeys(columns)
+            if until is not None and names.keys() >= set(until):
+                break
     return list(names)
 
 
@@ -140,9 +191,11 @@ def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def _cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return value or None
     if is_missing(value):
-        return None if not isinstance(value, str) else value
-    if isinstance(value, str | bytes | list | dict | tuple | set) or hasattr(value, "__len__"):
+        return None
+    if hasattr(value, "__len__"):
         return value
     return id_text(value)
 
@@ -150,20 +203,19 @@ def _cell(value: Any) -> Any:
 _Cells = tuple[str, Mapping[str, Any], str, str]  # place, values, fault, remark
 
 
-def _cells(source: str | Path, options: ReadOptions) -> Iterator[_Cells]:
+def _cells(
+    source: str | Path, options: ReadOptions, columns: Sequence[str] | None
+) -> Iterator[_Cells]:
     if str(source).startswith(DATABASES):
         from domainbert.tables.databases import query_batches
 
         batches = query_batches(str(source), options.query)
-        yield from _arrow_cells(batches, "query")
+        yield from _arrow_cells(batches, "query", columns)
         return
     for path in source_files(source):
         try:
-            yield from _READERS[_kind(path)](path, options)
-        except (TableError, MemoryError):
-            raise
-        except Exception as error:  # noqa: BLE001  (decompressors and parsers raise all sorts)
-            # The parser's own message may quote a row, and a row may be a note.
+            yield from _READERS[_kind(path)](path, options, columns)
+        except (OSError, EOFError, zlib.error, csv.Error) as error:
             msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
             raise TableError(msg) from None
 
@@ -173,113 +225,153 @@ def _kind(path: Path) -> str:
     return ".csv" if ending == ".tsv" else ending
 
 
-def _file_columns(path: Path, options: ReadOptions) -> list[str]:
+def _file_columns(path: Path, options: ReadOptions) -> Iterator[Sequence[str]]:
+    """The columns of a file; of JSON lines, those of each line."""
     kind = _kind(path)
     if kind == ".csv":
-        return csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
-    if kind == ".parquet":
-        return list(_parquet(path).schema_arrow.names)
-    if kind == ".txt":
-        return ["text"]
-    names = (name for _, values, *_ in _json_cells(path, options) for name in values)
-    return list(dict.fromkeys(names))
+        yield csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
+    elif kind == ".parquet":
+        with open_parquet(path) as file:
+            yield file.schema_arrow.names
+    elif kind == ".txt":
+        yield ["text"]
+    else:
+        try:
+            yield from (list(values) for _, values, *_ in _json_cells(path, options, None))
+        except (OSError, EOFError, zlib.error) as error:
+            msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
+            raise TableError(msg) from None
 
 
-def _csv_cells(path: Path, options: ReadOptions) -> Iterator[_Cells]:
+_Wanted = Sequence[str] | None  # columns to read; None for all
+
+
+def _csv_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
     names = csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
     csv.field_size_limit(LONGEST_ROW)
     rows = csv_rows(path, width=len(names), delimiter=options.delimiter, encoding=options.encoding)
+    wanted = set(names if columns is None else columns)
+    chosen = [(name, number) for number, name in enumerate(names) if name in wanted]
+    ids = [name for name, _ in chosen if is_id_column(name)]
     for line, fields, fault, remark in rows:
-        values = {name: cell or None for name, cell in zip(names, fields, strict=False)}
+        values = {} if fault else {name: fields[number] or None for name, number in chosen}
+        for name in ids:
+            if values.get(name):
+                values[name] = unguard(values[name])  # type: ignore[arg-type]
         yield f"{path.name} line {line}", values, fault, remark
 
 
-def _json_cells(path: Path, options: ReadOptions) -> Iterator[_Cells]:
-    with _open_text(path, options) as lines:
+def _json_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
+    wanted = None if columns is None else set(columns)
+    with open_text(path, options.encoding, newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             place, fault, values = f"{path.name} line {number}", "", {}
             try:
-                found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+                found = json.loads(line, parse_int=str, parse_float=str, parse_constant=_constant)
             except (ValueError, RecursionError):
                 fault = "not a JSON object"
             else:
                 if isinstance(found, dict):
-                    values = {name: _plain(value) for name, value in found.items()}
+                    values = {
+                        _plain(name): None if value == "" else _plain(value)
+                        for name, value in found.items()
+                        if wanted is None or name in wanted
+                    }
                 else:
                     fault = "not a JSON object"
-            remark = "undecodable bytes read as U+FFFD" if "\ufffd" in line else ""
+            remark = UNDECODABLE if "\ufffd" in line else ""
             yield place, values, fault, remark
 
 
+def _constant(name: str) -> str | None:
+    """NaN is a number that is missing."""
+    return None if name == "NaN" else name
+
+
 def _plain(value: Any) -> Any:
-    """A JSON value with numbers and booleans as text, and U+FFFD for half a surrogate pair."""
-    if isinstance(value, bool):
-        return str(value).lower()
+    """A value with numbers and booleans as text, and U+FFFD for half a surrogate pair."""
     if isinstance(value, str):
         return _HALF_PAIR.sub("\ufffd", value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value
+    if isinstance(value, dict):
+        return {_plain(name): _plain(item) for name, item in value.items()}
+    return id_text(value)
 
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # json joins whole pairs; what is left is half of one
 
 
-def _parquet_cells(path: Path, options: ReadOptions) -> Iterator[_Cells]:
+def _parquet_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
     del options
-    with _parquet(path) as file:
-        yield from _arrow_cells(file.iter_batches(batch_size=BATCH_ROWS), path.name)
+    with open_parquet(path) as file:
+        names = file.schema_arrow.names
+        chosen = [name for name in names if columns is None or name in columns]
+        batches = file.iter_batches(batch_size=BATCH_ROWS, columns=chosen)
+        yield from _arrow_cells(batches, path.name)
 
 
-def _parquet(path: Path) -> Any:
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """A Parquet file, which must not change meanwhile.
+
+    Raises:
+        TableError: it cannot be read to its end, repeats a column, or was changed.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path)
+        with unchanged(path), pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if len(set(names)) < len(names):
+                twice = ", ".join(name for name, count in Counter(names).items() if count > 1)
+                msg = f"{path.name} repeats the columns {twice}; each needs a name of its own"
+                raise TableError(msg)
+            yield file
     except (OSError, pa.ArrowException) as error:
+        # Arrow's own message may quote a cell.
         msg = f"{path.name} cannot be read as Parquet ({type(error).__name__})"
         raise TableError(msg) from None
 
 
-def _arrow_cells(batches: Any, name: str) -> Iterator[_Cells]:
+def _arrow_cells(batches: Any, name: str, columns: _Wanted = None) -> Iterator[_Cells]:
     number = 0
     for batch in batches:
-        columns = [_as_text(batch.column(i)) for i in range(batch.num_columns)]
-        for cells in zip(*columns, strict=True):
+        names = [n for n in batch.schema.names if columns is None or n in columns]
+        cells = {n: _as_text(batch.column(n)) for n in names}
+        for place in range(batch.num_rows):
             number += 1
-            yield f"{name} row {number}", dict(zip(batch.schema.names, cells, strict=True)), "", ""
+            yield f"{name} row {number}", {n: cells[n][place] for n in names}, "", ""
 
 
 def _as_text(column: pa.Array) -> list[Any]:
     """Cells as text; lists and structures as Python objects."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return [None if v is None else v.decode("utf-8", "replace") for v in column.to_pylist()]
-    if not pa.types.is_nested(column.type):
-        column = column.cast(pa.string())
-    return column.to_pylist()
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _as_text(column.dictionary_decode())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return [v.decode("utf-8", "replace") if v else None for v in column.to_pylist()]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return [v or None for v in column.to_pylist()]
+    if pa.types.is_timestamp(kind):  # Python's own dates have no nanoseconds
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    return [_plain(value) for value in column.to_pylist()]
 
 
-def _text_cells(path: Path, options: ReadOptions) -> Iterator[_Cells]:
-    with _open_text(path, options, newline="" if not options.lines else None) as text:
+def _text_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
+    del columns
+    newline = None if options.lines else ""
+    with open_text(path, options.encoding, newline=newline) as text:
         texts = (line.rstrip("\n") for line in text) if options.lines else (text.read(),)
         for number, value in enumerate(texts, start=1):
             place = f"{path.name} line {number}" if options.lines else path.name
-            remark = "undecodable bytes read as U+FFFD" if "\ufffd" in value else ""
-            yield place, {"text": value}, "", remark
-
-
-def _open_text(path: Path, options: ReadOptions, newline: str | None = None) -> io.TextIOWrapper:
-    encoding = options.encoding or "utf-8-sig"
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding=encoding, errors="replace", newline=newline)
-    return path.open(encoding=encoding, errors="replace", newline=newline)
+            remark = UNDECODABLE if "\ufffd" in value else ""
+            yield place, {"text": value or None}, "", remark
 
 
 _READERS = {

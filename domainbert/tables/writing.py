@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from domainbert.files import atomic_path
+from domainbert.tables.ids import guard, is_id_column
 from domainbert.tables.names import TableError, table_format
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 class TableWriter:
     """Write a table piece by piece; the file appears under its name when all of it is written.
 
-    Use as a context manager; every piece has the columns of the first.
+    Use as a context manager; every piece has the columns of the first. In CSV, an id (a column
+    called `id` or ending in `_id`) that a spreadsheet would run as a formula, because it begins
+    with =, +, - or @, is written with an apostrophe in front. Readers here remove it again.
     """
 
     def __init__(self, path: str | Path, *, metadata: Mapping[str, str] | None = None) -> None:
@@ -81,11 +84,13 @@ class TableWriter:
 
     def _write_csv(self, frame: pd.DataFrame, *, header: bool) -> None:
         quoting = csv.QUOTE_MINIMAL
+        ids = {name: frame[name].map(_guarded) for name in frame.columns if is_id_column(name)}
+        frame = frame.assign(**ids) if ids else frame
         for name, column in frame.items():
             if column.dtype == object and column.map(_is_nested).any():
                 msg = f"{self._path.name}: column {name!r} holds lists; write .parquet or .jsonl"
                 raise TableError(msg)
-            if column.dtype.kind == "O" and column.map(_has_return).any():
+            if column.dtype.kind in "OUT" and column.map(_has_return).any():
                 # Minimal quoting leaves a lone carriage return bare, where readers end the row.
                 quoting = csv.QUOTE_NONNUMERIC
         separator = "\t" if self._ending.startswith(".tsv") else ","
@@ -131,6 +136,10 @@ class TableWriter:
 
 def _is_nested(value: object) -> bool:
     return hasattr(value, "__len__") and not isinstance(value, str | bytes)
+
+
+def _guarded(value: object) -> object:
+    return guard(value) if isinstance(value, str) else value
 
 
 def _has_return(value: object) -> bool:

@@ -42,7 +42,7 @@ def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterat
     with locked(folder):
         found, note = last_checkpoint(folder), folder / FACTS
         if found and not resume:
-            msg = f"{folder} has checkpoints: continue with --resume, or name another folder"
+            msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
             raise UserError(msg)
         facts = json.loads(json.dumps(facts))
         if found:
@@ -50,7 +50,7 @@ def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterat
             if other := _differences(known, facts):
                 msg = (
                     f"the checkpoints in {folder} were made with another {', '.join(other)}; "
-                    "repeat the first command, or name another folder"
+                    "repeat the first command, or delete that folder"
                 )
                 raise UserError(msg)
         elif resume:
@@ -95,14 +95,16 @@ def _is_whole(path: Path) -> bool:
     """Whether all files of a checkpoint are there to their end; the state is written last."""
     from safetensors import SafetensorError, safe_open
 
+    weights, states = list(path.glob("*.safetensors")), list(path.glob("*.pt"))
     try:
         json.loads((path / STATE).read_text("utf-8"))
-        for weights in path.glob("*.safetensors"):
-            with safe_open(weights, framework="np"):
+        for file in weights:
+            with safe_open(file, framework="np"):
                 pass
     except (OSError, ValueError, SafetensorError):
         return False
-    return all(zipfile.is_zipfile(file) for file in path.glob("*.pt"))
+    has_all = weights and {file.name for file in states} >= {"optimizer.pt", "scheduler.pt"}
+    return bool(has_all) and all(map(zipfile.is_zipfile, (*states, *path.glob("*.pth"))))
 
 
 def _mend_best(path: Path) -> None:

@@ -114,7 +114,9 @@ class FreshBatches:
     def __init__(self, maker: EpochMaker, *, batch_tokens: int, seed: int) -> None:
         self._maker, self._seed = maker, seed
         lengths = [len(example.ids) for example in maker.make(0)]
-        self._number = max(1, round(sum(lengths) / max(batch_tokens, 2 * max(lengths))))
+        longest = max(lengths, default=0)
+        batches = round(sum(lengths) / max(batch_tokens, 2 * longest))
+        self._number = max(1, batches) if lengths else 0
 
     def __len__(self) -> int:
         """Batches per epoch."""

@@ -86,8 +86,12 @@ def read_recipe(
         *tables, last = name.split(".")
         table = values
         for key in tables:
-            table = table.setdefault(key, {})
-        table[last] = value
+            inner = table.setdefault(key, {})
+            if not isinstance(inner, dict):
+                break  # the class says what it should be
+            table = inner
+        else:
+            table[last] = value
     try:
         return kind(**values)
     except UserError as error:

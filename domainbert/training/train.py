@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from domainbert import __version__
+from domainbert.errors import UserError
 from domainbert.lora import add_lora
 from domainbert.training.checkpoints import resume_point
 from domainbert.training.trainer import ObjectiveTrainer, steps_per_epoch, training_arguments
@@ -78,6 +79,9 @@ def _run(
     network: Any, stage: Stage, model: Model, encoder: str | Path, folder: Path, *, resume: bool
 ) -> tuple[Any, dict[str, float]]:
     objective, settings = stage.objective, stage.settings
+    if not len(objective.batches()):
+        msg = "there is nothing to train on: the training side has no examples"
+        raise UserError(msg)
     facts = {**model.facts(encoder), "training": settings.model_dump(), **objective.facts()}
     with resume_point(folder, facts, resume=resume) as checkpoint:
         steps = steps_per_epoch(objective.batches())

@@ -35,7 +35,8 @@ class ObjectiveTrainer(Trainer):
     """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
     A progress bar on stderr counts the steps where stderr is a terminal; elsewhere a line is
-    logged every minute. A checkpoint is written at every evaluation and every five minutes.
+    logged every minute. A checkpoint is written at every evaluation and, where one process trains,
+    every five minutes.
 
     Args:
         network: plain or wrapped by peft.
@@ -107,7 +108,8 @@ class ObjectiveTrainer(Trainer):
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """The objective's score, reported to the callbacks."""
-        metrics = {f"eval_{k}": v for k, v in self.objective.score(self.model).items()}
+        self.model.eval()  # every training step switches back
+        metrics = {f"eval_{k}": float(v) for k, v in self.objective.score(self.model).items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics

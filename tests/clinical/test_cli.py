@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import clinical
 from clinical.cli import app
+from clinical.models import shipped
 from domainbert.tables import read_table, write_table
 
 NOTE = "Patient admitted with chest pain. Heart failure. "
@@ -46,7 +48,7 @@ def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
         app, ["score", str(tmp_path / "notes.csv"), "--model", saved, "--out", str(out)]
     )
     assert result.exit_code == 0, result.output
-    assert "2 ok, 1 empty" in result.output
+    assert "1 empty, 2 ok" in result.output
     assert list(read_table(out)["status"]) == ["ok", "empty", "ok"]
 
 
@@ -54,14 +56,17 @@ def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
     ("arguments", "message"),
     [
         (["score", "absent.csv", "--out", "o.csv"], "no such file"),
-        (["score", "NOTES", "--out", "o.xlsx"], "legal endings are .csv"),
+        (["score", "NOTES", "--out", "notes.csv"], "notes.csv"),
         (["evaluate", "NOTES", "--out", "x"], "no column"),
         (["convert", "nowhere", "--out", "x"], "not the 2019 release layout"),
         (["diabetes130", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["cohort", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["train", "NOTES", "--out", "x"], "no column"),
         (["train", "NOTES", "--out", "x", "--resume"], "name them with --checkpoints"),
-        (["train", "NOTES", "--out", "x", "--recipe", "RECIPE"], "has no 'epoch'; legal are"),
+        (
+            ["train", "NOTES", "--out", "x", "--recipe", "RECIPE"],
+            "epoch: no such setting; expected one of",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
@@ -111,7 +116,61 @@ def test_from_hospital_to_trained_model_and_report(tiny_encoder, tmp_path):
         assert (tmp_path / "report" / name).stat().st_size > 1000
 
 
-def test_models_lists_what_is_shipped():
+def test_models_lists_each_with_one_number_and_what_it_is_of(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
     result = run.invoke(app, ["models"])
     assert result.exit_code == 0
-    assert "readmission-demo" in result.output
+    for name, folder in shipped().items():
+        manifest = json.loads((folder / "config.json").read_text())["domainbert"]["manifest"]
+        title, own = manifest["card"]["title"], next(iter(manifest["scores"].values()))
+        assert f"{name}: {title}\n" in result.output  # whole, however narrow the terminal
+        said = f"AUROC {own['auroc']['value']:.3f} [{own['auroc']['low']:.3f}, "
+        assert result.output.count(said) == 1
+        assert f"on the {own['n_stays']:,} stays of {own['n_patients']:,} patients" in result.output
+
+
+def test_version():
+    result = run.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.strip() == f"clinical {clinical.__version__}"
+
+
+def test_score_reads_the_columns_that_options_name(saved, tmp_path):
+    notes = pd.DataFrame({"aufenthalt": ["1", "1"], "brief": [NOTE, "fever"], "ward": ["a", "a"]})
+    write_table(notes, tmp_path / "notes.csv")
+    command = [
+        *("score", str(tmp_path / "notes.csv"), "--model", saved, "--out", str(tmp_path / "r.csv")),
+        *("--stay", "aufenthalt", "--text", "brief", "--keep", "ward"),
+    ]
+    result = run.invoke(app, command)
+    assert result.exit_code == 0, result.output
+    scores = read_table(tmp_path / "r.csv")
+    assert list(scores.columns[:3]) == ["aufenthalt", "ward", "probability"]
+    assert len(scores) == 1
+
+
+def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(tiny_encoder, tmp_path):
+    hospital, cohort = tmp_path / "hospital", tmp_path / "cohort.parquet"
+    train = ["--epochs", "0.2", "--encoder", str(tiny_encoder)]
+    for step in (
+        ["synthesize", str(hospital), "--stays", "120", "--seed", "3", "--brief"],
+        ["cohort", str(hospital), "--out", str(cohort)],
+        ["cohort", str(hospital), "--out", str(tmp_path / "again.parquet"), "--seed", "1"],
+        ["train", str(cohort), "--out", str(tmp_path / "model"), *train],
+    ):
+        result = run.invoke(app, step)
+        assert result.exit_code == 0, result.output
+    model = ["--model", str(tmp_path / "model"), "--out", str(tmp_path / "report")]
+    refused = run.invoke(app, ["evaluate", str(tmp_path / "again.parquet"), *model])
+    assert refused.exit_code == 1
+    assert "was trained on patients of the side 'test'" in refused.output
+    result = run.invoke(app, ["evaluate", str(cohort), *model])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "How the cohort was selected" in page
+    also = ["train", str(cohort), "--also", str(tmp_path / "again.parquet"), *train]
+    result = run.invoke(app, [*also, "--out", str(tmp_path / "both")])
+    assert result.exit_code == 1
+    assert "patients of the train side of again.parquet are on the val or test" in result.output
+    empty = run.invoke(app, ["evaluate", str(cohort), *model, "--split", "dev"])
+    assert "no stays on the side 'dev'; its sides: test, train, val" in empty.output

@@ -10,13 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 import clinical
-from clinical.evaluation.bagofwords import baselines
+from clinical.evaluation.baselines import baselines
 from clinical.evaluation.report import write_report
-from clinical.risk.fitting import fit
-from clinical.risk.model import ReadmissionSettings
 from clinical.risk.notes import clean
-from clinical.risk.scoring import score_table
-from clinical.risk.teacher import out_of_fold
+from clinical.risk.task import ReadmissionTask
+from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
+from domainbert.scoring import score_file
 from domainbert.tables import read_table, write_table
 from domainbert.training.settings import TrainingSettings
 from domainbert.windows import Windower
@@ -96,7 +95,7 @@ def test_files_and_their_errors_keep_the_note_to_themselves(model, overheard, tm
     (tmp_path / "wrong.csv").write_text(NOTE)
     with overheard() as said:
         for name in ("in.parquet", "broken.jsonl", "broken.csv", "broken.parquet", "wrong.csv"):
-            attempt(said, score_table, model, tmp_path / name, tmp_path / "out.csv")
+            attempt(said, score_file, ReadmissionTask(model), tmp_path / name, tmp_path / "out.csv")
             attempt(said, read_table, tmp_path / name)
             result = CliRunner().invoke(
                 __import__("clinical.cli").cli.app,
@@ -108,28 +107,24 @@ def test_files_and_their_errors_keep_the_note_to_themselves(model, overheard, tm
 
 def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, overheard, tmp_path):
     table = cohort()
-    quick = TrainingSettings(epochs=1, learning_rate=1e-3, batch_tokens=600)
+    recipe = ReadmissionRecipe(
+        model=ReadmissionTable(encoder=str(tiny_encoder), window=32, teacher=0.5),
+        training=TrainingSettings(epochs=1, learning_rate=1e-3, batch_tokens=600),
+    )
     with overheard() as said:
-        model = attempt(
-            said,
-            fit,
-            table,
-            encoder=tiny_encoder,
-            training=quick,
-            settings=ReadmissionSettings(window=32),
-            teacher=0.5,
-        )
+        model = attempt(said, fit, table, recipe)
         assert model is not None
         attempt(said, model.save_pretrained, tmp_path / "model")
         attempt(said, clinical.ReadmissionModel.from_pretrained, tmp_path / "model")
-        attempt(said, fit, table.assign(patient_id="one"), encoder=tiny_encoder)
-        attempt(said, fit, table.assign(readmitted=table["text"]), encoder=tiny_encoder)
-        attempt(said, fit, table.assign(text=[{"note": NOTE}] * len(table)), encoder=tiny_encoder)
-        attempt(said, out_of_fold, table.assign(readmitted=0))
+        attempt(said, fit, table.assign(patient_id="one"), recipe)
+        attempt(said, fit, table.assign(readmitted=table["text"]), recipe)
+        attempt(said, fit, table.assign(text=[{"note": NOTE}] * len(table)), recipe)
+        attempt(said, fit, table.assign(text=[[{"note": NOTE}]] * len(table)), recipe)
+        attempt(said, teacher_targets, table.assign(readmitted=0), weight=0.5)
         sides = [table[table["split"] == side] for side in ("train", "val", "test")]
         attempt(said, baselines, *sides)
         attempt(said, clinical.evaluate, table["text"], table["text"], patients=table["text"])
-        attempt(said, write_report, tmp_path, title="x", evaluation=None, examples=table)
+        attempt(said, write_report, tmp_path, {"x": None}, title="x", flow=table)
         attempt(said, clinical.ReadmissionClassifier().fit, [NOTE], [2, 3])
         attempt(said, clinical.check_disjoint, table.assign(patient_id=NOTE))
     for file in tmp_path.rglob("*"):

@@ -55,7 +55,7 @@ def test_settings_of_both_kinds_are_saved_and_read(kind, network, tokenizer, tmp
 
 
 def test_wrong_settings_of_a_folder_are_one_line():
-    with pytest.raises(UserError, match="window: expected a valid integer, got 'many'"):
+    with pytest.raises(UserError, match="window: expected a whole number, got 'many'"):
         CheckedTask.read_settings({"window": "many"})
 
 

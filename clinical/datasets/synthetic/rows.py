@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ def number(patients: list[Patient], rng: random.Random) -> Numbered:
     """Give patients and stays random numbers."""
     total = sum(len(patient.stays) for patient in patients)
     subjects = rng.sample(range(2, 2 + 3 * len(patients)), len(patients))
+    # Another hospital has other patients: their numbers must not meet those of this one.
+    hospital = zlib.crc32(repr(subjects).encode()) % 2000
+    subjects = [subject + 1_000_000 * hospital for subject in subjects]
     stays = iter(rng.sample(range(100_000, 100_000 + 3 * total), total))
     pairs = zip(subjects, patients, strict=True)
     return [(subject, patient, [next(stays) for _ in patient.stays]) for subject, patient in pairs]

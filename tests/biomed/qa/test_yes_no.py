@@ -4,7 +4,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from domainbert.pairs import PairSettings
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -23,6 +22,7 @@ from biomed.qa.yes_no import (
     score_decisions,
 )
 from domainbert.encoders import EncoderError
+from domainbert.pairs import PairSettings
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(

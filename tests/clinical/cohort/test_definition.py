@@ -50,17 +50,17 @@ def test_every_rule_has_its_reason():
         (
             "horizon_days = 30",
             "horizon_days = 0",
-            r"\[readmission\] horizon_days: expected greater than 0, got 0",
+            r"\[readmission\] horizon_days: expected a number above 0, got 0",
         ),
         (
             "horizon_days = 30",
             "horizon_days = true",
-            "horizon_days: expected a valid number, got True",
+            "horizon_days: expected a number above 0, got True",
         ),
         (
             "gap_hours = 0",
             "gap_hours = -1",
-            r"\[episode\] transfer_gap_hours: expected greater than or equal to 0, got -1",
+            r"\[episode\] transfer_gap_hours: expected a number of at least 0, got -1",
         ),
         (
             "gap_hours = 0",
@@ -111,7 +111,7 @@ def test_the_shipped_schemas(name):
         ),
         ('stay_id = "s"', "", r"columns\.toml: \[admissions\] stay_id: this setting is required"),
         ('stay_id = "s"', "stay_id = 5", "stay_id: expected text or a list of text, got 5"),
-        ('table = "stays"', "table = []", "table: expected a valid string"),
+        ('table = "stays"', "table = []", "table: expected text"),
         ('"d"', '"d"\ntime_format = "%Q"', r"time_format: expected codes such as .*, got .*%Q"),
         (MAPPING, "[notes]", "admissions: this setting is required"),
     ],

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clinical.cohort.splits import assign_splits, check_disjoint
+from clinical.cohort.splits import (
+    assign_splits,
+    check_disjoint,
+    patient_keys,
+    usable_stays,
+)
+from domainbert.errors import UserError
 
 
 @given(ids=st.lists(st.integers(0, 50), min_size=1, max_size=200), seed=st.integers(0, 5))
@@ -45,10 +51,47 @@ def test_excluded_rows_have_no_side_and_do_not_count():
     check_disjoint(pd.DataFrame({"patient_id": ["1", "1"], "split": ["train", None]}))
 
 
-@pytest.mark.parametrize("missing", [None, float("nan")])
-def test_a_missing_patient_raises(missing):
-    with pytest.raises(ValueError, match="no patient_id"):
-        assign_splits(["1", missing])
+def test_spellings_of_one_id_are_one_patient():
+    for spellings in (
+        [1001, "1001", "1001.0", " 1001 ", 1001.0],
+        ["P1", "p1", "p1 "],
+        ["\uff11\uff12", "12"],  # full-width digits
+    ):
+        for seed in range(20):
+            assert len(set(assign_splits(spellings, seed=seed))) == 1
+        sides = ["train", "test"] * len(spellings)
+        frame = pd.DataFrame({"patient_id": spellings, "split": sides[: len(spellings)]})
+        with pytest.raises(UserError, match="1 of 1 patients are on more than one side"):
+            check_disjoint(frame)
+    assert len({*patient_keys(["0012", "12"])}) == 2
+
+
+def test_a_row_without_a_patient_is_a_patient_of_its_own_and_it_is_said(caplog):
+    missing = [None, float("nan"), pd.NA, "", " "]
+    ids = ["1", *missing, "1"]
+    assert len(set(patient_keys(ids))) == 6
+    assert "5 rows have no patient id: each counts as a patient of its own" in caplog.text
+    assert len(set(assign_splits([None] * 200))) == 3
+    frame = pd.DataFrame({"patient_id": [None] * 3, "split": ["train", "val", "test"]})
+    caplog.clear()
+    check_disjoint(frame)
+    assert "3 rows have no patient id" in caplog.text
+
+
+def test_the_usable_stays():
+    frame = pd.DataFrame(
+        {
+            "patient_id": list("abcdefg"),
+            "text": [["note"], ["  "], [], ["note", None], None, "note", ["note"]],
+            "readmitted": pd.array([1, 0, 0, 1, 0, 0, None], dtype="Int8"),
+            "split": ["train"] * 7,
+            "exclusion": ["died", *[None] * 6],
+        }
+    )
+    rows = usable_stays(frame)
+    assert list(rows["patient_id"]) == ["d", "f"]
+    assert list(rows["text"]) == [["note"], ["note"]]
+    assert rows["readmitted"].tolist() == [1, 0]
 
 
 def test_fractions_must_sum_to_one():

@@ -11,7 +11,7 @@ from clinical.evaluation.figures import (
     plot_roc,
     plot_windows,
 )
-from clinical.evaluation.measures import evaluate
+from clinical.evaluation.intervals import evaluate
 from domainbert.errors import UserError
 from domainbert.figures import save_figure
 
@@ -66,28 +66,27 @@ def test_precision_recall_stands_above_the_prevalence(scored):
     assert f"prevalence {y.mean():.3f}" in [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_calibration_counts_every_stay(scored):
+def test_calibration_has_a_panel_for_each_model_and_counts_every_stay(scored):
     y, scores = scored
     figure = plot_calibration(y, scores)
-    upper, lower = figure.axes
-    assert upper.get_xlim() == upper.get_ylim() == lower.get_xlim()
-    heights = [patch.get_xy()[:, 1] for patch in lower.patches]
-    assert [h[1:-1:2].sum() for h in heights] == [500, 500]
+    uppers, lowers = figure.axes[::2], figure.axes[1::2]
+    assert [axes.get_title() for axes in uppers] == ["model", "words"]
+    for upper, lower in zip(uppers, lowers, strict=True):
+        assert upper.get_xlim() == upper.get_ylim() == lower.get_xlim()
+        assert sum(patch.get_height() for patch in lower.patches) == 500
 
 
 def test_windows_follow_one_another_note_by_note():
-    figure = plot_windows(
-        [0, 100, 0], [100, 150, 80], [0.2, 0.8, 0.5], notes=[0, 0, 1], probability=0.62
-    )
+    figure = plot_windows([0, 100, 0], [100, 150, 80], [0.2, 0.8, 0.5], notes=[0, 0, 1], score=0.62)
     axes = figure.axes[0]
     bars = [(b.get_x(), b.get_width(), b.get_height()) for b in axes.patches]
     assert bars == [(0, 100, 0.2), (100, 50, 0.8), (150, 80, 0.5)]
     texts = {text.get_text() for text in axes.texts}
-    assert {"$P_{max}$ 0.80", "$P_{mean}$ 0.50", "risk 0.62", "note 0", "note 1"} <= texts
+    assert {"$P_{max}$ 0.80", "$P_{mean}$ 0.50", "score 0.62", "note 0", "note 1"} <= texts
 
 
 def test_the_names_of_equal_lines_do_not_cover_each_other():
-    figure = plot_windows([0], [9], [0.97], notes=[0], probability=0.97)
+    figure = plot_windows([0], [9], [0.97], notes=[0], score=0.97)
     places = sorted(text.xy[1] for text in figure.axes[0].texts if "0.97" in text.get_text())
     assert (np.diff(places) > 0.08).all()
     assert places[-1] <= 1
@@ -102,7 +101,7 @@ def test_clear_errors(scored):
     with pytest.raises(ValueError, match="0 of 500 stays are readmitted; this curve needs both"):
         plot_precision_recall(np.zeros(500), scores)
     with pytest.raises(ValueError, match="of one length, at least 1"):
-        plot_windows([0], [1, 2], [0.1], notes=[0], probability=0.1)
+        plot_windows([0], [1, 2], [0.1], notes=[0], score=0.1)
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

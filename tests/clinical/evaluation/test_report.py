@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from clinical.evaluation.figures import plot_roc
-from clinical.evaluation.measures import evaluate
-from clinical.evaluation.report import EXAMPLE_COLUMNS, write_metrics, write_report
+from clinical.evaluation.intervals import evaluate
+from clinical.evaluation.report import write_metrics, write_report
 from clinical.evaluation.subgroups import by_group
 from domainbert.figures import save_figure
 
@@ -63,7 +63,7 @@ class Page(HTMLParser):
             self.rows[-1][-1] += f" {data.strip()}"
 
     def row(self, name):
-        cells = next(row for row in self.rows if row and row[0].strip() == name)
+        cells = next(row for row in self.rows if row and row[0].strip().startswith(name))
         return [cell.strip() for cell in cells]
 
 
@@ -72,13 +72,16 @@ def full_report(folder, scored, **changes):
     paths = [save_figure(figure, folder / "roc.png"), save_figure(figure, folder / "odd_name.svg")]
     arguments = {
         "title": "Readmission",
-        "evaluation": measure(scored, threshold=0.4),
-        "baselines": {"bag of words": measure(scored.assign(probability=0.2))},
+        "evaluations": {
+            "model": measure(scored, threshold=0.4),
+            "bag of words": measure(scored.assign(probability=0.2)),
+        },
         "figures": paths,
         "groups": by_group(scored, bootstrap=5),
         "flow": pd.DataFrame({"step": ["admissions", "kept"], "stays": [58976, 300]}),
-        "model_facts": {"encoder": "tiny", "c": 2.0, "seed": 0},
-        "examples": pd.DataFrame({"stay_id": ["77", "78"], "probability": [0.25, None]}),
+        "facts": {"encoder": "tiny", "c": 2.0, "seed": 0},
+        "verdicts": ["It is no better than chance."],
+        "caveats": ["Its patients were not checked."],
     }
     return write_report(folder / "report", **arguments | changes)
 
@@ -102,41 +105,49 @@ def test_numbers_stand_beside_the_baselines_with_their_intervals(tmp_path, score
     found = measure(scored, threshold=0.4)
     page = Page(full_report(tmp_path, scored))
     assert page.rows[0][1:3] == [" model", " bag of words"]
-    _, model, baseline, reading = page.row("AUROC")
+    name, model, baseline = page.row("AUROC")
     area = found.auroc
     assert model.split() == [f"{area.value:.3f}", f"{area.low:.3f}", "to", f"{area.high:.3f}"]
     assert baseline.split()[0] == "0.500"
-    assert "0.5 is chance" in reading
-    assert page.row("RP80")[2] == "–"  # equal risks cannot reach it
+    assert "0.5 is chance" in name
+    assert page.row("Recall at 80%")[2] == "–"  # equal risks cannot reach it
     assert f"prevalence {found.prevalence.value:.3f}" in page.source
     slope = found.calibration_intercept.value
     assert page.row("Calibration intercept")[1].split()[0] == f"{slope:.3f}".replace("-", "−")
-    assert all(row[-1].strip() for row in page.rows if row and row[0].strip() == "Brier score")
+    assert "Mean squared difference" in page.row("Brier score")[0]
 
 
 def test_tables_facts_captions_and_limits_are_shown(tmp_path, scored):
     page = Page(full_report(tmp_path, scored))
     assert page.row("admissions")[1] == "58,976"
-    assert page.row("77")[1] == "0.250"
-    assert page.row("78")[1] == ""
+    said = page.source[page.source.index('<ul class="said">') : page.source.index("AUROC")]
+    assert "<strong>It is no better than chance.</strong>" in said
+    assert "Its patients were not checked." in said
     assert any(row[:2] == [" sex", " F"] for row in page.rows)
     for text in ("<dt>encoder</dt><dd>tiny</dd>", "ROC curve.", "odd name", "Intended use"):
         assert text in page.source
 
 
 def test_what_is_not_given_leaves_no_heading(tmp_path, scored):
-    page = Page(write_report(tmp_path, title="Bare", evaluation=measure(scored, bootstrap=0)))
+    page = Page(write_report(tmp_path, {"model": measure(scored, bootstrap=0)}, title="Bare"))
     headings = re.findall(r"<h2>(.*?)</h2>", page.source)
     assert headings == ["How good the risks are", "Intended use and limits"]
-    assert "No intervals were asked for" in page.source
-    assert "No threshold came from validation" in page.source
+    assert "No intervals were requested" in page.source
+    assert "There is no alert threshold" in page.source
+
+
+def test_groups_that_are_all_too_small_leave_a_sentence_instead_of_blank_rows(tmp_path, scored):
+    few = scored.head(40)
+    page = Page(full_report(tmp_path, few, groups=by_group(few, bootstrap=0)))
+    assert "No group has enough stays to be measured." in page.source
+    assert not any(row[:1] == [" sex"] for row in page.rows)
 
 
 def test_one_outcome_is_explained(tmp_path, scored):
     found = measure(scored.assign(readmitted=0))
-    source = Page(write_report(tmp_path, title="None", evaluation=found)).source
+    source = Page(write_report(tmp_path, {"model": found}, title="None")).source
     assert "0 of 300 stays are readmitted" in source
-    assert "out of reach at any threshold" in source
+    assert "not reached at any threshold" in source
 
 
 HOSTILE = "<script>alert(1)</script><img src=http://evil.example/x>"
@@ -148,36 +159,35 @@ def test_hostile_strings_are_escaped_everywhere(tmp_path, scored):
             tmp_path,
             scored,
             title=HOSTILE,
-            baselines={HOSTILE: measure(scored)},
+            evaluations={"model": measure(scored), HOSTILE: measure(scored)},
             groups=by_group(scored.assign(sex=HOSTILE), bootstrap=0),
             flow=pd.DataFrame({HOSTILE: [HOSTILE]}),
-            model_facts={HOSTILE: HOSTILE},
-            examples=pd.DataFrame({"stay_id": [HOSTILE]}),
+            facts={HOSTILE: HOSTILE},
+            verdicts=[HOSTILE],
+            caveats=[HOSTILE],
         )
     )
     tags = [tag for tag, _ in page.tags]
     assert "script" not in tags
     assert tags.count("img") == 2  # the two figures
-    assert page.source.count("&lt;script&gt;alert(1)") == 9
+    assert page.source.count("&lt;script&gt;alert(1)") == 10
     assert "<script" not in page.source
 
 
 @pytest.mark.parametrize(
     ("argument", "frame"),
     [
-        ("examples", pd.DataFrame({"stay_id": ["1"], "text": [CANARY]})),
-        ("examples", pd.DataFrame({"stay_id": ["1"], "passage": [CANARY]})),
         ("flow", pd.DataFrame({"text": [CANARY]})),
         ("flow", pd.DataFrame({"Text": [CANARY]})),
         ("flow", pd.DataFrame({"reason": [CANARY * 10]})),
-        ("groups", pd.DataFrame({"group": [[CANARY]]})),
-        ("groups", pd.DataFrame({"group": [np.array([CANARY])]})),
+        ("groups", pd.DataFrame({"group": [[CANARY]], "auroc": [0.5]})),
+        ("groups", pd.DataFrame({"group": [np.array([CANARY])], "auroc": [0.5]})),
     ],
 )
 def test_a_table_that_may_hold_notes_is_refused_without_quoting_it(
     tmp_path, scored, argument, frame
 ):
-    with pytest.raises(ValueError, match=r"which (the page does not show|a report must not)") as e:
+    with pytest.raises(ValueError, match=r"which a report must not") as e:
         full_report(tmp_path, scored, **{argument: frame})
     assert "CANARY" not in repr([e.value, e.value.__context__])
     assert not (tmp_path / "report").exists()
@@ -186,15 +196,14 @@ def test_a_table_that_may_hold_notes_is_refused_without_quoting_it(
 def test_notes_of_the_cohort_do_not_reach_page_or_metrics(tmp_path, scored):
     cohort = scored.assign(text=[[CANARY]] * len(scored))
     groups = by_group(cohort, bootstrap=0)
-    shown = cohort.head()[[c for c in EXAMPLE_COLUMNS if c in cohort.columns]]
-    page = full_report(tmp_path, cohort, groups=groups, examples=shown)
-    metrics = write_metrics(tmp_path, evaluation=measure(cohort), groups=groups)
+    page = full_report(tmp_path, cohort, groups=groups)
+    metrics = write_metrics(tmp_path, {"model": measure(cohort)}, groups=groups)
     for path in (page, metrics):
         assert "CANARY" not in path.read_text(encoding="utf-8")
 
 
 def test_an_unknown_figure_is_refused(tmp_path, scored):
-    with pytest.raises(ValueError, match=r"notes.txt is no figure for a page; legal are .png"):
+    with pytest.raises(ValueError, match=r"notes.txt is not a figure; expected .png"):
         full_report(tmp_path, scored, figures=[tmp_path / "notes.txt"])
 
 
@@ -210,19 +219,20 @@ def test_metrics_keep_their_keys_and_every_digit(tmp_path, scored):
     groups = by_group(scored, bootstrap=0)
     path = write_metrics(
         tmp_path / "new",
-        evaluation=found,
-        baselines={"bag of words": found},
+        {"model": found, "bag of words": found},
         groups=groups,
-        model_facts={"c": np.float32(2.5), "stays": np.int64(3), "folder": tmp_path, "none": None},
+        facts={"c": np.float32(2.5), "stays": np.int64(3), "folder": tmp_path, "none": None},
     )
     content = json.loads(path.read_text(encoding="utf-8"))
-    assert list(content) == ["version", "model", "baselines", "groups", "facts"]
+    assert list(content) == [
+        *("version", "model", "baselines", "groups", "facts", "verdicts", "caveats")
+    ]
     assert content["model"] == found.to_dict() == content["baselines"]["bag of words"]
     assert content["model"]["auroc"]["value"] == found.auroc.value
     assert content["groups"][0]["auroc"] == groups["auroc"][0]
     assert content["groups"][0]["auroc_low"] is None
     assert content["groups"][0]["n"] == int(groups["n"][0])
     assert content["facts"] == {"c": 2.5, "stays": 3, "folder": str(tmp_path), "none": None}
-    bare = json.loads(write_metrics(tmp_path, evaluation=found).read_text(encoding="utf-8"))
+    bare = json.loads(write_metrics(tmp_path, {"model": found}).read_text(encoding="utf-8"))
     assert list(bare) == list(content)
     assert path.read_text(encoding="utf-8").endswith("}\n")

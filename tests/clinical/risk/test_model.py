@@ -1,12 +1,15 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import clinical
+from clinical.risk.calibration import Platt
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from clinical.risk.notes import clean
 from domainbert.encoders import EncoderError
+from domainbert.errors import UserError
 
 NOTE = "Patient admitted with chest pain. Denies fever.\n1. Heart failure [**Name 12**] stable. "
 LONG = NOTE * 12
@@ -20,7 +23,7 @@ def test_the_rule_joins_the_windows(model):
     risk = model.predict([LONG, NOTE])
     values = [window.probability for window in risk.windows]
     assert len(values) > 3
-    assert risk.probability == pytest.approx(clinical.aggregate(values, model.c), abs=1e-12)
+    assert risk.score == pytest.approx(clinical.aggregate(values, model.c), abs=1e-12)
     assert risk.p_max == max(values)
     assert risk.p_mean == pytest.approx(np.mean(values))
     assert risk.status == "ok"
@@ -124,6 +127,77 @@ def test_bad_stays_cost_no_other(model, stay, status, reason):
         model.predict(stay)
 
 
+def test_a_stay_that_cannot_even_be_listed_costs_no_other(model):
+    def torn():
+        yield NOTE
+        raise RuntimeError("the source went away")
+
+    stays = [NOTE, np.array(NOTE), np.array(7), torn(), NOTE]
+    ids = [pd.NA, float("nan"), None, pd.NaT, 5.0]
+    results = list(model.predict_many(stays, stay_ids=ids))
+    assert [r.status for r in results] == ["ok", "ok", "error", "error", "ok"]
+    assert results[3].reason == "its notes cannot be read (RuntimeError)"
+    assert results[1].score == pytest.approx(results[0].score, abs=1e-6)
+    assert [r.stay_id for r in results] == [None, None, None, None, "5"]
+
+
+def test_a_bare_string_is_not_many_stays(model):
+    with pytest.raises(UserError, match=r"stays is one string; .* predict_many\(\[note\]\)"):
+        model.predict_many(NOTE)
+    with pytest.raises(UserError, match="stays is one string"):
+        model.predict_many(NOTE.encode())
+
+
+def test_a_window_without_a_number_costs_only_its_stay(model, monkeypatch):
+    logits = model.runner.logits
+
+    def broken(windows):
+        values = logits(windows)
+        values[2] = np.nan
+        return values
+
+    alone = model.predict(NOTE).score
+    monkeypatch.setattr(model.runner, "logits", broken)
+    first, second, third = model.predict_many([NOTE, [NOTE, NOTE[:30], NOTE], NOTE])
+    assert (first.status, second.status, third.status) == ("ok", "error", "ok")
+    assert second.reason == "the model gave no number for window 1"
+    assert math.isnan(second.probability)
+    assert second.windows == ()
+    assert third.score == pytest.approx(alone, abs=1e-5)
+
+
+def test_without_a_calibrator_the_probability_is_the_score_and_it_is_said_once(model, caplog):
+    for _ in range(2):
+        risk = model.predict(NOTE)
+        assert risk.probability == risk.score
+        assert risk.calibrated is False
+        assert risk.alert is None
+    assert caplog.text.count("no calibrator") == 1
+
+
+def test_the_calibrated_probability_decides_the_alert(network, tokenizer, caplog):
+    raw = ReadmissionModel(network, tokenizer).predict(NOTE).score
+    calibration = Platt(1.5, -2.0)
+    expected = float(calibration.apply(raw))
+    for threshold, alert in ((expected - 1e-9, True), (expected + 1e-3, False)):
+        settings = ReadmissionSettings(calibration=(1.5, -2.0), alert_threshold=threshold)
+        caplog.clear()
+        risk = ReadmissionModel(network, tokenizer, settings=settings).predict(NOTE)
+        assert "no calibrator" not in caplog.text
+        assert risk.score == pytest.approx(raw, abs=1e-6)
+        assert risk.probability == pytest.approx(expected, abs=1e-6)
+        assert risk.probability < raw  # the threshold on the score would alert for everyone
+        assert risk.alert is alert
+
+
+def test_a_folder_with_a_threshold_on_the_score_is_read_as_one_on_the_probability():
+    stored = {"c": 2.0, "calibration": [1.5, -2.0], "threshold": 0.7}
+    settings = ReadmissionModel.read_settings(stored)
+    assert settings.alert_threshold == pytest.approx(float(Platt(1.5, -2.0).apply(0.7)))
+    assert settings.calibration == (1.5, -2.0)
+    assert ReadmissionModel.read_settings({"threshold": None}).alert_threshold is None
+
+
 def test_what_cannot_be_read_is_on_the_receipt(model):
     risk = model.predict(["ok \u2603 then \x01\x02 end", None])
     reasons = [(u.note, u.start, u.end, u.reason) for u in risk.coverage.unread]
@@ -134,22 +208,25 @@ def test_what_cannot_be_read_is_on_the_receipt(model):
 
 def test_score_token_ids_checks_lengths(model):
     assert model.score_token_ids([[2, 10, 3], [2, 3]]).shape == (2,)
-    with pytest.raises(ValueError, match="window 1 has 65 tokens; legal are 1 to 64"):
+    with pytest.raises(ValueError, match="window 1 has 65 tokens; expected 1 to 64"):
         model.score_token_ids([[2, 3], [5] * 65])
     with pytest.raises(ValueError, match="window 0 has 0 tokens"):
         model.score_token_ids([[]])
 
 
 def test_save_and_load(model, tmp_path):
-    model.settings = ReadmissionSettings(window=48, c=4.0, calibration=(1.5, -0.5), threshold=0.6)
+    model.settings = ReadmissionSettings(
+        window=48, c=4.0, calibration=(1.5, -0.5), alert_threshold=0.6
+    )
     model.save_pretrained(tmp_path / "saved")
     loaded = ReadmissionModel.from_pretrained(tmp_path / "saved")
     assert loaded.settings == model.settings
     again = ReadmissionModel(model.network, model.tokenizer, settings=model.settings)
     one, two = again.predict(LONG), loaded.predict(LONG)
     assert two.probability == pytest.approx(one.probability, abs=1e-6)
-    assert two.calibrated == pytest.approx(one.calibrated, abs=1e-6)
-    assert two.calibrated != two.probability
+    assert two.score == pytest.approx(one.score, abs=1e-6)
+    assert two.calibrated is True
+    assert two.score != two.probability
     card = (tmp_path / "saved" / "README.md").read_text()
     assert "c = 4.0" in card
     assert "Nothing was measured" in card

@@ -376,7 +376,7 @@ def test_bytes_that_are_no_text(tmp_path):
     with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
         list(Corpus([tmp_path / "notes.txt"]))
     (tmp_path / "wide.txt").write_bytes("\n".join(numbered(50)).encode("utf-16"))
-    with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
+    with pytest.raises(TableError, match=r"^wide\.txt is in UTF-16: .*save it as UTF-8$"):
         list(Corpus([tmp_path / "wide.txt"]))
 
 
@@ -392,11 +392,11 @@ def test_a_broken_gzip_file(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "legal"),
     [
-        ("held_out", 0, "greater than 0"),
-        ("held_out", 1.0, "less than 1"),
-        ("lines", -1, "greater than or equal to 0"),
-        ("lines", True, "a valid integer"),
-        ("text", 3, "a valid string"),
+        ("held_out", 0, "a number above 0"),
+        ("held_out", 1.0, "a number below 1"),
+        ("lines", -1, "a number of at least 0"),
+        ("lines", True, "a whole number"),
+        ("text", 3, "text"),
         ("documents", "pages", "'auto', 'file' or 'block'"),
     ],
 )

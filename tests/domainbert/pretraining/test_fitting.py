@@ -95,7 +95,6 @@ def test_it_is_an_encoder_like_any_other(made):
 
 def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
     import clinical
-    from domainbert.training.settings import TrainingSettings
 
     texts = list(notes["text"])
     cohort = pd.DataFrame(
@@ -106,9 +105,10 @@ def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
             "split": ["train"] * 16 + ["val"] * 8,
         }
     )
-    model = clinical.ReadmissionModel.fit(
-        cohort, encoder=made.folder, training=TrainingSettings(epochs=1.0, batch_tokens=512)
+    recipe = clinical.ReadmissionRecipe().replaced(
+        model={"encoder": str(made.folder)}, training={"epochs": 1.0, "batch_tokens": 512}
     )
+    model = clinical.fit_readmission(cohort, recipe)
     model.save_pretrained(tmp_path / "model")
     again = clinical.ReadmissionModel.from_pretrained(tmp_path / "model")
     assert again.predict(texts[0]).probability == pytest.approx(

@@ -206,6 +206,13 @@ def test_an_input_is_never_written_over(tmp_path):
     assert (tmp_path / "n.csv").read_bytes() == before
 
 
+def test_an_output_of_another_kind_is_refused(tmp_path):
+    write_table(notes(3), tmp_path / "n.csv")
+    with pytest.raises(TableError, match="save the sheet as CSV"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.xlsx")
+    assert [path.name for path in tmp_path.iterdir()] == ["n.csv"]
+
+
 def test_two_runs_on_one_output(tmp_path):
     write_table(notes(3), tmp_path / "n.csv")
     task = WordCount()

@@ -107,7 +107,7 @@ def test_bytes_that_are_no_text_cost_nothing_but_themselves(tmp_path):
 
 
 def test_a_row_longer_than_the_longest_is_listed(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_files, "_LONGEST_ROW", 1000)
+    monkeypatch.setattr(csv_files, "LONGEST_ROW", 1000)
     path = tmp_path / "table.csv"
     path.write_text(HEADER + "1,2," + "x" * 5000 + "\n4,5,6\n")
     found, listed = careful(path)
@@ -128,8 +128,8 @@ def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
     [
         (b"", r"table\.csv is empty; it needs a first line"),
         (b"a,b,A\n", r"repeats the columns A, a; each needs a name of its own"),
-        (b"a;b;c\n1;2;3\n", r"seems to separate its fields by ';'; save it with commas"),
-        ("a,b,c\n".encode("utf-16"), r"is not in UTF-8"),
+        (b"a;b;c\n1;2;3\n", r"seems to separate its fields by ';', not ',': name the delimiter"),
+        ("a,b,c\n".encode("utf-16"), r"is in UTF-16: name the encoding"),
     ],
 )
 def test_a_header_that_is_none(tmp_path, content, message):

@@ -1,7 +1,13 @@
+import fcntl
 import io
 import itertools
-import math
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
@@ -9,499 +15,579 @@ import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 from torch.nn.functional import binary_cross_entropy_with_logits
-from transformers import TrainerCallback
 
+from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from domainbert.errors import UserError
 from domainbert.inference import pad
-from domainbert.lora import LoRA, add_lora
-from domainbert.training.old.batches import TokenBudgetBatches, WindowGroups
-from domainbert.training.old.checkpoints import (
+from domainbert.options import check_training
+from domainbert.training import trainer as trainer_module
+from domainbert.training.checkpoints import (
+    FACTS,
     STATE,
     checkpoint_step,
     last_checkpoint,
     resume_point,
 )
-from domainbert.training.old.trainer import GroupTrainer, training_arguments
+from domainbert.training.objective import FreshBatches, LengthBatches, Objective
+from domainbert.training.session import checkpoint_folder, default_checkpoints, save_model
 from domainbert.training.settings import TrainingSettings
+from domainbert.training.train import Stage, train
 
-SIGN = 7  # the token that makes a window positive in the toy problem
-
-
-# --- settings
+SIGN = 7  # the token that makes an example positive in the toy problem
 
 
-@pytest.mark.parametrize(
-    ("name", "legal", "wrong"),
-    [
-        ("epochs", "a number above 0", [0, -1, math.nan, math.inf, "3", None]),
-        ("learning_rate", "a number above 0", [0.0, -1e-4, math.nan, "1e-4"]),
-        ("batch_size", "a whole number above 0", [0, -2, 2.5, "16"]),
-        ("batch_tokens", "a whole number above 0", [0, 4096.0]),
-        ("max_windows", "a whole number above 0", [0, None]),
-        ("evaluations", "a whole number above 0", [0, 0.5]),
-        ("patience", "a whole number above 0", [0, -1]),
-        ("rank", "a whole number above 0", [0, 1.5]),
-        ("warmup", r"a share in \[0, 1\)", [-0.1, 1.0, 100, math.nan]),
-        ("weight_decay", r"a share in \[0, 1\)", [-0.01, 1.0]),
-        ("dropout", r"a share in \[0, 1\)", [-0.1, 1.0]),
-        ("full", "true or false", [1, "yes", None]),
-        ("seed", "a whole number from 0 to", [-1, 0.5, 2**32]),
-    ],
-)
-def test_settings_out_of_range_are_refused(name, legal, wrong):
-    for value in wrong:
-        with pytest.raises(ValueError, match=f"^{name} must be {legal}.*, got {value!r}$"):
-            TrainingSettings(**{name: value})
+class Toy(Objective):
+    """Windows of random tokens, every other one with the sign.
+
+    Args:
+        examples: how many.
+        stop: raise at this step, as an interruption would.
+        score: what `score` gives; by default the negative loss and the accuracy.
+        facts: in place of the usual ones.
+    """
+
+    metric = "accuracy"
+
+    def __init__(self, examples=24, *, stop=None, score=None, seed=0, facts=None):
+        rng = np.random.default_rng(1)
+        self.targets = np.arange(examples) % 2
+        self.windows = [rng.integers(10, 60, rng.integers(6, 12)) for _ in self.targets]
+        for target, window in zip(self.targets, self.windows, strict=True):
+            window[0], window[rng.integers(1, len(window))] = 2, SIGN if target else SIGN + 1
+        self.stop, self.seed, self.known, self.given = stop, seed, facts, score
+        self.steps, self.epochs = [], []
+
+    def batches(self):
+        sizes = np.array([(1, len(window)) for window in self.windows]).reshape(-1, 2)
+        return LengthBatches(sizes, batch_size=4, batch_tokens=4096, seed=self.seed)
+
+    def collate(self, batch, *, epoch):
+        self.epochs.append(epoch)
+        ids, mask = pad([self.windows[n] for n in batch], pad_token_id=0)
+        return {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "targets": torch.tensor(self.targets[batch], dtype=torch.float32),
+        }
+
+    def loss(self, network, batch):
+        if self.stop is not None and len(self.steps) == self.stop:
+            raise KeyboardInterrupt
+        self.steps.append(batch["input_ids"].tolist())
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        logits = network(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
+        return binary_cross_entropy_with_logits(logits, batch["targets"])
+
+    def score(self, network):
+        assert not network.training
+        if self.given:
+            return {"accuracy": self.given(network)}
+        batch = self.collate(range(len(self.windows)), epoch=0)
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        with torch.no_grad():
+            logits = network(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
+        loss = binary_cross_entropy_with_logits(logits, batch["targets"])
+        return {"accuracy": float(((logits > 0) == batch["targets"]).float().mean()), "loss": +loss}
+
+    def facts(self):
+        return self.known or {"data": "abc", "split": "def", "objective": {"name": "toy"}}
 
 
-def test_settings_at_the_edge_of_their_range_are_taken():
-    TrainingSettings(epochs=0.1, warmup=0, dropout=0.0, weight_decay=0, seed=2**32 - 1, rank=1)
-    TrainingSettings(epochs=2, batch_size=np.int64(4), learning_rate=np.float64(1e-4))
+QUICK = {"epochs": 4, "batch_size": 4, "patience": 99, "learning_rate": 1e-2}
 
 
-def test_a_setting_becomes_an_argument_of_the_trainer(tmp_path):
-    settings = TrainingSettings(epochs=4, warmup=0.1, weight_decay=0.02, seed=3, evaluations=3)
-    arguments = training_arguments(settings, folder=tmp_path, steps=100, metric="f1")
-    assert (arguments.num_train_epochs, arguments.warmup_steps) == (4, 40)
-    assert arguments.eval_steps == arguments.save_steps == 33
-    assert (arguments.weight_decay, arguments.seed) == (0.02, 3)
-    assert (arguments.metric_for_best_model, arguments.greater_is_better) == ("f1", True)
-    few = training_arguments(settings, folder=tmp_path, steps=2)
-    assert few.eval_steps == few.logging_steps == 1
+@pytest.fixture
+def run(tiny_encoder, tmp_path):
+    """Objectives and settings -> the finished model."""
+
+    def start(*objectives, folder="run", resume=False, encoder=tiny_encoder, window=32, **settings):
+        settings = TrainingSettings(**(QUICK | settings))
+        model = ReadmissionModel.untrained(
+            encoder, training=settings, settings=ReadmissionSettings(window=window)
+        )
+        stages = [Stage(objective, settings) for objective in objectives]
+        checkpoints = folder and tmp_path / folder
+        return train(model, *stages, encoder=encoder, checkpoints=checkpoints, resume=resume)
+
+    return start
 
 
-# --- groups
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.network.parameters()])
 
 
-def test_groups_need_a_window_each():
-    window = np.array([2, 9, 3])
-    with pytest.raises(ValueError, match=r"each group needs a window; 2 of 3 groups have none$"):
-        WindowGroups([[], [window], []], np.zeros(3))
-    with pytest.raises(ValueError, match=r"each group needs a window; 0 of 0 groups have none$"):
-        WindowGroups([], np.zeros(0))
-
-
-def test_groups_need_as_many_targets():
-    with pytest.raises(ValueError, match=r"^1 groups but 2 targets$"):
-        WindowGroups([[np.array([2, 3])]], np.zeros(2))
-
-
-def test_a_group_comes_with_its_number_and_target():
-    windows = [np.array([2, 9, 3]), np.array([2, 3])]
-    groups = WindowGroups([windows[:1], windows], np.array([0, 1]))
-    assert len(groups) == 2
-    assert groups[1] == (1, windows, 1.0)
+def steps_in(folder):
+    return sorted(checkpoint_step(path) for path in folder.glob("checkpoint-*"))
 
 
 # --- batches
 
-sizes_of_groups = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 60)), min_size=1)
-
 
 @hypothesis.given(
-    sizes=sizes_of_groups,
+    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 60)), min_size=1),
     batch_size=st.integers(1, 8),
     batch_tokens=st.integers(1, 1500),
     seed=st.integers(0, 99),
-    multiple_of=st.integers(1, 4),
 )
-def test_batches(sizes, batch_size, batch_tokens, seed, multiple_of):
+def test_length_batches(sizes, batch_size, batch_tokens, seed):
     sizes = np.array(sizes)
     options = {"batch_size": batch_size, "batch_tokens": batch_tokens, "seed": seed}
-    once = list(TokenBudgetBatches(sizes, **options))
-    assert sorted(index for batch in once for index in batch) == list(range(len(sizes)))
-    for batch in once:
+    plan = LengthBatches(sizes, **options)
+    first, second = plan.epoch(0), plan.epoch(1)
+    assert len(plan) == len(first) == len(second)
+    assert sorted(index for batch in first for index in batch) == list(range(len(sizes)))
+    for batch in first:
         windows, longest = sizes[batch, 0].sum(), sizes[batch, 1].max()
         assert len(batch) <= batch_size
         assert windows * longest <= batch_tokens or len(batch) == 1
-    assert list(TokenBudgetBatches(sizes, **options)) == once
-
-    filled = TokenBudgetBatches(sizes, **options, multiple_of=multiple_of)
-    assert len(filled) == len(list(filled)) == math.ceil(len(once) / multiple_of) * multiple_of
-    assert {tuple(batch) for batch in filled} == {tuple(batch) for batch in once}
-
-
-@pytest.fixture
-def sizes():
-    """Of 200 groups."""
-    rng = np.random.default_rng(0)
-    return np.stack([rng.integers(1, 6, 200), rng.integers(5, 513, 200)], axis=1)
-
-
-def test_the_order_is_another_in_each_epoch_and_with_each_seed(sizes):
-    def batches(*, epoch=0, seed=0):
-        made = TokenBudgetBatches(
-            sizes, batch_size=8, batch_tokens=4096, seed=seed, epoch=lambda: epoch
-        )
-        return [tuple(batch) for batch in made]
-
-    first, second = batches(), batches(epoch=1)
-    assert first != second
     assert sorted(first) == sorted(second)
-    assert first == batches(epoch=0)
-    assert sorted(batches(seed=1)) != sorted(first)
+    assert LengthBatches(sizes, **options).epoch(1) == second
 
 
-def test_the_epoch_is_asked_at_its_start(sizes):
-    epochs = iter([0, 1, 0])
-    batches = TokenBudgetBatches(
-        sizes, batch_size=8, batch_tokens=4096, seed=0, epoch=lambda: next(epochs)
-    )
-    first, second, again = list(batches), list(batches), list(batches)
-    assert first == again != second
-
-
-def test_groups_of_like_length_travel_together(sizes):
-    batches = TokenBudgetBatches(sizes, batch_size=8, batch_tokens=4096, seed=0)
-    padded = sum(sizes[batch, 0].sum() * sizes[batch, 1].max() for batch in batches)
+def test_the_order_is_another_in_each_epoch_and_with_each_seed():
+    rng = np.random.default_rng(0)
+    sizes = np.stack([rng.integers(1, 6, 200), rng.integers(5, 513, 200)], axis=1)
+    plan, other = (LengthBatches(sizes, batch_size=8, batch_tokens=4096, seed=s) for s in (0, 1))
+    assert plan.epoch(0) != plan.epoch(1)
+    assert sorted(plan.epoch(0)) != sorted(other.epoch(0))
+    padded = sum(sizes[batch, 0].sum() * sizes[batch, 1].max() for batch in plan.epoch(0))
     assert padded < 1.15 * (sizes[:, 0] * sizes[:, 1]).sum()
 
 
+class Maker:
+    """Examples whose number and lengths differ in every epoch."""
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    def make(self, epoch):
+        rng = np.random.default_rng(epoch)
+        count = self.counts[epoch % len(self.counts)]
+        return [SimpleNamespace(ids=np.full(rng.integers(1, 40), n)) for n in range(count)]
+
+
+@hypothesis.given(
+    counts=st.lists(st.integers(1, 60), min_size=1, max_size=3), tokens=st.integers(1, 500)
+)
+def test_fresh_batches(counts, tokens):
+    plan = FreshBatches(Maker(counts), batch_tokens=tokens, seed=0)
+    for epoch in range(3):
+        batches = plan.epoch(epoch)
+        assert len(batches) == len(plan) >= 1
+        assert all(len(batch) for batch in batches)
+        seen = {int(example.ids[0]) for batch in batches for example in batch}
+        assert seen == set(range(counts[epoch % len(counts)]))
+        again = FreshBatches(Maker(counts), batch_tokens=tokens, seed=0).epoch(epoch)
+        assert [[e.ids.tolist() for e in b] for b in again] == [
+            [e.ids.tolist() for e in b] for b in batches
+        ]
+
+
+def test_nothing_to_train_on_is_said(run):
+    assert len(FreshBatches(Maker([0]), batch_tokens=100, seed=0)) == 0
+    with pytest.raises(UserError, match="nothing to train on: the training side has no examples"):
+        run(Toy(0))
+
+
 @pytest.mark.parametrize("epoch", [0, 3])
-def test_processes_share_an_epoch_and_resume_in_the_middle_of_it(sizes, epoch):
-    batches = TokenBudgetBatches(
-        sizes, batch_size=8, batch_tokens=4096, seed=0, epoch=lambda: epoch, multiple_of=2
-    )
+def test_processes_share_an_epoch_and_resume_in_the_middle_of_it(monkeypatch, epoch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    plan = Toy(27).batches()
+    assert len(plan) == 7
+    data = trainer_module._EpochData(plan)
+    state = SimpleNamespace(state=SimpleNamespace(epoch=float(epoch)))
+    order = trainer_module._InOrder(data, state)
     shards = [
-        BatchSamplerShard(batches, num_processes=2, process_index=process, even_batches=False)
+        BatchSamplerShard(order, num_processes=2, process_index=process, even_batches=False)
         for process in range(2)
     ]
     shares = [list(shard) for shard in shards]
-    assert len(shares[0]) == len(shares[1]) == len(batches) // 2
-    together = [batch for pair in zip(*shares, strict=True) for batch in pair]
-    assert together == list(batches)
+    assert len(shares[0]) == len(shares[1]) == 4 == trainer_module.steps_per_epoch(plan)
+    together = [data[n] for pair in zip(*shares, strict=True) for (n,) in pair]
+    wanted = plan.epoch(epoch)
+    assert together == [(epoch, batch) for batch in [*wanted, wanted[0]]]
     for shard, share in zip(shards, shares, strict=True):
-        assert list(SkipBatchSampler(shard, skip_batches=5)) == share[5:]
+        assert list(SkipBatchSampler(shard, skip_batches=3)) == share[3:]
 
 
-# --- the trainer
+# --- training
 
 
-def toy_groups(*, groups=24, windows=(1, 4)):
-    """Groups of random windows, every other one with the sign in each of its windows."""
-    rng = np.random.default_rng(1)
-    targets = np.arange(groups) % 2
-    made = []
-    for target in targets:
-        group = [rng.integers(10, 60, rng.integers(6, 12)) for _ in range(rng.integers(*windows))]
-        for window in group:
-            window[0], window[rng.integers(1, len(window))] = 2, SIGN if target else SIGN + 1
-        made.append(group)
-    return WindowGroups(made, targets)
+@pytest.mark.parametrize("full", [False, True])
+def test_training_learns_what_can_be_learnt(run, full):
+    objective = Toy(40)
+    model = run(objective, full=full, epochs=15, learning_rate=3e-3, dropout=0.0, folder=None)
+    scores = objective.score(model.network)
+    assert scores["accuracy"] > 0.95
+    assert model.manifest["validation"]["accuracy"] == pytest.approx(scores["accuracy"], abs=0.03)
+    assert model.manifest["training"]["epochs"] == 15
+    assert model.manifest["facts"] == objective.facts()
+    assert (model.adapter is None) == full
 
 
-def toy_loss(logits, group, targets):
-    return binary_cross_entropy_with_logits(logits, targets[group])
+@pytest.mark.parametrize(
+    ("full", "stop", "by_time", "resumes_at"),
+    [
+        (False, 4, False, 3),
+        (True, 4, False, 3),
+        (False, 13, False, 12),
+        (True, 20, False, 18),
+        (False, 5, True, 5),
+        (True, 14, True, 14),
+    ],
+)
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
+    run, tmp_path, monkeypatch, full, stop, by_time, resumes_at
+):
+    whole = Toy()
+    wanted = run(whole, full=full, folder="whole")
+    assert len(whole.steps) == 4 * 6
+    if by_time:
+        monkeypatch.setattr(trainer_module, "SAVE_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(stop=stop), full=full, folder="parts")
+    assert steps_in(tmp_path / "parts")[-1] == resumes_at
+    rest = Toy()
+    found = run(rest, full=full, folder="parts", resume=True)
+    assert rest.steps == whole.steps[resumes_at:]
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+    assert found.manifest == wanted.manifest
 
 
-class Stop(TrainerCallback):
-    """Ends training when the checkpoint of a step is written, as an interruption would."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_save(self, args, state, control, **_):
-        control.should_training_stop = state.global_step >= self.step
-
-
-@pytest.fixture
-def new_trainer(new_network, tmp_path):
-    """A trainer of a tiny network on the toy problem."""
-
-    def make(
-        *,
-        network=None,
-        data=None,
-        lora=False,
-        evaluate=None,
-        folder="run",
-        loss=toy_loss,
-        **settings,
-    ):
-        is_new = network is None
-        network = new_network() if is_new else network
-        if lora and is_new:
-            torch.manual_seed(0)
-            network = add_lora(network, LoRA(rank=4))
-        given = {"epochs": 4, "batch_size": 4, "patience": 99, "full": not lora} | settings
-        trainer = GroupTrainer(
-            network,
-            data=data or toy_groups(),
-            settings=TrainingSettings(**given),
-            loss=loss,
-            # Later is better, unless a test says otherwise.
-            evaluate=evaluate or (lambda _: {"auroc": float(trainer.state.global_step)}),
-            pad_token_id=0,
-            folder=tmp_path / folder,
-        )
-        return trainer
-
-    return make
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "rng_state.pth", STATE])
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_checkpoint_cut_short_falls_back_to_the_one_before(run, tmp_path, caplog, file, damage):
+    if (file, damage) == ("rng_state.pth", "gone"):
+        pytest.skip("only the state of dropout: a warning of the Trainer's")
+    whole = Toy()
+    wanted = run(whole, full=True, folder="whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(stop=14), full=True, folder="parts")
+    assert steps_in(tmp_path / "parts")[-1] == 12
+    before = steps_in(tmp_path / "parts")[-2]
+    path = tmp_path / "parts" / "checkpoint-12" / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    if damage == "gone":
+        path.unlink()
+    rest = Toy()
+    found = run(rest, full=True, folder="parts", resume=True)
+    assert "checkpoint-12 is incomplete and is passed over" in caplog.text
+    assert rest.steps == whole.steps[before:]
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
 
 
-def weights(trainer):
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+def test_two_stages_resume_without_repeating_the_first(run, tmp_path):
+    wanted = run(Toy(), Toy(seed=1), folder="whole", epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(), Toy(seed=1, stop=8), folder="parts", epochs=2)
+    first, second = Toy(), Toy(seed=1)
+    found = run(first, second, folder="parts", epochs=2, resume=True)
+    assert first.steps == []
+    assert len(second.steps) == 12 - 6
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+    assert len(found.manifest["training"]) == len(found.manifest["facts"]) == 2
 
 
-def watch(trainer):
-    """The window ids of every step from now on."""
-    seen = []
+def test_only_the_same_run_is_resumed(run, tmp_path, tiny_encoder):
+    with pytest.raises(KeyboardInterrupt):
+        run(Toy(stop=5))
+    facts = Toy().facts()
+    other = shutil.copytree(tiny_encoder, tmp_path / "other")
+    ReadmissionModel.untrained(
+        tiny_encoder, training=TrainingSettings(seed=5)
+    ).network.bert.save_pretrained(other)
+    from safetensors.torch import load_file, save_file
 
-    def note(_, __, inputs):
-        seen.append(inputs["input_ids"].tolist())
+    tensors = load_file(other / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, other / "model.safetensors")
+    changes = {
+        "data": {"facts": facts | {"data": "abd"}},
+        "split": {"facts": facts | {"split": "deg"}},
+        "objective.name": {"facts": facts | {"objective": {"name": "game"}}},
+        "encoder": {"encoder": other},
+        "settings.window": {"window": 24},
+        "training.epochs": {"epochs": 5},
+        "training.seed, new": {"seed": 1, "facts": facts | {"new": 1}},
+    }
+    for name, change in changes.items():
+        objective = Toy(facts=change.pop("facts", None))
+        with pytest.raises(UserError, match=f"were made with another {name}; repeat the first"):
+            run(objective, resume=True, **change)
+    with pytest.raises(UserError, match="has checkpoints: continue with --resume, or delete"):
+        run(Toy())
+    run(Toy(), resume=True)
 
-    trainer.model.register_forward_pre_hook(note, with_kwargs=True)
-    return seen
 
-
-@pytest.mark.parametrize("lora", [False, True])
-def test_training_learns_what_can_be_learnt(new_trainer, lora):
-    data = toy_groups(groups=40)
-    windows = [window for group in data.groups for window in group]
-    outcome = np.repeat(data.targets, [len(group) for group in data.groups])
-
-    def evaluate(model):
-        ids, mask = pad(windows, pad_token_id=0)
-        with torch.no_grad():
-            logits = model.eval()(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
-        loss = binary_cross_entropy_with_logits(logits, torch.tensor(outcome))
-        return {"auroc": float(roc_auc_score(outcome, logits)), "loss": float(loss)}
-
-    trainer = new_trainer(
-        data=data, lora=lora, evaluate=evaluate, epochs=15, learning_rate=1e-2, dropout=0.0
+def test_two_runs_in_one_folder_are_refused(tmp_path):
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom domainbert.locks import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()"
     )
-    before = evaluate(trainer.model)
-    trainer.train()
-    after = evaluate(trainer.model)
-    assert after["loss"] < before["loss"] / 2
-    assert after["auroc"] > 0.95
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        with (
+            pytest.raises(UserError, match=f"is in use by process {other.pid}; wait for it"),
+            resume_point(tmp_path, {}, resume=False),
+        ):
+            pass
+        other.kill()
+    with resume_point(tmp_path, {"a": 1}, resume=False) as found:
+        assert found is None
+        with (tmp_path / ".lock").open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert json.loads((tmp_path / FACTS).read_text()) == {"a": 1}
 
 
-@pytest.mark.parametrize("lora", [False, True])
-@pytest.mark.parametrize(("stop", "evaluations"), [(3, 2), (9, 2), (6, 1)])
-def test_a_resumed_run_ends_where_an_uninterrupted_one_does(new_trainer, lora, stop, evaluations):
-    data = toy_groups(windows=(1, 8))
-    options = {"data": data, "lora": lora, "evaluations": evaluations, "max_windows": 4}
-    whole = new_trainer(**options, folder="whole")
-    steps = watch(whole)
-    whole.train()
-    assert whole.state.max_steps == 4 * 6 == len(steps)
-
-    first = new_trainer(**options, folder="parts")
-    first.add_callback(Stop(stop))
-    first.train()
-    assert first.state.global_step == stop
-    assert (weights(first) - weights(whole)).abs().max() > 1e-3
-
-    rest = new_trainer(**options, folder="parts")
-    later = watch(rest)
-    rest.train(resume_from_checkpoint=True)
-    assert rest.state.global_step == whole.state.global_step
-    assert later == steps[stop:]
-    torch.testing.assert_close(weights(rest), weights(whole), atol=1e-6, rtol=0)
-
-
-def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path):
+def test_a_folder_without_checkpoints_starts_from_the_beginning(tmp_path, caplog):
     assert last_checkpoint(tmp_path / "none") is None
-    for step, state in ((5, "{}"), (10, "{}"), (15, '{"epo'), (100, None), ("x", "{}")):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        if state:
-            (folder / STATE).write_text(state)
-    found = last_checkpoint(tmp_path)
-    assert checkpoint_step(found) == 10
-    assert not (tmp_path / "checkpoint-100").exists()
-    assert (tmp_path / "checkpoint-5").exists()
+    with resume_point(tmp_path, {}, resume=True) as found:
+        assert found is None
+    assert "training starts from the beginning" in caplog.text
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_does_not(new_trainer):
-    trained = []
-    for number, seed in enumerate([0, 0, 1]):
-        trainer = new_trainer(folder=str(number), seed=seed, epochs=1)
-        trainer.train()
-        trained.append(weights(trainer))
+@pytest.mark.parametrize("full", [False, True])
+def test_the_best_weights_are_kept(run, full):
+    scores, seen = iter([0.5, 0.9, 0.6, 0.7]), []
+
+    def score(network):
+        plain = getattr(network, "get_base_model", lambda: network)()
+        seen.append(
+            plain.classifier.weight.detach().clone()
+            if full
+            else plain.classifier.modules_to_save.default.weight.detach().clone()
+        )
+        return next(scores)
+
+    model = run(Toy(score=score), full=full, epochs=2)
+    assert len(seen) == 4
+    kept = model.network.classifier.weight
+    gaps = [float((kept - weight).abs().max()) for weight in seen]
+    assert gaps[1] < 1e-3 < min(gaps[0], gaps[2], gaps[3])  # adapters are kept in half precision
+    assert model.manifest["validation"]["accuracy"] == 0.9
+
+
+def test_training_stops_when_it_no_longer_gets_better_and_stays_so(run):
+    """A resumed run has no new patience either."""
+    scores = [0.5, 0.6, 0.6, 0.59, 0.99]
+    given = iter(scores)
+    objective = Toy(score=lambda _: next(given))
+    stopped = run(objective, patience=2)
+    assert list(given) == scores[4:]  # and a later call would have nothing to give
+    assert len(objective.steps) == 4 * 3
+    again = Toy(score=lambda _: next(given))
+    model = run(again, patience=2, resume=True)
+    assert list(given) == []
+    assert len(again.steps) <= 1  # Trainer looks whether to stop after a step
+    torch.testing.assert_close(weights(model), weights(stopped), atol=0, rtol=0)
+
+
+def test_checkpoints_may_be_moved(run, tmp_path):
+    """The best of them is found where they are now."""
+    given = itertools.chain([0.5, 0.9], itertools.repeat(0.6))
+    first = run(Toy(score=lambda _: next(given)))
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    again = run(Toy(), folder="elsewhere", resume=True)
+    torch.testing.assert_close(weights(again), weights(first), atol=0, rtol=0)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(run):
+    trained = [weights(run(Toy(), folder=None, seed=seed, epochs=1)) for seed in (0, 0, 1)]
     assert torch.equal(trained[0], trained[1])
     assert (trained[0] - trained[2]).abs().max() > 1e-4
 
 
-def test_a_second_stage_multiplies_as_the_first_did(new_trainer, monkeypatch):
-    monkeypatch.setattr("domainbert.training.old.trainer._multiplies_bf16", lambda: True)
-    seen, network = [], None
-    for stage in ("first", "second"):
-        trainer = new_trainer(network=network, folder=stage, epochs=1, lora=True)
-        network = trainer.model
-        layer = network.get_base_model().bert.encoder.layer[0].output.dense
-        hook = layer.register_forward_hook(lambda *parts: seen.append(parts[-1].dtype))
-        trainer.train()
-        hook.remove()
-        network = trainer.trained()
-    assert set(seen) == {torch.bfloat16}
-
-
-@pytest.mark.parametrize("lora", [False, True])
-def test_the_best_weights_are_kept(new_trainer, lora):
-    scores, seen = iter([0.5, 0.9, 0.6, 0.7]), []
-
-    def evaluate(model):
-        seen.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
-        return {"auroc": next(scores)}
-
-    trainer = new_trainer(lora=lora, evaluate=evaluate, epochs=2, learning_rate=1e-2)
-    trainer.train()
-    assert len(seen) == 4
-    assert torch.equal(weights(trainer), seen[1])
-    assert all((weights(trainer) - seen[n]).abs().max() > 1e-3 for n in (0, 2, 3))
-    assert trainer.state.best_metric == 0.9
-
-
-def test_training_stops_when_it_no_longer_gets_better(new_trainer):
-    scores = [0.5, 0.6, 0.6, 0.59, 0.99]
-    given = iter(scores)
-    trainer = new_trainer(evaluate=lambda _: {"auroc": next(given)}, patience=2)
-    trainer.train()
-    assert list(given) == scores[4:]
-    assert trainer.state.global_step == 4 * 3 < trainer.state.max_steps
-
-
-def test_a_run_that_had_stopped_does_not_go_on(new_trainer):
-    """Nor does a resumed run have new patience."""
-    scores = [0.5, 0.6, 0.6, 0.59, 0.99]
-    given = iter(scores)
-    stopped = new_trainer(evaluate=lambda _: {"auroc": next(given)}, patience=2)
-    stopped.train()
-    again = new_trainer(evaluate=lambda _: {"auroc": next(given)}, patience=2)
-    again.train(resume_from_checkpoint=str(last_checkpoint(Path(stopped.args.output_dir))))
-    assert list(given) == scores[4:]
-    torch.testing.assert_close(weights(again), weights(stopped), atol=0, rtol=0)
-
-
-def test_checkpoints_may_be_moved(new_trainer, tmp_path):
-    """The best of them is found where they are now."""
-    given = itertools.chain([0.5, 0.9], itertools.repeat(0.6))
-    first = new_trainer(evaluate=lambda _: {"auroc": next(given)}, epochs=4)
-    first.train()
-    folder = Path(first.args.output_dir).rename(tmp_path / "elsewhere")
-    again = new_trainer(evaluate=lambda _: {"auroc": next(given)}, epochs=4)
-    again.train(resume_from_checkpoint=str(last_checkpoint(folder)))
-    torch.testing.assert_close(weights(again), weights(first), atol=0, rtol=0)
-
-
-def test_a_training_goes_on_with_its_own_settings(tmp_path, caplog):
-    settings = TrainingSettings(epochs=2)
-    assert resume_point(tmp_path, settings, resume=False) is None
-    assert resume_point(tmp_path, settings, resume=True) is None
-    assert "begins at its start" in caplog.text
-    (tmp_path / "checkpoint-3").mkdir()
-    (tmp_path / "checkpoint-3" / "trainer_state.json").write_text("{}")
-    assert resume_point(tmp_path, settings, resume=True) == tmp_path / "checkpoint-3"
-    with pytest.raises(ValueError, match="with another epochs, seed; give the same settings"):
-        resume_point(tmp_path, TrainingSettings(epochs=3, seed=1), resume=True)
-    with pytest.raises(ValueError, match="has checkpoints: go on from them with --resume"):
-        resume_point(tmp_path, settings, resume=False)
-
-
-def test_an_epoch_reads_every_window_once_and_in_an_order_of_its_own(new_trainer):
-    trainer = new_trainer(epochs=3)
-    steps = watch(trainer)
-    trainer.train()
-    epochs = [steps[0:6], steps[6:12], steps[12:18]]
+def test_an_epoch_reads_every_example_once_and_in_an_order_of_its_own(run):
+    objective = Toy(score=lambda _: 0.5)
+    run(objective, epochs=3, folder=None)
+    epochs = [objective.steps[0:6], objective.steps[6:12], objective.steps[12:18]]
     rows = [sorted(row for step in epoch for row in step) for epoch in epochs]
     assert rows[0] == rows[1] == rows[2]
-    assert len(rows[0]) == sum(len(group) for group in toy_groups().groups)
+    assert len(rows[0]) == 24
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert objective.epochs == [0] * 6 + [1] * 6 + [2] * 6
 
 
-def test_a_group_above_the_limit_is_sampled_anew_each_epoch(new_trainer):
-    rng = np.random.default_rng(0)
-    large = [np.array([2, *rng.integers(10, 60, 6), 3]) for _ in range(9)]
-    small = [np.array([2, *rng.integers(10, 60, 6), 3])]
-    trainer = new_trainer(
-        data=WindowGroups([large, small], np.array([1, 0])), max_windows=4, epochs=12
-    )
-    steps = watch(trainer)
-    trainer.train()
-    rows = [window.tolist() for window in large]
-    draws = []
-    for step in steps:
-        drawn = [row for row in step if row in rows]
-        assert len(step) == 5
-        assert len({tuple(row) for row in drawn}) == 4
-        draws.append(sorted(map(tuple, drawn)))
-    assert len({tuple(draw) for draw in draws}) > 3
-    assert {row for draw in draws for row in draw} == {tuple(row) for row in rows}
+# --- several processes
+
+RUN = """
+import os, sys
+sys.path[:0] = sys.argv[4:]
+from safetensors.torch import save_file
+from test_trainer import Toy
+from conftest import make_network
+from domainbert.training.settings import TrainingSettings
+from domainbert.training.trainer import ObjectiveTrainer, training_arguments
+
+out, passes, examples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+objective = Toy(examples)
+settings = TrainingSettings(epochs=2, learning_rate=1e-3, full=True)
+arguments = training_arguments(settings, folder=out, steps=4, metric="accuracy")
+arguments.gradient_accumulation_steps = passes
+network = make_network(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+trainer = ObjectiveTrainer(network, objective, arguments=arguments)
+trainer.train()
+print("steps", trainer.state.global_step, len(objective.steps), flush=True)
+if os.environ.get("RANK", "0") == "0":
+    save_file(dict(trainer.trained().state_dict()), out + ".safetensors")
+"""
 
 
-def test_a_batch_is_padded_and_says_which_group_each_window_is_of(new_trainer):
-    windows = [np.array([2, 9, 3]), np.array([2, 9, 8, 7, 3]), np.array([2, 3])]
-    trainer = new_trainer(data=WindowGroups([windows[:2], windows[2:]], np.array([1, 0])))
-    batch = next(iter(trainer.get_train_dataloader()))
-    order = batch["targets"].tolist()
-    assert sorted(order) == [0, 1]
-    for row, group, mask in zip(
-        batch["input_ids"].tolist(),
-        batch["group"].tolist(),
-        batch["attention_mask"].tolist(),
-        strict=True,
-    ):
-        members = windows[:2] if order[group] == 1 else windows[2:]
-        ids = [token for token, is_token in zip(row, mask, strict=True) if is_token]
-        assert ids in [window.tolist() for window in members]
-        assert row == ids + [0] * (5 - len(ids))
+def test_two_processes_train_as_one_that_makes_two_passes(tmp_path):
+    from safetensors.torch import load_file
+
+    root = Path(__file__).parents[3]
+    (tmp_path / "run.py").write_text(RUN)
+    tests = [root, root / "tests", Path(__file__).parent]
+
+    def start(out, passes, examples, *launcher):
+        script = [tmp_path / "run.py", tmp_path / out, passes, examples, *tests]
+        done = subprocess.run(
+            [sys.executable, *launcher, *map(str, script)],
+            env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return sorted(line for line in done.stdout.splitlines() if line.startswith("steps"))
+
+    two = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29518")
+    assert start("two", 1, 32, *two) == ["steps 8 8", "steps 8 8"]
+    assert start("one", 2, 32) == ["steps 8 16"]
+    found, wanted = (load_file(tmp_path / f"{name}.safetensors") for name in ("two", "one"))
+    for name, tensor in wanted.items():
+        torch.testing.assert_close(found[name], tensor, atol=1e-4, rtol=0)
+    # Of seven batches one is made twice, so that both processes make as many steps.
+    assert start("odd", 1, 26, *two) == ["steps 8 8", "steps 8 8"]
 
 
-def test_padding_is_no_part_of_the_loss(new_trainer):
-    trainer = new_trainer()
-    model = trainer.model.eval()
-    alone, together = [], trainer._collate([trainer.train_dataset[n] for n in range(5)])
-    for n in range(5):
-        _, windows, target = trainer.train_dataset[n]
-        for window in windows:
-            logit = model(input_ids=torch.tensor(window)[None]).logits[0, 0]
-            alone.append(binary_cross_entropy_with_logits(logit, torch.tensor(target)))
-    assert (together["attention_mask"] == 0).any()
-    loss = trainer.compute_loss(model, together)
-    torch.testing.assert_close(loss, torch.stack(alone).mean(), atol=1e-5, rtol=0)
+# --- silence, and what is said
 
 
-def test_the_budget_counts_sampled_windows(new_trainer):
-    rng = np.random.default_rng(0)
-    groups = [[np.array([2, *rng.integers(10, 60, 8)]) for _ in range(40)] for _ in range(6)]
-    trainer = new_trainer(
-        data=WindowGroups(groups, np.arange(6) % 2), max_windows=4, batch_tokens=2 * 4 * 9, epochs=1
-    )
-    steps = watch(trainer)
-    trainer.train()
-    assert [len(step) for step in steps] == [8, 8, 8]
-
-
-# --- silence
-
-
-def test_nothing_is_printed(new_trainer, capfd):
-    trainer = new_trainer(epochs=1)
+def test_nothing_is_printed(run, capfd):
     capfd.readouterr()
-    trainer.train()
+    run(Toy(), epochs=1)
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_bar_goes_away_when_training_is_interrupted(new_trainer, monkeypatch):
+def test_without_a_terminal_progress_goes_to_the_log(run, caplog, monkeypatch):
+    monkeypatch.setattr(trainer_module, "LOG_SECONDS", 0.0)
+    with caplog.at_level("INFO", logger="domainbert.training"):
+        run(Toy(score=lambda _: 0.625), epochs=1)
+    assert "training run: 6 steps per epoch" in caplog.text
+    assert "step 1 of 6, 0 min left" in caplog.text
+    assert "step 3 of 6: accuracy 0.625" in caplog.text
+
+
+def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", terminal)
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        new_trainer(loss=interrupted).train()
+        run(Toy(stop=0))
     hide, show = "\x1b[?25l", "\x1b[?25h"
     assert terminal.getvalue().rindex(show) > terminal.getvalue().rindex(hide)
     assert "training" in terminal.getvalue()
 
 
-def test_scores_go_to_the_log(new_trainer, caplog):
-    with caplog.at_level("INFO", logger="domainbert.training.old.callbacks"):
-        new_trainer(epochs=1, evaluate=lambda _: {"auroc": 0.625}).train()
-    assert "step 3: {'eval_auroc': 0.625, " in caplog.text
+def test_a_second_stage_multiplies_as_the_first_did(run, monkeypatch):
+    monkeypatch.setattr(trainer_module, "has_fast_bf16", lambda: True)
+    seen = []
+
+    class Watched(Toy):
+        def loss(self, network, batch):
+            layer = network.get_base_model().bert.encoder.layer[0].output.dense
+            hook = layer.register_forward_hook(lambda *parts: seen.append(parts[-1].dtype))
+            value = super().loss(network, batch)
+            hook.remove()
+            return value
+
+    run(Watched(), Watched(), epochs=1, folder=None)
+    assert len(seen) == 12
+    assert set(seen) == {torch.bfloat16}
+
+
+# --- around a run
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot be written .*; choose another --out"):
+        check_training(tmp_path / "file" / "model")
+    if Path("/proc").is_dir():
+        with pytest.raises(UserError, match=r"^/proc/model cannot be written"):
+            check_training(Path("/proc/model"))
+    check_training(tmp_path / "new" / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(FileExistsError, match="is not a model folder"):
+        check_training(tmp_path / "file")
+    with pytest.raises(UserError, match=r"no checkpoints in .*model-checkpoints; run without it"):
+        check_training(tmp_path / "model", resume=True)
+
+
+def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_path):
+    out = tmp_path / "model"
+    folder = default_checkpoints(out)
+    assert folder == tmp_path / "model-checkpoints"
+    with pytest.raises(KeyboardInterrupt), checkpoint_folder(out) as given:
+        run(Toy(stop=5), folder=given)
+    assert steps_in(folder) == [3]
+    check_training(out, resume=True)
+    with checkpoint_folder(out) as given:
+        save_model(run(Toy(), folder=given, resume=True), out)
+    assert not folder.exists()
+    assert ReadmissionModel.from_pretrained(out).manifest["training"]["epochs"] == 4
+    with checkpoint_folder(out, tmp_path / "named") as given:
+        given.mkdir()
+    assert given == tmp_path / "named"
+    assert given.is_dir()
+
+
+def test_a_trained_model_is_kept_where_saving_fails(run, tmp_path, monkeypatch):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = run(Toy(), epochs=1, folder=None)
+    place = tmp_path / "gone"
+    place.write_text("")  # the folder of `out` has become a file meanwhile
+    with pytest.raises(
+        UserError, match=r"could not be written .*the trained model is kept in"
+    ) as caught:
+        save_model(model, place / "model")
+    kept = str(caught.value).split("kept in ")[1].split(":")[0]
+    assert torch.equal(weights(ReadmissionModel.from_pretrained(kept)), weights(model))
+
+
+def test_a_full_disk_is_one_line(tiny_encoder, tmp_path):
+    """A limit on the size of files is as good as a full disk: weights do not fit anywhere."""
+    code = f"""
+import resource, sys
+from clinical.risk.model import ReadmissionModel
+from domainbert.errors import UserError
+from domainbert.training.session import save_model
+from domainbert.training.settings import TrainingSettings
+model = ReadmissionModel.untrained({str(tiny_encoder)!r}, training=TrainingSettings(full=True))
+resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+try:
+    save_model(model, {str(tmp_path / "model")!r})
+except UserError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "could not be written" in done.stdout, done.stderr
+    assert "nor any other folder; make room, then use --resume" in done.stdout
+    assert not list(tmp_path.iterdir())

@@ -1,21 +1,20 @@
-"""Calibration: Platt's correction, reliability and ECE, by hand and against scikit-learn."""
+"""Calibration: Platt's correction against scikit-learn, and what it refuses."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clinical.evaluation.calibration import (
+from clinical.risk.calibration import (
+    MIN_EVENTS,
     Platt,
-    calibration_error,
     checked,
-    equal_mass_bins,
     fit_logistic,
     fit_platt,
     logit,
-    reliability_curve,
     sigmoid,
 )
+from domainbert.errors import UserError
 
 
 def draw(n, *, slope=1.0, intercept=0.0, seed=0):
@@ -53,12 +52,14 @@ def test_weights_count_as_copies():
     assert weighed == pytest.approx((copied.slope, copied.intercept), abs=1e-9)
 
 
-def test_newton_from_a_bad_start_arrives_where_a_good_start_does():
+def test_a_poor_start_gives_the_same_fit():
     y, p = draw(500)
     x = logit(p)
     good = fit_logistic(x, y.astype(float), np.ones(500))
-    bad = fit_logistic(x, y.astype(float), np.ones(500), start=(-8.0, 30.0))
-    assert bad == pytest.approx(good, abs=1e-6)
+    for start in ((-8.0, 30.0), (0.0, 0.0), (3.0, 2.0)):
+        assert fit_logistic(x, y.astype(float), np.ones(500), start=start) == pytest.approx(
+            good, abs=1e-6
+        )
 
 
 def test_saturated_probabilities_stay_finite():
@@ -73,16 +74,36 @@ def test_saturated_probabilities_stay_finite():
 @pytest.mark.parametrize(
     ("y", "p"),
     [
-        ([0, 0, 0], [0.1, 0.2, 0.3]),
         ([0, 1, 0], [0.2, 0.2, 0.2]),
         ([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4]),
-        ([0, 0, 1, 1], [0.1, 0.2, 0.2, 0.4]),  # parted but for a tie
+        ([0, 0, 1, 1], [0.1, 0.2, 0.2, 0.4]),  # separated but for a tie
         ([1, 1, 0, 0], [0.1, 0.2, 0.3, 0.4]),
     ],
-    ids=["one outcome", "one risk", "separated", "almost separated", "separated backwards"],
+    ids=["one risk", "separated", "almost separated", "separated backwards"],
 )
 def test_platt_says_when_no_fit_exists(y, p):
-    with pytest.raises(ValueError, match=rf"these {len(y)} stays .* calibrate on more stays"):
+    y, p = np.repeat(y, MIN_EVENTS), np.repeat(p, MIN_EVENTS)
+    with pytest.raises(UserError, match=rf"these {len(y)} stays .* calibrate on more stays"):
+        fit_platt(y, p)
+
+
+def test_too_few_events_are_refused_with_the_minimum():
+    y, p = draw(400, seed=2)
+    few = np.r_[np.flatnonzero(y == 1)[: MIN_EVENTS - 1], np.flatnonzero(y == 0)]
+    message = f"{len(few)} stays with 19 readmitted are too few .* at least 20 readmitted and 20"
+    with pytest.raises(UserError, match=message):
+        fit_platt(y[few], p[few])
+    with pytest.raises(UserError, match="at least 20 readmitted and 20 others"):
+        fit_platt(1 - y[few], p[few])
+    enough = np.r_[few, np.flatnonzero(y == 1)[MIN_EVENTS - 1]]
+    assert fit_platt(y[enough], p[enough]).slope > 0
+
+
+def test_an_inverted_calibrator_is_refused():
+    y, p = draw(600, slope=-0.9, seed=1)
+    with pytest.raises(
+        UserError, match=r"slope on 600 stays is -0\.\d\d: .* no better than chance"
+    ):
         fit_platt(y, p)
 
 
@@ -97,47 +118,6 @@ def test_platt_keeps_the_order(risks, slope, intercept):
 def test_platt_of_slope_one_is_the_identity():
     p = np.array([0.01, 0.3, 0.999])
     assert Platt(slope=1.0, intercept=0.0).apply(p) == pytest.approx(p, abs=1e-12)
-
-
-def test_bins_hold_equally_many_stays_and_keep_ties_together():
-    risks = np.random.default_rng(0).permutation(np.linspace(0, 1, 100))
-    cells = equal_mass_bins(risks, bins=10)
-    assert np.bincount(cells).tolist() == [10] * 10
-    assert (np.diff(cells[np.argsort(risks)]) >= 0).all()
-    tied = equal_mass_bins(np.array([0.1] * 70 + [0.2] * 30), bins=10)
-    assert np.bincount(tied).tolist() == [70, 30]
-    with pytest.raises(ValueError, match="bins is 0; it must be at least 1"):
-        equal_mass_bins(risks, bins=0)
-
-
-@given(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9]), min_size=1, max_size=60))
-def test_bins_are_used_and_never_part_equal_risks(risks):
-    risks = np.array(risks)
-    cells = equal_mass_bins(risks)
-    assert set(cells) == set(range(cells.max() + 1))
-    for value in set(risks):
-        assert len(set(cells[risks == value])) == 1
-
-
-def test_error_by_hand():
-    # Bin one: predicted .1 and .3, observed 0 and 1, so .2 against .5: errors within a bin cancel.
-    # Bin two: predicted .6 and .8, observed 1 and 1.
-    p, y = np.array([0.1, 0.3, 0.6, 0.8]), np.array([0.0, 1, 1, 1])
-    cells = equal_mass_bins(p, bins=2)
-    assert calibration_error(y, p, np.ones(4), cells=cells) == pytest.approx(0.5 * 0.3 + 0.5 * 0.3)
-    tripled = calibration_error(y, p, np.array([3.0, 1, 1, 1]), cells=cells)
-    assert tripled == pytest.approx((4 * abs(0.6 / 4 - 1 / 4) + 2 * 0.3) / 6)
-
-
-def test_reliability_by_hand():
-    p = [0.1] * 10 + [0.4] * 10
-    y = [1] + [0] * 9 + [1] * 10
-    first, second = reliability_curve(y, p, bins=2)
-    assert (first.predicted, first.observed, first.count) == pytest.approx((0.1, 0.1, 10))
-    # Wilson's interval of 1 in 10, as published in tables.
-    assert (first.low, first.high) == pytest.approx((0.0179, 0.4042), abs=1e-4)
-    assert (second.observed, second.high) == (1.0, 1.0)
-    assert second.low == pytest.approx(0.7225, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""What plain word counts reach on the same stays: the baselines that a risk must beat."""
+"""Baselines on word counts, which a model must beat on the same stays.
+
+Their vocabularies contain rare words of the notes, possibly names. They exist in memory only:
+no model folder, report or file keeps a vocabulary, a weight of a word, or a word.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.calibration import checked
-from clinical.evaluation.ranking import auroc
+from clinical.risk.calibration import checked
 from domainbert.errors import UserError
-from domainbert.tables import require_columns
+from domainbert.tables import is_missing, require_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
 WORDS = 5000
 """Most frequent words in the paper's bag."""
 
-_MANY_PHRASES = 200_000  # keeps the memory of the phrase table bounded on large hospitals
-_RARE = 5
-_SMALL = 1000  # below this number of stays, phrases seen twice are kept too
+_MANY_PHRASES = 200_000  # bounds the memory of the phrase table on large hospitals
+_RARE = 5  # a phrase needs this many stays
+_SMALL = 1000  # below this number of stays, phrases of two stays are kept too
 _GRIDS = {"bag of words": (0.01, 0.1, 1.0), "TF-IDF": (0.3, 1.0, 10.0)}
 
 
@@ -41,54 +44,24 @@ class BaselineScores:
     n_features: int
 
 
-def bag_of_words_baseline(
-    train_texts: Sequence[str],
-    train_y: ArrayLike,
-    test_texts: Sequence[str],
-    *,
-    c: float = 0.1,
-    seed: int = 0,
-) -> NDArray[np.float64]:
-    """The paper's baseline: logistic regression on counts of the 5,000 most frequent words.
-
-    Args:
-        train_texts: one text a stay.
-        train_y: shape (len(train_texts),), 0 or 1.
-        test_texts: one text a stay.
-        c: inverse strength of the L2 penalty, > 0.
-        seed: of the solver.
-
-    Returns:
-        Shape (len(test_texts),), in [0, 1].
-
-    Raises:
-        ValueError: y is not 0/1 or has one outcome, lengths differ, or no text holds a word.
-
-    Source: Huang, Altosaar and Ranganath 2019, section 4.
-    """
-    words = vectorizer("bag of words", stays=len(train_texts))
-    counts = learn_words(words, train_texts)
-    model = fit_words(counts, _outcomes(train_y, counts.shape[0]), c=c, seed=seed)
-    return probabilities(model, words.transform(test_texts))
-
-
 def baselines(
     train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame, *, seed: int = 0
 ) -> dict[str, BaselineScores]:
     """Both baselines, each with the best of three penalties by AUROC on validation.
 
-    `bag of words` is the paper's. `TF-IDF` is the one to beat: words and pairs of words, weighed
-    by how rare they are and by the logarithm of how often they come.
+    `bag of words` is the paper's: logistic regression on counts of the 5,000 most frequent words
+    (Huang, Altosaar and Ranganath 2019, section 4). `TF-IDF` is the one to beat: words and pairs
+    of words, weighted by inverse document frequency, with logarithmic counts.
 
     Args:
         train: rows of a cohort: text (a list of notes, or one string) and readmitted (0/1).
         val: the same, of other patients, with both outcomes.
-        test: the same; its outcomes are not looked at and need not be there.
+        test: the same; its outcomes are not used and may be absent.
         seed: of the solver.
 
     Raises:
-        TableError: a column is not there.
-        ValueError: as for `bag_of_words_baseline`, or validation has one outcome.
+        TableError: a column is missing.
+        UserError: labels other than 0 and 1, one outcome only, or no text contains a word.
     """
     for name, frame in (("train", train), ("val", val)):
         require_columns(frame.columns, ("text", "readmitted"), source=name)
@@ -111,11 +84,13 @@ def _best(
     *,
     seed: int,
 ) -> BaselineScores:
+    from sklearn.metrics import roc_auc_score
+
     train = learn_words(words, texts[0])
     val, test = (words.transform(side) for side in texts[1:])
     models = {c: fit_words(train, train_y, c=c, seed=seed) for c in grid}
     scores = {c: probabilities(model, val) for c, model in models.items()}
-    best = max(grid, key=lambda c: auroc(val_y, scores[c]) or 0.0)
+    best = max(grid, key=lambda c: roc_auc_score(val_y, scores[c]))
     return BaselineScores(
         validation=scores[best],
         test=probabilities(models[best], test),
@@ -125,7 +100,7 @@ def _best(
 
 
 def vectorizer(name: str, *, stays: int) -> Any:
-    """What turns texts into features: `bag of words`, or `TF-IDF` for so many training stays."""
+    """The vectorizer of `bag of words`, or of `TF-IDF` for a number of training stays."""
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     if name == "bag of words":
@@ -173,12 +148,8 @@ def _outcomes(y: ArrayLike, stays: int) -> NDArray[np.float64]:
 
 
 def joined(frame: pd.DataFrame) -> list[str]:
-    """One text a stay: its notes in their order, a line break between them; none gives ''."""
+    """One text a stay: its notes joined by line breaks; '' without notes."""
     return [
         notes if isinstance(notes, str) else "\n".join(note for note in notes if note)
-        for notes in frame["text"].map(lambda notes: [] if _is_missing(notes) else notes)
+        for notes in frame["text"].map(lambda notes: [] if is_missing(notes) else notes)
     ]
-
-
-def _is_missing(notes: object) -> bool:
-    return notes is None or isinstance(notes, float)

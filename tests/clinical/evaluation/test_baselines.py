@@ -3,9 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
-from clinical.evaluation.bagofwords import bag_of_words_baseline, baselines
-from clinical.evaluation.ranking import auroc
+from clinical.evaluation.baselines import (
+    baselines,
+    fit_words,
+    joined,
+    learn_words,
+    probabilities,
+    vectorizer,
+)
 from domainbert.tables import TableError
 
 
@@ -24,7 +31,7 @@ def test_both_baselines_learn_and_pairs_of_words_see_more():
     train, val, test = cohort(400, seed=0), cohort(200, seed=1), cohort(400, seed=2)
     found = baselines(train, val, test)
     assert list(found) == ["bag of words", "TF-IDF"]
-    areas = {name: auroc(test["readmitted"], scores.test) for name, scores in found.items()}
+    areas = {name: roc_auc_score(test["readmitted"], scores.test) for name, scores in found.items()}
     assert areas["bag of words"] > 0.7
     assert areas["TF-IDF"] > areas["bag of words"] + 0.03  # only it can see "no edema"
     for scores in found.values():
@@ -36,11 +43,12 @@ def test_the_penalty_is_the_best_on_validation_and_the_test_is_not_looked_at():
     train, val, test = cohort(150, seed=0), cohort(100, seed=1), cohort(100, seed=2)
     unlabelled = baselines(train, val, test.drop(columns="readmitted"))
     turned = baselines(train, val, test.assign(readmitted=1 - test["readmitted"]))
-    texts = ["\n".join(notes) for notes in train["text"]]
-    val_texts = ["\n".join(notes) for notes in val["text"]]
+    words = vectorizer("bag of words", stays=150)
+    features, y = learn_words(words, joined(train)), train["readmitted"].to_numpy(dtype=float)
     areas = {
-        c: auroc(
-            val["readmitted"], bag_of_words_baseline(texts, train["readmitted"], val_texts, c=c)
+        c: roc_auc_score(
+            val["readmitted"],
+            probabilities(fit_words(features, y, c=c), words.transform(joined(val))),
         )
         for c in (0.01, 0.1, 1.0)
     }
@@ -73,7 +81,7 @@ def test_clear_errors_that_quote_no_note():
     empty = train.assign(text=[["?!"]] * 40)
     with pytest.raises(ValueError, match="no word is left to count in 40 training texts"):
         baselines(empty, val, val)
-    with pytest.raises(ValueError, match="y has 39 values and probability has 40"):
-        bag_of_words_baseline(["a word"] * 40, train["readmitted"][:39], ["a word"])
+    with pytest.raises(ValueError, match="y holds 1 values that are not 0 or 1"):
+        baselines(train.assign(readmitted=[2, *train["readmitted"][1:]]), val, val)
     scores = baselines(train, val, val)
     assert "array" not in repr(scores)

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clinical.evaluation.measures import (
+from clinical.evaluation.intervals import (
+    MIN_PATIENTS,
     Evaluation,
     Interval,
     evaluate,
-    recall_at_precision,
+    verdicts,
 )
+from clinical.evaluation.measures import MEASURES, recall_at_precision
 from clinical.evaluation.subgroups import by_group
 from domainbert.tables import TableError
 
@@ -82,8 +84,8 @@ def test_without_a_threshold_its_pair_is_none():
 
 
 def test_rp80_out_of_reach_is_none_with_no_interval():
-    y, p = [0, 1, 0, 1, 0, 0], [0.9, 0.8, 0.7, 0.3, 0.2, 0.1]
-    found = evaluate(y, p, patients=range(6), bootstrap=200)
+    y, p = [0, 1, 0, 1, 0, 0] * 5, [0.9, 0.8, 0.7, 0.3, 0.2, 0.1] * 5
+    found = evaluate(y, p, patients=range(30), bootstrap=200)
     assert found.own_point is None
     assert found.rp80 == Interval(None, None, None)
 
@@ -123,9 +125,10 @@ def test_the_stays_of_a_patient_travel_together():
     assert apart.prevalence.low < 0.5 < apart.prevalence.high
 
 
-def test_patients_are_compared_as_strings():
-    y, p, _ = hospital(4)
-    assert evaluate(y, p, patients=[7, "7", 8, "08"], bootstrap=0).n_patients == 3
+def test_patients_are_compared_by_one_key():
+    y, p, _ = hospital(6)
+    ids = [7, "7", "7.0 ", "P8", "p8", "08"]
+    assert evaluate(y, p, patients=ids, bootstrap=0).n_patients == 3
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_other_ones():
@@ -147,23 +150,62 @@ def test_the_order_of_stays_does_not_matter(random):
 
 
 def test_resamples_of_one_outcome_are_skipped_and_counted():
-    y, p = [1] + [0] * 9, np.linspace(0.9, 0.1, 10)
-    found = evaluate(y, p, patients=range(10), bootstrap=300)
-    assert found.skipped == pytest.approx(300 * 0.9**10, abs=40)  # the one patient is not drawn
+    y, p = [1] + [0] * 19, np.linspace(0.9, 0.1, 20)
+    found = evaluate(y, p, patients=range(20), bootstrap=300)
+    assert found.skipped == pytest.approx(300 * 0.95**20, abs=40)  # the one patient is not drawn
     assert found.auroc == Interval(1.0, None, None)  # too few resamples are left for an interval
     assert found.reason is None
 
 
-def test_one_outcome_leaves_brier_and_says_why():
-    found = evaluate([0, 0, 0], [0.1, 0.2, 0.3], patients="abc", threshold=0.2, bootstrap=100)
-    assert found.reason == "0 of 3 stays are readmitted"
-    assert found.brier.value == pytest.approx(0.14 / 3)
+@pytest.mark.parametrize("outcome", [0, 1])
+def test_one_outcome_leaves_brier_and_says_why(outcome):
+    risks = np.repeat([0.1, 0.2, 0.3], 10)
+    found = evaluate(np.full(30, outcome), risks, patients=range(30), threshold=0.2, bootstrap=100)
+    assert found.reason == f"{30 * outcome} of 30 stays are readmitted"
+    assert found.brier.value == pytest.approx(((risks - outcome) ** 2).mean())
     assert found.brier.low < found.brier.value < found.brier.high
-    assert (found.prevalence, found.skipped) == (Interval(0.0, 0.0, 0.0), 0)
-    assert found.ece.value == pytest.approx(0.2)
-    assert found.precision_at_threshold.value == 0
-    for name in ("auroc", "auprc", "rp80", "calibration_slope", "recall_at_threshold"):
+    assert found.prevalence.value == outcome
+    assert found.skipped == 0
+    assert found.ece.value == pytest.approx(abs(0.2 - outcome))
+    # Of stays that are all readmitted every alert is right: that is no finding.
+    for name in ("auroc", "auprc", "rp80", "calibration_slope"):
         assert getattr(found, name).value is None
+    for name in ("recall_at_threshold", "precision_at_threshold"):
+        assert getattr(found, name).value is None
+
+
+def test_few_patients_have_no_intervals_and_the_reason():
+    y, p, _ = hospital(60)
+    few = evaluate(y, p, patients=np.arange(60) % (MIN_PATIENTS - 1), bootstrap=50)
+    assert few.reason == "no intervals: 19 patients, at least 20 are needed"
+    assert few.auroc.value is not None
+    for measure in MEASURES:
+        found = getattr(few, measure.field)
+        assert found.low is found.high is None
+    enough = evaluate(y, p, patients=np.arange(60) % MIN_PATIENTS, bootstrap=50)
+    assert enough.reason is None
+    assert enough.auroc.low < enough.auroc.high
+
+
+def test_verdicts_say_what_the_numbers_say():
+    y, p, patients = hospital(400)
+
+    def said(model, baseline):
+        risks = {"model": model, "TF-IDF": baseline}
+        return " ".join(
+            verdicts({n: evaluate(y, r, patients=patients, bootstrap=60) for n, r in risks.items()})
+        )
+
+    assert "model ranks worse than chance (AUROC 0." in said(1 - p, p)
+    assert "model is no better than TF-IDF (AUROC 0." in said(1 - p, p)
+    noise = np.random.default_rng(1).permutation(p)
+    assert "chance (AUROC" in said(noise, noise)
+    assert "its interval contains the AUROC of TF-IDF" in said(p, np.clip(p + 0.1 * noise, 0, 1))
+    assert said(p, noise) == ""
+    assert "are too extreme (calibration slope 0." in said(p**3 / (p**3 + (1 - p) ** 3), noise)
+    assert verdicts({"m": evaluate(y * 0, p, patients=patients, bootstrap=0)}) == [
+        "m was not measured: 0 of 400 stays are readmitted."
+    ]
 
 
 def test_the_interval_of_ece_reaches_from_its_value_towards_the_0_of_a_perfect_model():

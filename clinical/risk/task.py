@@ -1,0 +1,137 @@
+"""Readmission as a scoring task: a table of notes, or of stays, -> a table of risks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from domainbert.scoring import Fault, Task
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.stays import StayRisk
+    from domainbert.tables import Row
+
+_NUMBERS = ("probability", "score", "p_max", "p_mean")
+
+
+@dataclass(frozen=True)
+class _Stay:
+    """The notes of a stay in time order, and what was noticed while reading them."""
+
+    notes: Any = field(repr=False)
+    remarks: tuple[str, ...]
+
+
+class ReadmissionTask(Task):
+    """Scores stays: the rows with one `stay_id`, or each row where there is none.
+
+    Args:
+        model: the model.
+    """
+
+    name: ClassVar[str] = "readmission"
+    columns = (PATIENT, STAY, NOTE, TIME, TEXT)
+    group = STAY.name
+
+    def __init__(self, model: ReadmissionModel) -> None:
+        self._model = model
+
+    @property
+    def output(self) -> pa.Schema:
+        """Columns of the score table; `alert` where the model has a threshold."""
+        import pyarrow as pa
+
+        fields = [(name, pa.float64()) for name in _NUMBERS]
+        fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64()), ("calibrated", pa.bool_())]
+        if self._model.settings.alert_threshold is not None:
+            fields.append(("alert", pa.bool_()))
+        return pa.schema(fields)
+
+    def read(self, rows: Sequence[Row]) -> _Stay | Fault:
+        """The notes of one stay."""
+        patients = {id_key(row.cells.get("patient_id")) for row in rows} - {None}
+        if len(patients) > 1:
+            return Fault("this stay_id belongs to more than one patient_id")
+        remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
+        texts = [row.cells.get("text") for row in rows]
+        if len(rows) == 1:
+            return _Stay(texts[0], tuple(remarks))
+        if any(text is not None and not isinstance(text, str) for text in texts):
+            return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
+        kept = _first_of_each_note(rows)
+        if dropped := len(rows) - len(kept):
+            remarks.append(f"{dropped} rows with a repeated note_id left out")
+        kept, unreadable = _in_time_order(kept)
+        if unreadable:
+            remarks.append(
+                f"{unreadable} notes have a chart_time that is not an ISO date: notes in the "
+                "order of the table"
+            )
+        notes = [row.cells.get("text") for row in kept]
+        if copies := len(notes) - len(set(notes)) - max(0, notes.count(None) - 1):
+            remarks.append(f"{copies} notes repeat another note's text and are counted again")
+        return _Stay(notes, tuple(remarks))
+
+    def run(self, items: Iterable[_Stay]) -> Iterator[StayRisk]:
+        """The risk of each stay."""
+        return self._model.predict_many(stay.notes for stay in items)
+
+    def rows(self, item: _Stay, result: StayRisk) -> list[dict[str, Any]]:
+        """The one row of a stay."""
+        unread = len(result.coverage.unread)
+        remarks = [result.reason, *item.remarks]
+        if unread and result.status == "ok":
+            remarks.append(f"{unread} passage{'s' if unread > 1 else ''} unread")
+        made: dict[str, Any] = {name: getattr(result, name) for name in _NUMBERS}
+        if result.status != "ok":
+            made = {}
+        if self._model.settings.alert_threshold is not None:
+            made["alert"] = result.alert
+        return [
+            {
+                **made,
+                "n_windows": result.coverage.windows,
+                "n_tokens": result.coverage.tokens,
+                "calibrated": self._model.settings.calibration is not None,
+                "status": result.status,
+                "reason": "; ".join(filter(None, remarks)),
+            }
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """The model."""
+        return {"model": self._model.fingerprint()}
+
+
+def _first_of_each_note(rows: Sequence[Row]) -> list[Row]:
+    seen: set[str] = set()
+    kept = []
+    for row in rows:
+        note = id_key(row.cells.get("note_id"))
+        if note is None or note not in seen:
+            kept.append(row)
+        if note is not None:
+            seen.add(note)
+    return kept
+
+
+def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
+    """By `chart_time` where every note has one, else as they came; unreadable times are counted."""
+    import pandas as pd
+
+    given = [row.cells.get("chart_time") for row in rows]
+    times = pd.to_datetime(
+        pd.Series(given, dtype=object), errors="coerce", format="ISO8601", utc=True
+    )
+    if times.isna().any():
+        unreadable = sum(
+            cell is not None for cell, bad in zip(given, times.isna(), strict=True) if bad
+        )
+        return rows, unreadable
+    return [rows[i] for i in times.argsort(kind="stable")], 0

@@ -1,0 +1,353 @@
+"""Training of readmission models: the recipe, the objective, and calibration on validation."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from clinical.cohort.splits import assign_splits, patient_hashes, patient_keys, usable_stays
+from clinical.evaluation.baselines import fit_words, joined, learn_words, probabilities, vectorizer
+from clinical.evaluation.measures import recall_at_precision
+from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
+from clinical.risk.calibration import fit_platt
+from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from domainbert.errors import UserError
+from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
+from domainbert.training.objective import LengthBatches, Objective
+from domainbert.training.recipes import ModelTable, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    import torch
+
+    from domainbert.training.settings import TrainingSettings
+
+C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+EPSILON = 1e-6
+TEACHER_FOLDS = 5
+TEACHER_PENALTY = 0.3  # inverse strength, in the middle of what works for cohorts of this kind
+log = logging.getLogger(__name__)
+
+
+class ReadmissionTable(ModelTable):
+    """The `[model]` table of a readmission recipe.
+
+    Attributes:
+        objective: "window" is the paper's: each window carries its stay's label. "stay" trains
+            through the readmission rule, so that a stay counts once however long its notes are.
+        teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
+        window: largest window in tokens; the encoder's limit by default.
+        overlap: tokens that consecutive windows share.
+        c: of the readmission rule while training, > 0.
+        clean_notes: see `ReadmissionSettings`.
+        join_notes: see `ReadmissionSettings`.
+    """
+
+    objective: Literal["stay", "window"] = "stay"
+    teacher: Annotated[float, Field(ge=0, le=1)] = 0.0
+    window: int | None = None
+    overlap: int = 0
+    c: Positive = DEFAULT_C
+    clean_notes: bool = True
+    join_notes: bool = False
+
+
+class ReadmissionRecipe(Recipe):
+    """The recipe of a readmission model: `[model]`, `[training]` and `[card]`."""
+
+    model: ReadmissionTable = ReadmissionTable()
+
+
+def fit(
+    cohort: pd.DataFrame,
+    recipe: ReadmissionRecipe | None = None,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+    record_patients: bool = True,
+) -> ReadmissionModel:
+    """Train on the rows with split "train" and choose on those with split "val".
+
+    Positive stays are weighted up by the training prevalence; no side is resampled. Training
+    keeps the weights with the best validation AUROC. Then c, a calibrator and an alert threshold
+    are fitted on validation; with too few stays, or a model that ranks them no better than
+    chance, there is no calibrator, and the log and the card say why.
+
+    Args:
+        cohort: see `clinical.cohort.splits.usable_stays`; every row's test side is left alone.
+        recipe: how to train; the defaults by default.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there; refused if anything differs.
+        record_patients: keep hashes of the patients in the manifest, so that evaluation refuses
+            patients that were trained on; see `clinical.cohort.splits.patient_hashes`.
+
+    Returns:
+        The trained model, on the device it trained on.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: patients on more than one side, labels other than 0 and 1, a side without both
+            outcomes, or a resumed run that differs.
+    """
+    from domainbert.training.train import Stage, train
+
+    recipe = recipe or ReadmissionRecipe()
+    rows = usable_stays(cohort)
+    _check_sides(rows)
+    table = recipe.model
+    model = ReadmissionModel.untrained(
+        table.encoder,
+        training=recipe.training,
+        settings=ReadmissionSettings(
+            **table.model_dump(exclude={"encoder", "objective", "teacher"})
+        ),
+    )
+    objective = ReadmissionObjective(
+        model, rows, objective=table.objective, teacher=table.teacher, training=recipe.training
+    )
+    model = train(
+        model,
+        Stage(objective, recipe.training),
+        encoder=table.encoder,
+        checkpoints=checkpoints,
+        resume=resume,
+    )
+    model.manifest |= _described(objective.rows, recipe)
+    if record_patients:
+        model.manifest["patients"] = patient_hashes(rows)
+    _choose_on_validation(model, objective.val_windows, objective.outcome)
+    return model
+
+
+def _check_sides(rows: pd.DataFrame) -> None:
+    for side in ("train", "val"):
+        part = rows[rows["split"] == side]
+        if part["readmitted"].nunique() < 2:
+            msg = f"the {side} side has {len(part)} stays and needs both outcomes among them"
+            raise UserError(msg)
+
+
+class ReadmissionObjective(Objective):
+    """Weighted binary cross-entropy of windows, or of stays through the readmission rule.
+
+    Args:
+        model: untrained; its windows and c are used.
+        rows: from `usable_stays`; stays whose notes give no window are left out.
+        objective: "stay" or "window".
+        teacher: see `teacher_targets`.
+        training: limits of a batch, and the seed.
+    """
+
+    metric = "auroc"
+
+    def __init__(
+        self,
+        model: ReadmissionModel,
+        rows: pd.DataFrame,
+        *,
+        objective: str,
+        teacher: float,
+        training: TrainingSettings,
+    ) -> None:
+        windows = model.token_ids(rows["text"])
+        has_windows = np.array([len(stay) > 0 for stay in windows])
+        if dropped := int((~has_windows).sum()):
+            log.warning("%d stays have nothing but marks and are left out", dropped)
+        self.rows = rows[has_windows].reset_index(drop=True)
+        _check_sides(self.rows)
+        kept = [stay for stay in windows if len(stay)]
+        sides = self.rows["split"].to_numpy()
+        self.val_windows = [kept[i] for i in np.flatnonzero(sides == "val")]
+        self.outcome = self.rows.loc[sides == "val", "readmitted"].to_numpy()
+        train = self.rows[sides == "train"]
+        stays = [kept[i] for i in np.flatnonzero(sides == "train")]
+        target = teacher_targets(train, weight=teacher)
+        if objective == "window":
+            target = np.repeat(target, [len(stay) for stay in stays])
+            stays = [[window] for stay in stays for window in stay]
+        self._groups, self._targets = stays, target.astype(np.float32)
+        prevalence = train["readmitted"].mean()
+        self._weight = float((1 - prevalence) / prevalence)
+        self._model, self._training = model, training
+        self._objective, self._teacher = objective, teacher
+
+    def batches(self) -> LengthBatches:
+        """Batches of stays (or windows) of similar length."""
+        settings = self._training
+        sizes = [(min(len(g), settings.max_windows), max(map(len, g))) for g in self._groups]
+        return LengthBatches(
+            np.array(sizes),
+            batch_size=settings.batch_size,
+            batch_tokens=settings.batch_tokens,
+            seed=settings.seed,
+        )
+
+    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+        """The windows of a batch of stays, padded, with the number of each window's stay."""
+        import torch
+
+        from domainbert.inference import pad
+
+        windows, group = [], []
+        for number, index in enumerate(batch):
+            chosen = self._at_most(self._groups[index], epoch=epoch, index=index)
+            windows += chosen
+            group += [number] * len(chosen)
+        ids, mask = pad(windows, pad_token_id=self._model.tokenizer.pad_token_id)
+        tensors = {
+            "input_ids": ids,
+            "group": torch.tensor(group),
+            "targets": torch.from_numpy(self._targets[list(batch)]),
+        }
+        return tensors if mask is None else {**tensors, "attention_mask": mask}
+
+    def _at_most(self, windows: Sequence[Any], *, epoch: int, index: int) -> list[Any]:
+        limit = self._training.max_windows
+        if len(windows) <= limit:
+            return list(windows)
+        # By epoch and stay, so that a resumed run draws what it would have drawn.
+        generator = np.random.default_rng((self._training.seed, epoch, index))
+        return [windows[i] for i in generator.choice(len(windows), limit, replace=False)]
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Binary cross-entropy with positives weighted by negatives / positives."""
+        import torch
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        output = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
+        logits = output.logits.squeeze(-1).float()
+        group, targets = batch["group"], batch["targets"]
+        if self._objective == "window":
+            weight = torch.as_tensor(self._weight, device=logits.device)
+            return binary_cross_entropy_with_logits(logits, targets[group], pos_weight=weight)
+        risk = aggregate_tensor(torch.sigmoid(logits), group, stays=len(targets), c=self._model.c)
+        risk = risk.clamp(EPSILON, 1 - EPSILON)
+        loss = self._weight * targets * torch.log(risk) + (1 - targets) * torch.log1p(-risk)
+        return -loss.mean()
+
+    def score(self, network: Any) -> dict[str, float]:
+        """AUROC of the rule's value over the validation stays."""
+        from sklearn.metrics import roc_auc_score
+
+        values, counts = self._model.window_probabilities(self.val_windows, network=network)
+        risk = aggregate_stays(values, counts, c=self._model.c)
+        return {"auroc": float(roc_auc_score(self.outcome, risk))}
+
+    def facts(self) -> dict[str, Any]:
+        """Hash of ids, labels, sides and texts, and the objective."""
+        return {
+            "data_sha256": _data_hash(self.rows),
+            "objective": self._objective,
+            "teacher": self._teacher,
+        }
+
+
+def _data_hash(rows: pd.DataFrame) -> str:
+    """A fingerprint of ids, labels, sides and texts."""
+    digest = hashlib.sha256()
+    for patient, readmitted, split, text in zip(
+        rows["patient_id"], rows["readmitted"], rows["split"], rows["text"], strict=True
+    ):
+        digest.update(f"{patient}\x1f{readmitted}\x1f{split}\x1f".encode())
+        digest.update("\x1f".join(text).encode(errors="replace"))
+    return digest.hexdigest()
+
+
+def _described(rows: pd.DataFrame, recipe: ReadmissionRecipe) -> dict[str, Any]:
+    """What the card says of the data and the recipe."""
+    return {
+        "objective": recipe.model.objective,
+        "teacher": recipe.model.teacher,
+        "stays": {str(side): int(n) for side, n in rows["split"].value_counts().items()},
+        "prevalence": {
+            str(side): float(part.mean()) for side, part in rows.groupby("split")["readmitted"]
+        },
+        "without_patient_id": int(rows["patient_id"].isna().sum()),
+        "disjoint": True,
+        "card": {name: text for name, text in recipe.card.model_dump().items() if text},
+    }
+
+
+def _choose_on_validation(
+    model: ReadmissionModel, windows: list[list[np.ndarray]], outcome: np.ndarray
+) -> None:
+    """Fit c, the calibrator and the 80% precision threshold.
+
+    The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
+    of a few hundred stays is too noisy.
+    """
+    values, counts = model.window_probabilities(windows)
+    fits, refused = [], ""
+    for c in C_GRID:
+        score = aggregate_stays(values, counts, c=c)
+        try:
+            platt = fit_platt(outcome, score)
+        except UserError as error:
+            refused = str(error)
+            continue
+        probability = np.clip(platt.apply(score), EPSILON, 1 - EPSILON)
+        likelihood = np.where(outcome == 1, np.log(probability), np.log1p(-probability)).mean()
+        fits.append((likelihood, c, platt, probability))
+    if not fits:
+        log.warning("no calibration: %s", refused)
+        model.manifest["calibration_refused"] = refused
+        return
+    _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
+    point = recall_at_precision(outcome, probability)
+    model.settings = replace(
+        model.settings,
+        c=c,
+        calibration=(platt.slope, platt.intercept),
+        # A little lower, so that rounding cannot put the stay that defines it below.
+        alert_threshold=point.threshold - 1e-9 if point else None,
+    )
+
+
+def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:
+    """Training targets with less noise: (1 - weight) label + weight teacher.
+
+    A bag of words learns the coarse part of the risk from few stays; its out-of-fold predictions
+    pass it on to the network (knowledge distillation, Hinton et al., arXiv 1503.02531). The
+    teacher sees training patients only, and no stay is taught by a fold with its own patient.
+
+    Args:
+        rows: training stays: `patient_id`, `text` (list of notes), `readmitted` (0/1).
+        weight: of the teacher, in [0, 1].
+
+    Returns:
+        Shape (rows,), float64, in [0, 1].
+
+    Raises:
+        UserError: a weight outside [0, 1]; or all patients in one fold, or only one outcome in
+            the other folds.
+    """
+    if not 0 <= weight <= 1:
+        msg = f"the teacher's weight must be between 0 and 1, got {weight}"
+        raise UserError(msg)
+    labels = rows["readmitted"].to_numpy(dtype=np.float64)
+    return labels if weight == 0 else (1 - weight) * labels + weight * _out_of_fold(rows, labels)
+
+
+def _out_of_fold(rows: pd.DataFrame, labels: np.ndarray) -> np.ndarray:
+    """Each stay's probability from TF-IDF and logistic regression on the other folds."""
+    folds = {str(k): 1 / TEACHER_FOLDS for k in range(TEACHER_FOLDS)}
+    fold = assign_splits(rows["patient_id"], seed=1, fractions=folds)
+    if len(set(fold)) < 2:
+        patients = len(set(patient_keys(rows["patient_id"])))
+        msg = f"{patients} patients fall into one fold; a teacher needs more"
+        raise UserError(msg)
+    features = learn_words(vectorizer("TF-IDF", stays=len(rows)), joined(rows))
+    result = np.empty(len(rows))
+    for held_out in np.unique(fold):
+        inside = fold == held_out
+        model = fit_words(features[~inside], labels[~inside], c=TEACHER_PENALTY)
+        result[inside] = probabilities(model, features[inside])
+    return result

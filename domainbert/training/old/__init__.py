@@ -1,1 +1,0 @@
-"""Trainers that wait for their tasks to move to `Objective`; this folder goes with the last one."""
