@@ -12,7 +12,7 @@ from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     import torch
-    from transformers.models.bert.modeling_bert import BertLayer, BertModel
+    from transformers.models.bert.modeling_bert import BertLayer
 
 
 class CLSClassifier(BertForSequenceClassification):
@@ -30,59 +30,33 @@ class CLSClassifier(BertForSequenceClassification):
         token_type_ids: torch.Tensor | None = None,
         **_: Any,
     ) -> SequenceClassifierOutput:
-        """Score windows.
+        """`logits` of shape (windows, labels); all inputs have the shape (windows, tokens).
 
-        Args:
-            input_ids: token ids, shape (windows, tokens).
-            attention_mask: 1 for a token and 0 for padding, shape (windows, tokens); None if
-                nothing is padded, which is faster.
-            token_type_ids: segment of each token, shape (windows, tokens); None for one segment.
-
-        Returns:
-            `logits` of shape (windows, labels).
-
-        Raises:
-            UserError: the attention kernel is not SDPA, the only one that reads this mask.
+        The mask has 1 for a token and 0 for padding; None, if nothing is padded, is faster. Any
+        attention kernel but SDPA, the only one that reads this mask, is a `UserError`.
         """
         if self.config._attn_implementation != "sdpa":
-            msg = (
+            raise UserError(
                 f"CLSClassifier computes with sdpa, not {self.config._attn_implementation}: "
                 'model.set_attn_implementation("sdpa")'
             )
-            raise UserError(msg)
-        hidden = _cls_hidden(self.bert, input_ids, attention_mask, token_type_ids)
-        pooled = self.dropout(self.bert.pooler(hidden))
+        hidden = self.bert.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
+        mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+        *layers, last = self.bert.encoder.layer
+        for layer in layers:
+            hidden = layer(hidden, mask)
+        pooled = self.dropout(self.bert.pooler(_cls_of_layer(last, hidden, mask)))
         return SequenceClassifierOutput(logits=self.classifier(pooled))
-
-
-def _cls_hidden(
-    bert: BertModel,
-    input_ids: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    token_type_ids: torch.Tensor | None,
-) -> torch.Tensor:
-    """The last layer's CLS row, shape (windows, 1, hidden)."""
-    hidden = bert.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
-    mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
-    *layers, last = bert.encoder.layer
-    for layer in layers:
-        hidden = layer(hidden, mask)
-    return _cls_of_layer(last, hidden, mask)
 
 
 def _cls_of_layer(
     layer: BertLayer, hidden: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
+    """The layer's [CLS] row, shape (windows, 1, hidden)."""
     attention, cls = layer.attention.self, hidden[:, :1]
     heads = (attention.num_attention_heads, attention.attention_head_size)
-    query, key, value = (
-        projection(rows).unflatten(-1, heads).transpose(1, 2)
-        for projection, rows in (
-            (attention.query, cls),
-            (attention.key, hidden),
-            (attention.value, hidden),
-        )
-    )
+    projected = attention.query(cls), attention.key(hidden), attention.value(hidden)
+    query, key, value = (rows.unflatten(-1, heads).transpose(1, 2) for rows in projected)
     dropout = attention.dropout.p if attention.training else 0.0
     context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
     context = layer.attention.output(context.transpose(1, 2).flatten(2), cls)

@@ -1,4 +1,4 @@
-"""The command `domainbert`: pretrain an encoder, list the shipped ones."""
+"""The command `domainbert`: list and check encoders, pretrain one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,8 @@ def encoders(
         encoder = find_encoder(name)
         config = load_config(encoder)
         shape = (str(config.num_hidden_layers), str(config.hidden_size), str(window_limit(config)))
-        said = (
-            f"{encoder.sha256} (of its weights, as published)"
-            if name in SHIPPED
-            else encoder.sha256
-        )
-        table.add_row(name, *shape, said)
+        published = " (of its weights, as published)" if name in SHIPPED else ""
+        table.add_row(name, *shape, encoder.sha256 + published)
     stdout.print(table)
 
 

@@ -8,18 +8,16 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 
 from domainbert import __version__
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,15 +30,8 @@ stdout = Console(highlight=False)
 
 
 def command_line(name: str, about: str) -> typer.Typer:
-    """A typer application with --version and --debug.
-
-    Args:
-        name: of the command.
-        about: one line of help.
-    """
-    app = typer.Typer(
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about
-    )
+    """A typer application called `name` with --version, --debug and `about` as its help."""
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
     def show_version(asked: bool) -> None:  # noqa: FBT001  (typer passes it by position)
         if asked:
@@ -68,10 +59,9 @@ def say(message: str) -> None:
 def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Turn what ends a command into one line on stderr and an exit code.
 
-    A `UserError` or an `OSError` exits 1. Any other exception is a bug: it exits 70, and its line
-    has the type and place only, because a message may quote a note; `--debug` adds the traceback,
-    also without messages. Ctrl-C, SIGTERM and SIGHUP end the command in the same way: what it has
-    opened is closed and its temporaries are removed; the exit code is 128 + the signal's number.
+    A `UserError` or an `OSError` exits 1. Any other exception is a bug and exits 70; its line has
+    only type and place, because a message may quote a note, and `--debug` adds the traceback, also
+    without messages. Ctrl-C, SIGTERM and SIGHUP close and clean up, and exit 128 + their number.
     """
 
     @functools.wraps(command)
@@ -80,12 +70,12 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
             with _signals_interrupt():
                 return command(*args, **kwargs)
         except (UserError, OSError) as error:
-            _print_error(_reason(error))
+            file, why = getattr(error, "filename", None), getattr(error, "strerror", None)
+            _print_error(f"{file}: {why.lower()}" if file is not None and why else str(error))
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt as stop:
             stderr.print("stopped")
-            number = stop.args[0] if isinstance(stop, _Stopped) else signal.SIGINT
-            raise typer.Exit(128 + number) from None
+            raise typer.Exit(128 + next(iter(stop.args), signal.SIGINT)) from None
         except Exception as error:
             if isinstance(error, typer.Exit | typer.Abort | _USAGE_ERROR):
                 raise
@@ -98,26 +88,21 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
 _USAGE_ERROR = typer.BadParameter.__mro__[2]  # typer has no public name for click's base class
 
 
-class _Stopped(KeyboardInterrupt):
-    """A signal that ends the process, handled as Ctrl-C is; its argument is the number."""
-
-
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise, once each, where they have their default effect."""
+    """Make SIGTERM and SIGHUP raise as Ctrl-C does, where they have their default effect."""
     owner = os.getpid()
 
     def stop(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_IGN if os.getpid() == owner else signal.SIG_DFL)
-        if os.getpid() != owner:  # a forked worker ends as it would have without us
-            os.kill(os.getpid(), number)
-            return
-        raise _Stopped(number)
+        if os.getpid() == owner:
+            signal.signal(number, signal.SIG_IGN)
+            raise KeyboardInterrupt(number)
+        signal.signal(number, signal.SIG_DFL)  # a forked worker ends without cleaning up for us
+        os.kill(os.getpid(), number)
 
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
-        numbers = []
-    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    in_main = threading.current_thread() is threading.main_thread()
+    both = (signal.SIGTERM, signal.SIGHUP) if in_main else ()
+    numbers = [number for number in both if signal.getsignal(number) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, stop)
     try:
@@ -132,22 +117,15 @@ def _print_error(reason: str) -> None:
     stderr.print(line, markup=False, soft_wrap=True, style="red")
 
 
-def _reason(error: Exception) -> str:
-    """The message; for a file that the system refuses, its name and why."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror.lower()}"
-    return str(error)
-
-
 def _print_bug(error: Exception) -> None:
     if os.environ.get(DEBUG, "0") not in ("", "0"):
         for line in _frames(error):
             stderr.print(line, end="", markup=False, soft_wrap=True)
     last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(last.filename).name}:{last.lineno}"
     _print_error(
-        f"internal error, {type(error).__name__} at {place}; run it again with --debug before the "
-        "command's name and report what it prints, which holds no data"
+        f"internal error, {type(error).__name__} at {Path(last.filename).name}:{last.lineno}; run "
+        "it again with --debug before the command's name and report what it prints, which holds "
+        "no data"
     )
 
 

@@ -143,7 +143,7 @@ class Embedder(Model):
 
     @classmethod
     def resolve(cls, name: str | Path) -> str | Path:
-        """The name unchanged: a shipped encoder, a folder or a Hub id."""
+        """The name unchanged: a shipped encoder, a folder or `hub:owner/name`."""
         return name
 
     def card(self, config: TaskConfig) -> str:
@@ -164,7 +164,7 @@ class Embedder(Model):
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load a shipped model or encoder by name, a folder, or a Hub id.
+        """Load a shipped model or encoder by name, a folder, or `hub:owner/name`.
 
         An encoder that was not trained for similarity (neither a model of ours nor a
         sentence-transformers model) is reported once in the log.

@@ -1,4 +1,4 @@
-"""The error that the user can mend: shown as one line, without a traceback."""
+"""The errors that the user can mend: shown as one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -9,3 +9,7 @@ class UserError(ValueError):
     Commands print it as one line. Any other exception is a bug and keeps its traceback. The
     message never quotes note text.
     """
+
+
+class EncoderError(UserError):
+    """An encoder or a model folder that cannot be found, or cannot be used as asked."""

@@ -1,7 +1,6 @@
 """Colours, axes and saving, shared by all figures.
 
-Figures are `matplotlib.figure.Figure`s outside pyplot's registry, so long jobs do not collect
-them. In a notebook, `%matplotlib inline` shows the value of a cell.
+Figures are outside pyplot's registry, so long jobs do not collect them.
 """
 
 from __future__ import annotations
@@ -38,22 +37,13 @@ def new_axes(
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
-        if boxes:
-            figure = Figure(figsize=size)
-            return figure, [figure.add_axes(box) for box in boxes]
-        figure = Figure(figsize=size, layout="constrained")
-        return figure, [figure.add_subplot()]
+        figure = Figure(figsize=size, layout=None if boxes else "constrained")
+        axes = [figure.add_axes(box) for box in boxes]
+        return figure, axes or [figure.add_subplot()]
 
 
 def save_figure(figure: Figure, path: str | Path, *, dpi: int = 200) -> Path:
-    """Write a figure atomically, in the format of its ending (.png, .svg, .pdf).
-
-    The same figure gives the same bytes, because no date is written.
-
-    Raises:
-        ValueError: matplotlib does not know the ending.
-        UserError: the folder does not exist.
-    """
+    """Write a figure atomically, without a date, as its ending (.png, .svg, .pdf) says."""
     import matplotlib as mpl
 
     path = Path(path)

@@ -10,43 +10,34 @@ import re
 import secrets
 import shutil
 import time
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from domainbert.errors import UserError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+_ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
 
-# A temporary names its process; -old is a folder that is being replaced.
-_PARTIAL = re.compile(
-    r"\.(?P<name>.+)\.partial-(?P<host>\w+)-(?P<process>\d+)-(?P<started>\w+)-\w+(?P<old>-old)?"
-    r"(?P<ending>(\..*)?)"
-)
-_ABANDONED = 24 * 3600  # seconds without a change, for temporaries of another host
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Check that a file to be written is none of the files that are read.
+    """Raise `UserError` if a file to be written is also read, under this or another name.
 
-    Links, other spellings of a path and other names of one file are seen through.
-
-    Args:
-        out: the file to write.
-        inputs: the files to read; what is not a file, such as a database URL, is ignored.
-
-    Raises:
-        UserError: `out` is one of the inputs.
+    Inputs that are not files, such as database URLs, are ignored.
     """
     target = Path(out).expanduser()
     for name in inputs:
         source = Path(name).expanduser()
         with suppress(OSError):
             if target.resolve() == source.resolve() or target.samefile(source):
-                msg = f"{out} is an input of this command; write to another file"
-                raise UserError(msg)
+                raise UserError(f"{out} is an input of this command; write to another file")
 
 
 def write_json(document: Any, path: Path) -> None:
@@ -59,20 +50,14 @@ def write_json(document: Any, path: Path) -> None:
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """A temporary file beside `path`, flushed to disk and renamed over it if the block succeeds.
 
-    The file has the permissions that the umask gives. Temporaries of `path` that a killed process
-    left behind are removed first.
-
-    Raises:
-        UserError: the folder of `path` does not exist.
+    Temporaries of `path` that a killed process left behind are removed first. A missing folder is
+    a `UserError`.
     """
     path = Path(path)
     if not path.parent.is_dir():
-        msg = f"{path.parent}: no such folder; make it first, or write somewhere else"
-        raise UserError(msg)
-    ending = "".join(path.suffixes)
-    _sweep(path, ending=ending)
-    temporary = _partial_name(path, ending=ending)
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        raise UserError(f"{path.parent}: no such folder; make it first, or write somewhere else")
+    temporary = _temporary_name(path, ending="".join(path.suffixes))
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
         replace(temporary, path)
@@ -84,18 +69,14 @@ def replace(temporary: Path, path: Path) -> None:
     """Flush a finished file to disk and give it its name."""
     _flush(temporary)
     temporary.replace(path)
-    _flush_folder(path.parent)
+    _flush(path.parent)
 
 
 @contextmanager
 def folder_beside(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder`, to be filled and passed to `replace_folder`.
-
-    It is removed when the block ends, if it is still there.
-    """
+    """A temporary folder beside `folder`, for `replace_folder`; removed when the block ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
-    temporary = _partial_name(folder)
+    temporary = _temporary_name(folder)
     temporary.mkdir()
     try:
         yield temporary
@@ -104,13 +85,12 @@ def folder_beside(folder: Path) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Flush a finished folder to disk and put it in the place of another.
+    """Flush a finished folder to disk and replace another one by it.
 
-    The other one comes back if that fails; if the process is killed halfway, it comes back when
-    the same name is written next.
+    The other one is restored if that fails, or, after a kill, when the name is written next.
     """
     for path in [*new.rglob("*"), new]:
-        _flush(path) if path.is_file() else _flush_folder(path)
+        _flush(path)
     old = new.with_name(f"{new.name}-old")
     try:
         if folder.exists():
@@ -120,73 +100,56 @@ def replace_folder(new: Path, folder: Path) -> None:
         if old.exists() and not folder.exists():
             old.replace(folder)
         raise
-    _flush_folder(folder.parent)
+    _flush(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _partial_name(path: Path, *, ending: str = "") -> Path:
-    stem = path.name.removesuffix(ending)[:100]
-    process = os.getpid()
-    owner = f"{_host()}-{process}-{_started(process)}"
-    return path.with_name(f".{stem}.partial-{owner}-{secrets.token_hex(4)}{ending}")
-
-
-def _sweep(path: Path, *, ending: str = "") -> None:
-    """Remove the temporaries of `path` whose process is gone; restore a folder they replaced."""
-    stem = path.name.removesuffix(ending)[:100]
+def _temporary_name(path: Path, *, ending: str = "") -> Path:
+    """A new name that tells its process; removes or restores what dead processes left of `path`."""
+    stem = f".{path.name.removesuffix(ending)[:100]}.partial-"
+    pattern = re.compile(rf"{re.escape(stem)}(\w+)-(\d+)-(\w+)-\w+(-old)?{re.escape(ending)}")
     for found in path.parent.glob(".*.partial-*"):
-        match = _PARTIAL.fullmatch(found.name)
-        if match is None or (match["name"], match["ending"]) != (stem, ending):
-            continue
+        match = pattern.fullmatch(found.name)
         with suppress(OSError):
-            if not _is_abandoned(found, *match.group("host", "process", "started")):
+            if match is None or not _is_abandoned(found, *match.group(1, 2, 3)):
                 continue
-            if match["old"] and not path.exists():
+            if match[4] and not path.exists():
                 found.replace(path)
             elif found.is_dir():
                 shutil.rmtree(found)
             else:
                 found.unlink()
+    owner = f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
+    return path.with_name(f"{stem}{owner}-{secrets.token_hex(4)}{ending}")
 
 
 def _is_abandoned(found: Path, host: str, process: str, started: str) -> bool:
-    if host != _host():
-        return time.time() - found.stat().st_mtime > _ABANDONED
-    return _started(int(process)) not in (started, "unknown")
+    facts = found.stat()
+    if host != _host() or facts.st_uid != os.getuid() or started == "unknown":
+        return time.time() - facts.st_mtime > _ABANDONED
+    return _started(int(process)) != started
 
 
 def _started(process: int) -> str:
-    """When a process started, in the system's ticks; "never" if there is no such process."""
+    """When a process started, in the system's ticks; "unknown" without such a process or /proc."""
     try:
         return Path(f"/proc/{process}/stat").read_text("utf-8").rsplit(")", 1)[1].split()[19]
     except OSError:
-        pass
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return "never"
-    except OSError:
-        pass  # it belongs to somebody else
-    return "unknown"
+        return "unknown"
 
 
-@lru_cache
+@cache
 def _host() -> str:
     """This machine; two containers of one name have processes of their own."""
     space = Path("/proc/self/ns/pid")
-    number = space.stat().st_ino if space.exists() else 0
-    return hashlib.sha256(f"{platform.node()} {number}".encode()).hexdigest()[:8]
+    name = f"{platform.node()} {space.stat().st_ino if space.exists() else 0}"
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _flush(path: Path) -> None:
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a rename last; some file systems cannot flush a folder."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
+    """Write a file, or the names in a folder, to disk; some file systems cannot do the latter."""
+    with suppress(OSError) if path.is_dir() else nullcontext():
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,30 +19,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 T = TypeVar("T")
+Device: TypeAlias = "str | torch.device | None"
 
-# Tokens of one batch, including padding: what fits the caches of a CPU, and what fills a GPU.
-BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
-# Batches that are pooled and sorted by length together, enough to avoid most padding.
-BUFFER_BATCHES = 16
+BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}  # fits the caches of a CPU; fills a GPU
+BUFFER_BATCHES = 16  # pooled and sorted by length together, enough to avoid most padding
 
 
 def plan_batches(lengths: Sequence[int] | np.ndarray, *, batch_tokens: int) -> list[np.ndarray]:
     """Group windows of similar length, so that rows x longest row <= `batch_tokens`.
 
-    Args:
-        lengths: tokens of each window, shape (windows,).
-        batch_tokens: the budget; a window longer than that has a batch of its own.
-
-    Returns:
-        Index arrays, one a batch, longest windows first; every index is in one of them.
+    From the tokens of each window, shape (windows,), to one array of indices per batch, longest
+    windows first. A window longer than the budget has a batch of its own.
     """
     lengths = np.asarray(lengths)
-    order = np.argsort(-lengths, kind="stable")
-    batches, start = [], 0
-    while start < len(order):
-        rows = max(1, batch_tokens // max(1, int(lengths[order[start]])))
-        batches.append(order[start : start + rows])
-        start += rows
+    order, batches = np.argsort(-lengths, kind="stable"), []
+    while len(order):
+        rows = max(1, batch_tokens // max(1, int(lengths[order[0]])))
+        batches.append(order[:rows])
+        order = order[rows:]
     return batches
 
 
@@ -71,11 +65,10 @@ def chunked(items: Iterable[T], *, size: Callable[[T], int], limit: int) -> Iter
         yield chunk
 
 
-def find_device(name: str | torch.device | None = None) -> torch.device:
-    """The device of a name; by default CUDA if there is one, else the CPU.
+def find_device(name: Device = None) -> torch.device:
+    """The device called cpu, cuda or cuda:N; by default CUDA if available, else the CPU.
 
-    Raises:
-        UserError: it is not one of cpu, cuda and cuda:N, or not on this machine.
+    Raises `UserError` for other names and for devices that this machine lacks.
     """
     import torch
 
@@ -86,8 +79,7 @@ def find_device(name: str | torch.device | None = None) -> torch.device:
     except (RuntimeError, TypeError):
         device = torch.device("meta")
     if device.type not in ("cpu", "cuda"):
-        msg = f"no device {str(name)!r}: expected cpu, cuda or cuda:N (a number from 0)"
-        raise UserError(msg)
+        raise UserError(f"no device {str(name)!r}: expected cpu, cuda or cuda:N (a number from 0)")
     count = torch.cuda.device_count() if device.type == "cuda" else 1
     if (device.index or 0) >= count:
         msg = f"no device {str(name)!r}: this machine has {count} CUDA devices; expected cpu"
@@ -96,16 +88,15 @@ def find_device(name: str | torch.device | None = None) -> torch.device:
 
 
 class WindowRunner:
-    """Run a model over windows; safe to share between threads.
+    """Run a model over windows, in fp32 on a CPU and bf16 on CUDA; threads may share it.
 
-    fp32 on a CPU, bf16 on CUDA; `inference_mode` and scaled-dot-product attention on both. The
-    result for a window does not depend on the other windows (within 1e-5 in fp32).
+    The result for a window does not depend on the other windows (within 1e-5 in fp32).
 
     Args:
         model: takes `input_ids`, and `attention_mask` if rows are padded.
         pad_token_id: fills the shorter rows of a batch.
         device: see `find_device`.
-        batch_tokens: tokens of one batch, including padding; the default depends on the device.
+        batch_tokens: tokens of one batch, including padding; by default `BATCH_TOKENS`.
     """
 
     def __init__(
@@ -113,16 +104,13 @@ class WindowRunner:
         model: PreTrainedModel,
         *,
         pad_token_id: int,
-        device: str | torch.device | None = None,
+        device: Device = None,
         batch_tokens: int | None = None,
     ) -> None:
         self.device = find_device(device)
-        if batch_tokens is None:
-            batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
-        self.batch_tokens = batch_tokens
+        self.batch_tokens = BATCH_TOKENS[self.device.type] if batch_tokens is None else batch_tokens
         if self.batch_tokens < 1:
-            msg = f"batch_tokens must be at least 1, got {batch_tokens}"
-            raise UserError(msg)
+            raise UserError(f"batch_tokens must be at least 1, got {batch_tokens}")
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
         self._model = model.to(self.device)
         self._pad = pad_token_id
@@ -140,14 +128,7 @@ class WindowRunner:
         )
 
     def logits(self, windows: Sequence[np.ndarray]) -> np.ndarray:
-        """Score one pool of windows by a one-label classifier.
-
-        Args:
-            windows: token ids with special tokens, each of shape (tokens,).
-
-        Returns:
-            Logits in the order given, shape (windows,), float32.
-        """
+        """Logits of a one-label classifier, shape (windows,), float32; see `run`."""
         rows = self.run(windows, read=lambda output, _: output.logits[:, 0])
         return np.array(rows, dtype=np.float32)
 
@@ -158,23 +139,21 @@ class WindowRunner:
         read: Callable[[Any, torch.Tensor | None], torch.Tensor],
         token_types: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
-        """The outputs of the model for one pool of windows.
+        """What `read` keeps of the model's output for each window, in the order given, float32.
 
         Args:
             windows: token ids with special tokens, each of shape (tokens,).
-            read: (model output, mask of shape (rows, longest) or None if nothing is padded) ->
-                what to keep, one row a window. Runs on the device.
+            read: (output, mask of shape (rows, longest) or None if nothing is padded) -> one row
+                per window. Of an axis of tokens, the first `len(window)` entries are the window's.
             token_types: the segment of each token, shaped as `windows`; one segment by default.
-
-        Returns:
-            For each window, in the order given, its row of what `read` kept, float32. If that
-            has an axis of tokens, its first `len(window)` entries belong to the window.
         """
         import torch
 
         result: list[Any] = [None] * len(windows)
         batches = plan_batches([len(window) for window in windows], batch_tokens=self.batch_tokens)
-        with self._evaluating(), torch.inference_mode(), self._autocast():
+        on_cuda = self.device.type == "cuda"
+        half = torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_cuda)
+        with self._evaluating(), torch.inference_mode(), half:
             for batch in batches:
                 ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
                 inputs = {"input_ids": ids.to(self.device)}
@@ -204,28 +183,19 @@ class WindowRunner:
                 if not self._running:
                     self._model.train(self._was_training)
 
-    def _autocast(self) -> torch.autocast:
-        import torch
-
-        on_cuda = self.device.type == "cuda"
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_cuda)
-
 
 def pad(
     windows: Sequence[np.ndarray], *, pad_token_id: int
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Rows of one length.
+    """Rows of one length: ids of shape (windows, longest), int64, and their mask (1 = token).
 
-    Returns:
-        ids of shape (windows, longest), int64, and the mask of the same shape (1 = token), or
-        None if all rows are equally long.
+    The mask is None if all rows are equally long.
     """
     import torch
 
     longest = max(len(window) for window in windows)
     ids = np.full((len(windows), longest), pad_token_id, dtype=np.int64)
-    mask = np.zeros((len(windows), longest), dtype=np.int64)
+    mask = np.zeros_like(ids)
     for row, window in enumerate(windows):
-        ids[row, : len(window)] = window
-        mask[row, : len(window)] = 1
+        ids[row, : len(window)], mask[row, : len(window)] = window, 1
     return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)

@@ -1,37 +1,29 @@
-"""One writer at a time: a lock on a folder that ends with the process that holds it."""
+"""A lock on a folder, for one writer at a time; it ends with the process that holds it."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOCK = ".lock"
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if it is not there, for the length of the block.
-
-    Raises:
-        UserError: another process holds it.
-    """
+    """Make a folder if needed and hold it during the block; `UserError` if another process does."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            holder = file.read().strip() or "another one"
-            msg = f"{folder} is in use by process {holder}; wait for it, or use another folder"
-            raise UserError(msg) from None
+            holder = f"{folder} is in use by process {file.read().strip() or '(unknown)'}"
+            raise UserError(f"{holder}; wait for it, or use another folder") from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-HEAD_MODULES = ("classifier", "pooler", "qa_outputs")
-# Every linear layer of the encoder, as peft finds them.
-LINEAR = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"
+HEAD_MODULES = {"classifier", "pooler", "qa_outputs"}
+LINEAR = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"  # every layer of the encoder
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,9 @@ def add_lora(model: PreTrainedModel, lora: LoRA | None) -> Any:
         return model
     from peft import LoraConfig, get_peft_model
 
-    present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
-    heads = [name for name in HEAD_MODULES if name in present]
-    config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=LINEAR,
-        modules_to_save=heads or None,
-    )
+    heads = sorted(HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()})
+    shape = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
+    config = LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
     with warnings.catch_warnings():
         # peft reads an attribute of transformers by its old name.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
@@ -53,15 +46,7 @@ def adapter_tensors(peft_model: Any) -> dict[str, Any]:
 
 
 def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
-    """Load adapter tensors into a LoRA model and merge them into its weights.
-
-    Args:
-        wrapped: from `add_lora`.
-        tensors: as `adapter_tensors` gives them, in any precision.
-
-    Returns:
-        The plain model in evaluation mode.
-    """
+    """The plain model, with tensors from `adapter_tensors` merged into a model from `add_lora`."""
     from peft import set_peft_model_state_dict
 
     set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})

@@ -6,11 +6,13 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from domainbert.encoders import EncoderError, window_limit
-from domainbert.errors import UserError
+from domainbert.encoders import window_limit
+from domainbert.errors import EncoderError, UserError
 from domainbert.settings import as_dict
+from domainbert.windows import own_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from domainbert.inference import Device
     from domainbert.lora import LoRA
     from domainbert.storage import TaskConfig, TaskModel
     from domainbert.training.settings import TrainingSettings
@@ -26,9 +29,6 @@ if TYPE_CHECKING:
 
 class Model(ABC):
     """A network with a tokenizer and settings, loaded from a folder and saved to one.
-
-    A subclass sets `task`, `labels` (one name for each output; empty if any number will do),
-    `settings_class` (a `Settings` class or a dataclass) and `train_command`.
 
     Args:
         network: a Hugging Face model.
@@ -40,14 +40,13 @@ class Model(ABC):
     Attributes:
         runner: runs windows through the network.
         manifest: how the model was trained and how it scored.
-        config: of the folder it was loaded from, or of its training; None for a plain Hugging
-            Face checkpoint.
+        config: of its folder or its training; None for a plain Hugging Face checkpoint.
         adapter: the tensors merged into the encoder; None with full weights.
     """
 
     task: ClassVar[str]
-    labels: tuple[str, ...] = ()
-    settings_class: ClassVar[Any]
+    labels: tuple[str, ...] = ()  # one name for each output; empty for any number
+    settings_class: ClassVar[Any]  # a `Settings` class or a dataclass
     train_command: ClassVar[str]
 
     def __init__(
@@ -56,7 +55,7 @@ class Model(ABC):
         tokenizer: PreTrainedTokenizerBase,
         *,
         settings: Any = None,
-        device: str | torch.device | None = None,
+        device: Device = None,
         batch_tokens: int | None = None,
     ) -> None:
         from domainbert.inference import WindowRunner
@@ -69,7 +68,6 @@ class Model(ABC):
         self.manifest: dict[str, Any] = {}
         self.config: TaskConfig | None = None
         self.adapter: dict[str, torch.Tensor] | None = None
-        self._weights_hash: str | None = None
 
     @classmethod
     @abstractmethod
@@ -87,22 +85,16 @@ class Model(ABC):
 
     @classmethod
     def read_settings(cls, stored: dict[str, Any]) -> Any:
-        """The settings of a model folder.
-
-        Raises:
-            EncoderError: unknown or wrong settings.
-        """
+        """The settings of a model folder; unknown ones are an `EncoderError`."""
         names = getattr(cls.settings_class, "model_fields", None)
-        known = set(names or (field.name for field in fields(cls.settings_class)))
-        if strange := sorted(set(stored) - known):
-            expected = ", ".join(sorted(known))
-            msg = f"config.json: settings has no {strange[0]!r}; expected one of {expected}"
-            raise EncoderError(msg)
+        known = sorted(names or (field.name for field in fields(cls.settings_class)))
+        for name in sorted(set(stored).difference(known)):
+            listed = ", ".join(known)
+            raise EncoderError(f"config.json: settings has no {name!r}; expected one of {listed}")
         try:
             return cls.settings_class(**stored)
         except UserError as error:
-            msg = f"config.json: settings: {error}"
-            raise EncoderError(msg) from None
+            raise EncoderError(f"config.json: settings: {error}") from None
 
     @classmethod
     def load(cls, name: str | Path) -> TaskModel:
@@ -119,34 +111,17 @@ class Model(ABC):
 
     @classmethod
     def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
+        cls, name: str | Path, *, device: Device = None, batch_tokens: int | None = None
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too.
-
-        Args:
-            name: of the model.
-            device: see the class.
-            batch_tokens: see the class.
-
-        Raises:
-            EncoderError: see `domainbert.storage.load_task_model`.
-            UserError: a head or settings that the class refuses.
+        A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
+        `domainbert.storage.load_task_model`; settings that the class refuses are a `UserError`.
         """
         loaded = cls.load(name)
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
-        model = cls(
-            loaded.model,
-            loaded.tokenizer,
-            settings=settings,
-            device=device,
-            batch_tokens=batch_tokens,
-        )
+        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
+        model = cls(loaded.model, loaded.tokenizer, settings=settings, **run)
         model.remember(loaded)
         return model
 
@@ -159,43 +134,30 @@ class Model(ABC):
         settings: Any = None,
         labels: Sequence[str] = (),
     ) -> Self:
-        """An encoder with a new head, to be trained.
+        """An encoder (shipped name, folder or `hub:owner/name`) with a new head, to be trained.
 
-        Args:
-            encoder: shipped name, folder or `hub:owner/name`.
-            training: gives the seed of the head and the dropout of hidden states.
-            settings: see the class.
-            labels: of the outputs, if the task has none of its own.
+        `training` gives the seed and the dropout; `labels` are for tasks without their own.
         """
         import torch
 
         from domainbert.encoders import find_encoder, load_model, load_tokenizer, named_outputs
 
-        found = find_encoder(encoder)
+        found, outputs = find_encoder(encoder), named_outputs(labels or cls.labels)
+        outputs |= {"hidden_dropout_prob": training.dropout, "attention_probs_dropout_prob": 0.0}
         torch.manual_seed(training.seed)
-        network = load_model(
-            found,
-            cls.network_class(),
-            hidden_dropout_prob=training.dropout,
-            attention_probs_dropout_prob=0.0,
-            **named_outputs(labels or cls.labels),
-        )
+        network = load_model(found, cls.network_class(), **outputs)
         return cls(network, load_tokenizer(found), settings=settings)
 
     def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
-        """The model after training, as it will be loaded from its folder.
+        """The model after training, exactly as it will be loaded from its folder.
 
-        Args:
-            network: as the trainer leaves it, with its adapters.
-            encoder: what `untrained` was given.
-            lora: the adapters that trained; None with full weights.
+        `network` is as the trainer leaves it, with its adapters, or full weights if `lora` is None.
         """
         from domainbert.encoders import find_encoder
         from domainbert.lora import adapter_tensors, merge_adapter
         from domainbert.storage import TaskModel
 
         adapter = adapter_tensors(network) if lora else None
-        # The file has half precision; what is scored from here on is what will be loaded.
         plain = merge_adapter(network, adapter) if adapter else network.eval()
         found = find_encoder(encoder)
         config = self._new_config(found.name, sha256=found.sha256, lora=lora)
@@ -204,38 +166,38 @@ class Model(ABC):
         return model
 
     def facts(self, encoder: str | Path) -> dict[str, Any]:
-        """What identifies an untrained model: a run resumes only where this is the same."""
+        """What identifies an untrained model; a run resumes only if it is the same."""
         from domainbert.encoders import find_encoder
 
-        found = find_encoder(encoder)
-        return {
-            "task": self.task,
-            "labels": list(self.labels),
-            "encoder": found.sha256 or found.name,
-            "settings": as_dict(self.settings),
-        }
+        task = {"task": self.task, "labels": list(self.labels), "settings": as_dict(self.settings)}
+        return {**task, "encoder": find_encoder(encoder).sha256}
 
     def fingerprint(self) -> str:
-        """SHA-256 over task, weights, tokenizer and settings; models that differ differ in it.
-
-        Weights and tokenizer are read once and must not change afterwards; settings may.
-        """
-        if self._weights_hash is None:
-            self._weights_hash = _weights_hash(self.network, self.tokenizer)
+        """SHA-256 over task, settings, weights and tokenizer; the last two are read only once."""
         settings = json.dumps(as_dict(self.settings), sort_keys=True, default=str)
         return hashlib.sha256(f"{self.task} {settings} {self._weights_hash}".encode()).hexdigest()
 
-    def window_tokens(self) -> int:
-        """Tokens of a window: the setting, by default all that the encoder has positions for.
+    @cached_property
+    def _weights_hash(self) -> str:
+        """SHA-256 of what turns text into numbers: weights, architecture and tokenizer."""
+        import torch
 
-        Raises:
-            UserError: the setting is larger than that.
-        """
+        config = self.network.config
+        names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
+        found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
+        found.update(own_tokenizer(self.tokenizer).to_str().encode())
+        for name, tensor in sorted(self.network.state_dict().items()):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            flat = tensor.detach().cpu().contiguous().flatten()
+            found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
+        return found.hexdigest()
+
+    def window_tokens(self) -> int:
+        """Tokens of a window: the setting, by default (and at most) the encoder's positions."""
         limit = window_limit(self.network.config)
         window: int = self.settings.window or limit
         if window > limit:
-            msg = f"window must be at most {limit} for this encoder, got {window}"
-            raise UserError(msg)
+            raise UserError(f"window must be at most {limit} for this encoder, got {window}")
         return window
 
     def remember(self, loaded: TaskModel) -> None:
@@ -247,19 +209,15 @@ class Model(ABC):
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
         """Write the model folder: the adapter if there is one, else all weights.
 
-        Args:
-            folder: replaced if it is a model folder of ours.
-            merged: write all weights in any case, to be read by Hugging Face's own classes.
-
-        Raises:
-            FileExistsError: the folder exists and is no model folder.
+        With `merged`, all weights in any case, to be read by Hugging Face's own classes. A model
+        folder of ours is replaced; any other is a `FileExistsError`.
         """
         from domainbert.storage import save_task_model
 
         adapter = None if merged else self.adapter
-        config = self._task_config()
-        if adapter is None:
-            config = replace(config, lora=None)
+        config = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
+        lora = config.lora if adapter is not None else None
+        config = replace(config, lora=lora, settings=as_dict(self.settings), manifest=self.manifest)
         save_task_model(
             folder,
             model=self.network,
@@ -273,10 +231,6 @@ class Model(ABC):
     def _extra_files(self) -> dict[str, str]:
         """Files that other libraries want beside all weights: name -> content."""
         return {}
-
-    def _task_config(self) -> TaskConfig:
-        stored = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
-        return replace(stored, settings=as_dict(self.settings), manifest=self.manifest)
 
     def _new_config(
         self, encoder: str, *, sha256: str | None = None, lora: LoRA | None = None
@@ -292,18 +246,3 @@ class Model(ABC):
             lora=lora,
             settings=as_dict(self.settings),
         )
-
-
-def _weights_hash(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 of what turns text into numbers: weights, architecture and tokenizer."""
-    import torch
-
-    config = network.config
-    names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
-    found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
-    found.update(tokenizer.backend_tokenizer.to_str().encode())
-    for name, tensor in sorted(network.state_dict().items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
-    return found.hexdigest()

@@ -244,7 +244,7 @@ class PairModel(Model):
 
     @classmethod
     def resolve(cls, name: str | Path) -> str | Path:
-        """The name unchanged: a folder or a Hub id."""
+        """The name unchanged: a folder or `hub:owner/name`."""
         return name
 
     def card(self, config: TaskConfig) -> str:

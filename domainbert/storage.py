@@ -9,18 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from domainbert.encoders import (
-    HUB,
-    SHIPPED,
-    Encoder,
-    EncoderError,
-    find_encoder,
-    load_model,
-    load_tokenizer,
-    named_outputs,
-    quiet,
-    unknown_name,
-)
+from domainbert import encoders
+from domainbert.encoders import HUB, SHIPPED, Encoder, find_encoder, load_tokenizer
+from domainbert.errors import EncoderError
 from domainbert.files import folder_beside, replace_folder
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
 
@@ -31,15 +22,11 @@ if TYPE_CHECKING:
 
 CONFIG_KEY = "domainbert"
 ADAPTER_FILE = "adapter.safetensors"
-# Heads whose weights have the same names and shapes; only their class tells them apart.
+# Heads with weights of the same names and shapes; only their class tells them apart.
 LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
-# Everything a model folder of ours may hold.
-OUR_FILES = (
+OUR_FILES = (  # all that a model folder of ours may hold
     *("config.json", "README.md", "*.safetensors", "*.safetensors.index.json"),
     *("modules.json", "sentence_bert_config.json"),
-)
-POOLING_FOLDERS = ("1_Pooling",)
-TOKENIZER_FILES = (
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
     *("merges.txt", "chat_template.jinja"),
 )
@@ -47,59 +34,43 @@ TOKENIZER_FILES = (
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What a task model's `config.json` says under the key `domainbert`.
+    """What a task model's `config.json` says under the key `domainbert`."""
 
-    Attributes:
-        task: such as "readmission"; loading checks it.
-        labels: one name for each output of the head.
-        encoder: name of the encoder that was trained.
-        encoder_sha256: its checksum; see `domainbert.encoders.Encoder`.
-        lower_case: whether the tokenizer lower-cases.
-        lora: the adapter's shape; None with full weights.
-        settings: the task's own, such as window and c.
-        manifest: how the model was trained and how it scored.
-    """
-
-    task: str
-    labels: tuple[str, ...]
-    encoder: str
-    encoder_sha256: str | None
-    lower_case: bool
-    lora: LoRA | None
-    settings: dict[str, Any] = field(default_factory=dict)
-    manifest: dict[str, Any] = field(default_factory=dict)
+    task: str  # such as "readmission"
+    labels: tuple[str, ...]  # one name for each output of the head
+    encoder: str  # as it was named in training
+    encoder_sha256: str | None  # see `domainbert.encoders.Encoder`
+    lower_case: bool  # by the tokenizer
+    lora: LoRA | None  # None with full weights
+    settings: dict[str, Any] = field(default_factory=dict)  # the task's own, such as window and c
+    manifest: dict[str, Any] = field(default_factory=dict)  # how it was trained and how it scored
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TaskConfig:
         """Read what `asdict` wrote."""
         _check_names(cls, data, part=CONFIG_KEY)
-        if data["lora"]:
-            _check_names(LoRA, data["lora"], part="lora")
-        if not isinstance(data["labels"], list):
-            msg = f"config.json: labels must be a list of names, got {data['labels']!r}"
-            raise EncoderError(msg)
-        lora = LoRA(**data["lora"]) if data["lora"] else None
-        return cls(**{**data, "labels": tuple(data["labels"]), "lora": lora})
+        labels, lora = data["labels"], data["lora"] or None
+        if not isinstance(labels, list):
+            raise EncoderError(f"config.json: labels must be a list of names, got {labels!r}")
+        if lora:
+            _check_names(LoRA, lora, part="lora")
+        return cls(**{**data, "labels": tuple(labels), "lora": lora and LoRA(**lora)})
 
 
 def _check_names(wanted: type[TaskConfig | LoRA], data: object, *, part: str) -> None:
     known = {field.name for field in fields(wanted)}
-    wrong = set(data) ^ known if isinstance(data, dict) else known
-    if wrong:
-        listed = ", ".join(sorted(map(str, wrong)))
-        msg = (
-            f"config.json does not fit this version of domainbert: under {part!r}, {listed} "
-            "missing or unknown"
+    if wrong := set(data) ^ known if isinstance(data, dict) else known:
+        raise EncoderError(
+            f"config.json does not fit this version of domainbert: under {part!r}, "
+            f"{', '.join(sorted(map(str, wrong)))} missing or unknown"
         )
-        raise EncoderError(msg)
 
 
 @dataclass(frozen=True)
 class TaskModel:
-    """A model that can be run, its tokenizer, and its configuration.
+    """A model, its tokenizer and its configuration; None for a plain Hugging Face checkpoint.
 
-    `config` is None for a plain Hugging Face checkpoint. `adapter` holds the tensors that were
-    merged into the encoder; None with full weights.
+    `adapter` holds the tensors that were merged into the encoder; None with full weights.
     """
 
     model: PreTrainedModel = field(repr=False)
@@ -120,17 +91,9 @@ def save_task_model(
 ) -> None:
     """Write a model folder under a temporary name, then rename it.
 
-    Args:
-        folder: replaced if it is a model folder of ours; see `check_replaceable`.
-        model: the plain model; written in full if there is no adapter.
-        tokenizer: written with full weights.
-        config: becomes `config.json`.
-        card: becomes `README.md`.
-        adapter: tensors from `adapter_tensors`.
-        extra_files: of sentence-transformers, see `domainbert.pooling.module_files`.
-
-    Raises:
-        FileExistsError: the folder exists and is no model folder, or holds other files too.
+    With `adapter`, from `adapter_tensors`, these tensors alone are written; without, all weights
+    and the tokenizer. The card becomes README.md; `extra_files` are those of
+    sentence-transformers, see `domainbert.pooling`. For errors see `check_replaceable`.
     """
     from safetensors.torch import save_file
 
@@ -139,7 +102,7 @@ def save_task_model(
     with folder_beside(folder) as temporary:
         document: dict[str, Any] = {}
         if adapter is None:
-            with quiet():
+            with encoders.quiet():
                 model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
             document = json.loads((temporary / "config.json").read_text("utf-8"))
@@ -157,17 +120,13 @@ def save_task_model(
 
 
 def share_files(folder: Path) -> None:
-    """Give weights, which are written for their owner alone, the permissions of the config."""
+    """Give weights, which are written for their owner alone, the permissions of config.json."""
     for path in folder.glob("*.safetensors"):
         shutil.copymode(folder / "config.json", path)
 
 
 def check_replaceable(folder: str | Path) -> None:
-    """Check that a model can be written to a folder without losing anything but a model of ours.
-
-    Raises:
-        FileExistsError: the folder holds something else.
-    """
+    """Raise `FileExistsError` if a folder holds anything but a model of ours."""
     folder = Path(folder).expanduser()
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -176,11 +135,9 @@ def check_replaceable(folder: str | Path) -> None:
     except EncoderError:
         is_ours = False
     if not is_ours:
-        msg = f"{folder} is there and is not a model folder; choose another name"
-        raise FileExistsError(msg)
+        raise FileExistsError(f"{folder} exists and is not a model folder; choose another name")
     for path in folder.iterdir():
-        known = POOLING_FOLDERS if path.is_dir() else OUR_FILES + TOKENIZER_FILES
-        if not any(path.match(name) for name in known):
+        if not any(map(path.match, ("1_Pooling",) if path.is_dir() else OUR_FILES)):
             msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
             raise FileExistsError(msg)
 
@@ -196,63 +153,47 @@ def load_task_model(
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
-    An adapter is merged into its encoder, so running it costs nothing extra.
+    `folder` may also be `hub:owner/name`. `labels` is the number of outputs that the head must
+    have, None for any; `train_command`, which trains one, is for the error if there is none.
 
-    Args:
-        folder: a model folder of ours, a Hugging Face checkpoint folder, or `hub:owner/name`.
-        task: the task of the caller.
-        labels: number of outputs of the caller's head; None for any.
-        model_class: a Hugging Face model class with that head.
-        train_command: the command that trains a head, for the error if there is none.
-
-    Raises:
-        EncoderError: another task, another number of labels, an encoder whose checksum is not
-            that of training, missing weights, or an encoder without a trained head.
+    Raises `EncoderError` for another task, number of labels or encoder, missing weights and an
+    encoder without a trained head.
     """
     path = Path(folder).expanduser()
     document = _read_config(path) if path.is_dir() else {}
     if CONFIG_KEY not in document:
         encoder = find_encoder(folder)
-        model = load_model(encoder, model_class, train_command=train_command)
+        model = encoders.load_model(encoder, model_class, train_command=train_command)
         _check_head(encoder, model)
-        if labels not in (None, model.config.num_labels):
-            msg = f"{encoder.name} has {model.config.num_labels} labels; this task has {labels}"
-            raise EncoderError(msg)
-        return TaskModel(model=model, tokenizer=load_tokenizer(encoder), config=None)
+        if labels not in (None, found := model.config.num_labels):
+            raise EncoderError(f"{encoder.name} has {found} labels; this task has {labels}")
+        return TaskModel(model, load_tokenizer(encoder), config=None)
     config = TaskConfig.from_dict(document[CONFIG_KEY])
     if config.task != task:
-        msg = f"{path} is a model for {config.task}, not for {task}"
-        raise EncoderError(msg)
-    if labels not in (None, len(config.labels)):
-        msg = f"{path} has {len(config.labels)} labels; a model for {task} has {labels}"
-        raise EncoderError(msg)
-    adapter = None
+        raise EncoderError(f"{path} is a model for {config.task}, not for {task}")
+    if labels not in (None, found := len(config.labels)):
+        raise EncoderError(f"{path} has {found} labels; a model for {task} has {labels}")
+    adapter, outputs = None, encoders.named_outputs(config.labels)
     if config.lora is None:
-        encoder = find_encoder(path)
-        model = load_model(
-            encoder, model_class, train_command=train_command, **named_outputs(config.labels)
-        )
+        encoder, outputs["train_command"] = find_encoder(path), train_command
+        model = encoders.load_model(encoder, model_class, **outputs)
     else:
         encoder = _encoder_beneath(path, config)
-        wrapped = add_lora(
-            load_model(encoder, model_class, **named_outputs(config.labels)), config.lora
-        )
+        wrapped = add_lora(encoders.load_model(encoder, model_class, **outputs), config.lora)
         adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)
     tokenizer = load_tokenizer(encoder, lower_case=config.lower_case)
-    return TaskModel(model=model, tokenizer=tokenizer, config=config, adapter=adapter)
+    return TaskModel(model, tokenizer, config, adapter)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     if not file.is_file():
-        msg = f"{folder} holds no model: it has no config.json"
-        raise EncoderError(msg)
+        raise EncoderError(f"{folder} holds no model: it has no config.json")
     try:
         return dict(json.loads(file.read_text("utf-8")))
     except (ValueError, TypeError) as error:
-        msg = f"{file} is not a JSON object ({error})"
-        raise EncoderError(msg) from None
+        raise EncoderError(f"{file} is not a JSON object ({error})") from None
 
 
 def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
@@ -260,37 +201,30 @@ def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
     wanted, published = _published_class(model), model.config.architectures or []
     others = [name for name in published if name.endswith(LIKE_HEADS) and name != wanted]
     if others and wanted not in published:
-        msg = f"{encoder.name} is a {others[0]}, and this needs a {wanted}"
-        raise EncoderError(msg)
+        raise EncoderError(f"{encoder.name} is a {others[0]}, and this needs a {wanted}")
 
 
 def resolve_model(name: str | Path, shipped: dict[str, Path]) -> str | Path:
-    """The folder of a shipped model, or the name unchanged: a folder, an encoder, a Hub model.
-
-    Raises:
-        EncoderError: it is none of these; lists the shipped models.
-    """
+    """The folder of a shipped model; folders, encoders and Hub models unchanged, others refused."""
     typed = str(name)
     if typed in shipped:
         return shipped[typed]
     if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
         return name
-    raise EncoderError(unknown_name(typed, shipped, what="model"))
+    raise EncoderError(encoders.unknown_name(typed, shipped, what="model"))
 
 
 def _encoder_beneath(path: Path, config: TaskConfig) -> Encoder:
     """The encoder that an adapter was trained on; a folder's config never opens the network."""
     shown = config.encoder
     if shown not in SHIPPED and not shown.startswith(HUB) and not Path(shown).expanduser().is_dir():
-        msg = f"{path} was trained on the encoder folder {shown}, which is not here"
-        raise EncoderError(msg)
+        raise EncoderError(f"{path} was trained on the encoder folder {shown}, which is not here")
     encoder = find_encoder(shown, download=False)
     if config.encoder_sha256 != encoder.sha256:
-        msg = (
+        raise EncoderError(
             f"{path} was trained on {shown} with SHA-256 {str(config.encoder_sha256)[:12]}…, "
             f"but the one here has {encoder.sha256[:12]}…; rebuild it with the command in its card"
         )
-        raise EncoderError(msg)
     return encoder
 
 
@@ -300,19 +234,14 @@ def _read_adapter(path: Path, *, expected: dict[str, Any]) -> dict[str, Any]:
 
     file = path / ADAPTER_FILE
     if not file.is_file():
-        msg = f"{path} lacks {ADAPTER_FILE}"
-        raise EncoderError(msg)
+        raise EncoderError(f"{path} lacks {ADAPTER_FILE}")
     try:
         tensors = load_file(file)
     except SafetensorError as error:
-        msg = f"{file} is broken ({error}); copy it again"
-        raise EncoderError(msg) from None
-    found = {(name, tensor.shape) for name, tensor in tensors.items()}
-    wanted = {(name, tensor.shape) for name, tensor in expected.items()}
-    if found != wanted:
-        differing = {name for name, _ in found ^ wanted}
-        msg = f"{file} does not fit its encoder: {len(differing)} tensors differ"
-        raise EncoderError(msg)
+        raise EncoderError(f"{file} is broken ({error}); copy it again") from None
+    shapes = [{(name, t.shape) for name, t in each.items()} for each in (tensors, expected)]
+    if differing := {name for name, _ in shapes[0] ^ shapes[1]}:
+        raise EncoderError(f"{file} does not fit its encoder: {len(differing)} tensors differ")
     for name, tensor in tensors.items():
         if not (tensor.is_floating_point() and bool(tensor.isfinite().all())):
             msg = f"{file}: {name} holds {tensor.dtype} that is not finite, or not floating-point"

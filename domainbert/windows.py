@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
@@ -21,9 +21,9 @@ LONGEST_TEXT = 5_000_000  # characters; a text needs about 150 bytes of memory f
 UNKNOWN = "not in the vocabulary"
 NOT_TEXT = "control characters or undecodable bytes"
 INVISIBLE = "invisible format characters"
-# What a BERT tokenizer drops silently. First control characters (C0 and C1), private use (the
-# bullets of word processors), bytes that were not UTF-8 and halves of surrogate pairs. Then the
-# format characters (category Cf) of Unicode that it knows: soft hyphens, joiners, byte order marks.
+# What a BERT tokenizer drops silently: first control characters, private use (the bullets of word
+# processors), bytes that were not UTF-8 and halves of surrogate pairs; then format characters
+# (category Cf): soft hyphens, joiners, byte order marks.
 _DROPPED = re.compile(
     "([\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\uf8ff\ufffd"
     "\U000f0000-\U000ffffd\U00100000-\U0010fffd]+)"
@@ -35,20 +35,16 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")  # tokenizers refuse a text with one
 
 
 def too_long(text: str) -> str:
-    """Why a text is too long to be read, or "" if it is not."""
-    if len(text) <= LONGEST_TEXT:
-        return ""
-    return f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
+    """Why a text is too long to be read, and what to do; "" if it is not."""
+    reason = f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
+    return reason if len(text) > LONGEST_TEXT else ""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A run of tokens of one text.
+    """A run of tokens of one text, which covers its characters `start` to `end`.
 
-    Attributes:
-        input_ids: token ids with [CLS] in front and [SEP] behind, shape (tokens,), int64.
-        start: first character of the text that its content covers.
-        end: one past the last character.
+    `input_ids` are token ids with [CLS] in front and [SEP] behind, shape (tokens,), int64.
     """
 
     input_ids: np.ndarray = field(repr=False)
@@ -56,12 +52,11 @@ class Window:
     end: int
 
     def __len__(self) -> int:
-        """Tokens, special ones counted."""
+        """The number of tokens, including special ones."""
         return len(self.input_ids)
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(NamedTuple):
     """Characters `start` to `end` of a text that the encoder could not read, and the reason."""
 
     start: int
@@ -71,17 +66,17 @@ class Unread:
 
 @dataclass(frozen=True)
 class WindowedText:
-    """The windows of one text, its number of content tokens, and what could not be read."""
+    """The windows of one text, and what could not be read."""
 
     windows: tuple[Window, ...]
-    tokens: int
+    tokens: int  # without special ones, and without counting an overlap twice
     unread: tuple[Unread, ...]
 
 
 def plan_windows(
     tokens: int, *, capacity: int, overlap: int = 0, good_cuts: np.ndarray | None = None
 ) -> list[tuple[int, int]]:
-    """Cut a run of tokens into windows, as ranges of token numbers.
+    """Cut a run of tokens into windows: ranges (first token, one past the last) in order.
 
     A window is filled, unless there is a good cut (the end of a sentence or a line) within its
     last eighth; then it ends at the last of them. Every token is in a window, and without overlap
@@ -89,27 +84,18 @@ def plan_windows(
 
     Args:
         tokens: length of the run, >= 0; 0 gives no window.
-        capacity: content tokens a window holds, >= 1.
-        overlap: tokens that a window shares with the one before, 0 <= overlap < capacity.
+        capacity: content tokens of a window, >= 1.
+        overlap: tokens that consecutive windows share, 0 <= overlap < capacity.
         good_cuts: shape (tokens,), bool: whether the place after token i is a good cut.
-
-    Returns:
-        Ranges (first, one past last) in order.
-
-    Raises:
-        UserError: capacity < 1, or an overlap that is not smaller.
     """
     if capacity < 1:
-        msg = f"a window must hold at least one token of text, got capacity {capacity}"
-        raise UserError(msg)
+        raise UserError(f"a window must hold at least one token of text, got capacity {capacity}")
     if not 0 <= overlap < capacity:
-        msg = (
+        raise UserError(
             f"overlap must be between 0 and {capacity - 1} (less than window - {SPECIAL_TOKENS} "
             f"tokens), got {overlap}"
         )
-        raise UserError(msg)
-    ranges = []
-    start = 0
+    ranges, start = [], 0
     while tokens - start > capacity:
         end = start + capacity
         if good_cuts is not None:
@@ -133,9 +119,6 @@ class Windower:
         window: largest number of tokens, including [CLS] and [SEP]; 3 <= window <= limit.
         overlap: tokens that consecutive windows share; 0 <= overlap < window - 2.
         limit: the encoder's own limit, from `encoders.window_limit`.
-
-    Raises:
-        UserError: a window or an overlap out of range.
     """
 
     def __init__(
@@ -147,8 +130,8 @@ class Windower:
         limit: int = 512,
     ) -> None:
         if not SPECIAL_TOKENS < window <= limit:
-            msg = f"window must be between {SPECIAL_TOKENS + 1} and {limit}, got {window}"
-            raise UserError(msg)
+            least = SPECIAL_TOKENS + 1
+            raise UserError(f"window must be between {least} and {limit}, got {window}")
         self.window, self.overlap = window, overlap
         self._capacity = window - SPECIAL_TOKENS
         plan_windows(0, capacity=self._capacity, overlap=overlap)  # checks the overlap
@@ -165,34 +148,23 @@ class Windower:
     def split_many(self, texts: Sequence[str]) -> list[WindowedText]:
         """The windows of every text; a text without a token has none.
 
-        No token is dropped, and the time is linear in the length of the text. `[SEP]` and the like
-        in a text are read as text, never as special tokens.
-
-        Raises:
-            UserError: a text is longer than `LONGEST_TEXT`.
+        No token is dropped, and `[SEP]` and the like are read as text. The time is linear. A text
+        longer than `LONGEST_TEXT` is a `UserError`.
         """
         for text in texts:
             if reason := too_long(text):
-                msg = f"a text has {reason}"
-                raise UserError(msg)
+                raise UserError(f"a text has {reason}")
         encoded = self._tokenizer.encode_batch(
             [_HALF_PAIR.sub("\ufffd", text) for text in texts], add_special_tokens=False
         )
-        return [
-            self._windowed(
-                text,
-                np.array(parts.ids, dtype=np.int64),
-                np.array(parts.offsets, dtype=np.int64).reshape(-1, 2),
-            )
-            for text, parts in zip(texts, encoded, strict=True)
-        ]
+        return [self._windowed(*pair) for pair in zip(texts, encoded, strict=True)]
 
-    def _windowed(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> WindowedText:
+    def _windowed(self, text: str, encoded: Encoding) -> WindowedText:
+        ids = np.array(encoded.ids, dtype=np.int64)
+        offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
+        cuts = self._good_cuts(text, ids, offsets) if len(ids) > self._capacity else None
         ranges = plan_windows(
-            len(ids),
-            capacity=self._capacity,
-            overlap=self.overlap,
-            good_cuts=self._good_cuts(text, ids, offsets) if len(ids) > self._capacity else None,
+            len(ids), capacity=self._capacity, overlap=self.overlap, good_cuts=cuts
         )
         windows = tuple(
             Window(
@@ -202,7 +174,13 @@ class Windower:
             )
             for first, last in ranges
         )
-        return WindowedText(windows, tokens=len(ids), unread=self._unread(text, ids, offsets))
+        dropped = [
+            Unread(*match.span(), NOT_TEXT if match[1] else INVISIBLE)
+            for match in _DROPPED.finditer(text)
+        ]
+        unknown = offsets[ids == self._unknown].tolist()
+        unread = sorted([Unread(first, last, UNKNOWN) for first, last in unknown] + dropped)
+        return WindowedText(windows, tokens=len(ids), unread=tuple(unread))
 
     def _good_cuts(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Whether a sentence or a line ends after each token, shape (tokens,), bool."""
@@ -213,22 +191,9 @@ class Windower:
         sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > offsets[:, 1])
         return line_ends | sentence_ends
 
-    def _unread(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> tuple[Unread, ...]:
-        unknown = [
-            Unread(int(start), int(end), UNKNOWN) for start, end in offsets[ids == self._unknown]
-        ]
-        dropped = [
-            Unread(*match.span(), NOT_TEXT if match[1] else INVISIBLE)
-            for match in _DROPPED.finditer(text)
-        ]
-        return tuple(sorted(unknown + dropped, key=lambda part: (part.start, part.end)))
-
 
 def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """A copy of a tokenizer that reads special tokens as text, without truncation and padding.
-
-    The library's tokenizers change their state at every call, so threads must not share one.
-    """
+    """A copy that reads special tokens as text; the library's own must not be shared by threads."""
     from tokenizers import Tokenizer
 
     own = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())

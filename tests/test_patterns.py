@@ -40,7 +40,6 @@ TEXTS = [
 ]
 # Only ever matched from the start of a text; searched for, they would be quadratic.
 ANCHORED = {
-    "domainbert.files._PARTIAL",
     "domainbert.tables.ids._WHOLE",
     "biomed.corpora.pubtator._TEXT_LINE",
 }

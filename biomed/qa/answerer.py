@@ -129,7 +129,7 @@ class QuestionAnswerer(BiomedFolder):
 
     @classmethod
     def from_pretrained(cls, name: str | Path = "qa", **options: Any) -> QuestionAnswerer:
-        """Load the shipped model, a model folder or a Hub id; see `domainbert.model.Model`."""
+        """Load the shipped model, a model folder or `hub:owner/name`; see `Model`."""
         return super().from_pretrained(name, **options)
 
     def __repr__(self) -> str:

@@ -99,7 +99,7 @@ def fit(
         stages: general questions first. The first stage's rank, dropout, seed and `full` apply to
             all.
         validation: questions with answers.
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
         settings: windows, longest answer, threshold.
         choosing: number of validation questions that choose the weights.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.

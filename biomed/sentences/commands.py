@@ -25,7 +25,7 @@ app = typer.Typer(
 
 DEFAULT = "all-MiniLM-L6-v2"
 Model = Annotated[
-    str, typer.Option("--model", help="Shipped name, model or encoder folder, or Hub id.")
+    str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
 ]
 Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
 PAIRS_HELP = "A table (first, second, score or label), an STS benchmark .tsv, or PubMedQA .json."

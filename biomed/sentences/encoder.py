@@ -28,7 +28,7 @@ class SentenceEncoder(BiomedFolder, Embedder):
 
     @classmethod
     def from_pretrained(cls, name: str | Path = DEFAULT_ENCODER, **options: Any) -> Self:
-        """Load a model: a shipped name, a folder (also of sentence-transformers), or a Hub id.
+        """Load a model: a shipped name, a folder (also of sentence-transformers), `hub:owner/name`.
 
         Args:
             name: of the model; by default the shipped general encoder.

@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 Model = Annotated[
-    str, typer.Option("--model", help="Shipped name, model or encoder folder, or Hub id.")
+    str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
 ]
 TermColumn = Annotated[str | None, typer.Option("--term", help="The column with the terms.")]
 PoolingOption = Annotated[str | None, typer.Option("--pooling", help="mean, cls or max.")]

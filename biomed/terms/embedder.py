@@ -29,7 +29,7 @@ class TermEmbedder(BiomedFolder, Embedder):
 
         Args:
             name: "terms" is trained on medical terms, "all-MiniLM-L6-v2" is the plain encoder; or
-                a folder or a Hub id.
+                a folder or hub:owner/name.
             **options: pooling, layers, unit_norm, device, batch_tokens; see
                 `Embedder.from_pretrained`.
 

@@ -184,7 +184,7 @@ def fit(
         relations: by source; those of one key never share a batch.
         validation: key, first name and another name of concepts that no relation has; the
             weights that rank the first name highest (mean reciprocal rank) are kept.
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
         training: `batch_size` counts relations.
         settings: pooling and layers.
 

@@ -25,7 +25,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
     """Fit and predict readmission from notes, the scikit-learn way.
 
     Args:
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
         objective: "stay" or "window"; see `clinical.risk.training.ReadmissionTable`.
         epochs: passes over the training stays.
         learning_rate: peak.

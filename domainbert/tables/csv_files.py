@@ -98,13 +98,13 @@ def _wrong_header(header: list[str], separator: str) -> str:
     if len(header) == 1 and (other := re.search(f"[{others}]", header[0])):
         name = {"\t": "tab"}.get(other[0], other[0])
         return (
-            f"seems to separate its fields by {other[0]!r}, not {separator!r}: name the delimiter "
+            f"separates its fields by {other[0]!r}, not {separator!r}: name the delimiter "
             f"(--delimiter {name!r}), or save it with commas"
         )
     counts = Counter(name.lower() for name in header)
     if repeated := sorted({name for name in header if counts[name.lower()] > 1}):
         shown = f" {', '.join(repeated)}" if are_names(header) else ""
-        return f"repeats the columns{shown} in its first line; each needs a name of its own"
+        return f"repeats the columns{shown}; each needs a name of its own"
     return ""
 
 

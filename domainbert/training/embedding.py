@@ -177,7 +177,7 @@ def fit_embedder(
         objective: see `make_loss`.
         score: (embedder, network) -> metrics on validation.
         metric: that chooses the weights; larger is better.
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
         training: see `TrainingSettings`; `batch_size` counts rows.
         settings: pooling, see `EmbeddingSettings`.
         labels: class names of "classification".

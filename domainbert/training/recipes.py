@@ -42,7 +42,7 @@ class ModelTable(Settings):
     """What to train; the `[model]` table, to which a task adds its settings.
 
     Attributes:
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
     """
 
     encoder: str = DEFAULT_ENCODER

@@ -142,7 +142,7 @@ def fit_pairs(
     Args:
         train: first text, second text, and its score in [0, 1] or its class.
         validation: likewise, other pairs.
-        encoder: shipped name, folder or Hub id.
+        encoder: shipped name, folder or hub:owner/name.
         training: see `TrainingSettings`; `max_windows` bounds the windows of a pair in a step.
         settings: windows, see `PairSettings`.
         labels: the classes; none for a score.

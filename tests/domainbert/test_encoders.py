@@ -263,7 +263,7 @@ for name in ({str(tiny_encoder)!r}, "someone/model", "hub:someone/model"):
     assert lines[0] == "loaded 0"
     assert lines[1].startswith("no encoder 'someone/model'")
     assert lines[1].endswith("write hub:someone/model. True False")
-    assert lines[2].startswith("hub:someone/model cannot be had: ")
+    assert lines[2].startswith("hub:someone/model is not available: ")
     assert lines[2].endswith("True True")
 
 

@@ -81,3 +81,10 @@ def test_a_fingerprint_differs_where_weights_tokenizer_or_settings_do(new_networ
     assert len(models[0].fingerprint()) == 64
     models[0].settings = Plain(window=32)
     assert models[0].fingerprint() == models[4].fingerprint()
+
+
+def test_a_fingerprint_does_not_depend_on_earlier_calls_of_the_tokenizer(network, new_tokenizer):
+    tokenizer = new_tokenizer()
+    before = Task(network, tokenizer).fingerprint()
+    tokenizer("chest pain", truncation=True, max_length=9, padding="max_length")
+    assert Task(network, tokenizer).fingerprint() == before

@@ -485,7 +485,7 @@ def test_a_folder_that_is_no_model_of_ours_is_left_alone(tmp_path, tiny_encoder,
     for name, text in files.items():
         (folder / name).write_text(text)
     before = contents(folder)
-    with pytest.raises(FileExistsError, match="is there and is not a model folder; choose another"):
+    with pytest.raises(FileExistsError, match="exists and is not a model folder; choose another"):
         save(folder, tiny_encoder)
     assert contents(folder) == before
     assert names_in(tmp_path) == ["folder"]

@@ -277,7 +277,7 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
     paths = [tmp_path / "train.tsv", tmp_path / "validation.tsv"]
     for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
         path.write_text("\n".join(part) + "\n")
-    changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 48}
+    changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
     recipe = read_recipe(SentenceRecipe, name, changes)
     model = train_from_recipe(recipe, *map(read_examples, paths))
     model.save_pretrained(tmp_path / "model")

@@ -128,7 +128,7 @@ def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
     [
         (b"", r"table\.csv is empty; it needs a first line"),
         (b"a,b,A\n", r"repeats the columns A, a; each needs a name of its own"),
-        (b"a;b;c\n1;2;3\n", r"seems to separate its fields by ';', not ',': name the delimiter"),
+        (b"a;b;c\n1;2;3\n", r"separates its fields by ';', not ',': name the delimiter"),
         ("a,b,c\n".encode("utf-16"), r"is in UTF-16: name the encoding"),
     ],
 )

@@ -281,9 +281,7 @@ def test_many_columns_are_counted_and_none_is_said():
 def test_a_first_row_that_is_data_stays_unsaid(tmp_path, row):
     message = error_of(write_text(tmp_path / "notes.csv", f"{row}\n{row}\n"), columns=["text"])
     is_repeated = row.count(CANARY) == 2
-    fault = (
-        "repeats the columns in its first line" if is_repeated else "Columns there: 2, not shown"
-    )
+    fault = "repeats the columns; each needs" if is_repeated else "Columns there: 2, not shown"
     assert fault in message
     assert CANARY not in message
 
@@ -586,7 +584,7 @@ def test_an_ending_in_capitals_and_one_in_the_middle(tmp_path):
         (
             "text;n\na;1\n",
             "x.csv",
-            "separate its fields by ';', not ',': name the delimiter (--del",
+            "separates its fields by ';', not ',': name the delimiter (--del",
         ),
         ("text\tn\na\t1\n", "x.csv", "(--delimiter 'tab')"),
         ("text,n\na,1\n", "x.tsv", "(--delimiter ',')"),
