@@ -57,6 +57,7 @@ def train(
     from biomed.sentences.data import read_examples
     from biomed.sentences.training import SentenceRecipe, train_from_recipe
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import save_model
 
     options.check_training(out)
     changes = {
@@ -71,7 +72,7 @@ def train(
     }
     plan = read_recipe(SentenceRecipe, recipe, changes)
     trained = train_from_recipe(plan, read_examples(pairs), read_examples(validation))
-    trained.save_pretrained(out)
+    save_model(trained, out)
     best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
     say(f"validation: {best}; model in {out}")
 
