@@ -71,7 +71,8 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     """Markdown: one row per shipped model, its main score beside the usual alternative."""
     rows = []
     for name, comparison in comparisons.items():
-        scores = {key: spell(found.to_dict()["auroc"]) for key, found in comparison.evaluations.items()}
+        found = comparison.evaluations.items()
+        scores = {key: spell(evaluation.to_dict()["auroc"]) for key, evaluation in found}
         patients = comparison.stays["patient_id"].nunique()
         data = f"30-day readmission, {len(comparison.stays)} stays of {patients} patients"
         note = f"; best possible {best:.3f}" if name == "readmission-demo" else ""

@@ -18,6 +18,10 @@ pulmonary renal return right shortness stable the to treated was weeks wife with
 """.split()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--fuzz", type=int, default=1, help="times as many cases in tests/fuzz")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_network():
     """Refuse every connection that leaves this machine."""

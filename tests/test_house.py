@@ -1,6 +1,7 @@
 """Rules of the house: arrows point one way, nothing heavy at start-up, no code of a module run."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,15 @@ def test_no_import_cycles():
 def test_the_product_stays_small():
     files = [path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py")]
     assert sum(path.read_text().count("\n") for path in files) <= 20_000
+
+
+def test_the_locked_dependencies_are_those_that_are_tested():
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
+    known = {name.lower().replace("_", "-"): version for name, version in pinned.items()}
+    blocks = re.split(r"\n(?=[a-z])", (ROOT / "requirements.lock").read_text())[1:]
+    for block in blocks:
+        name, version = re.match(r"([\w.-]+)==(\S+)", block).groups()
+        assert known[name] == version, name
+        assert "--hash=sha256:" in block, name
+    assert len(blocks) > 40
+    assert not {"torch", "nvidia-cublas"} & {block.split("==")[0] for block in blocks}
