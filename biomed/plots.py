@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from biomed.terms.embedder import TermEmbedder
 
-# With six colours, five markers: thirty categories before a pair comes again.
+# Six colours and five markers tell thirty categories apart.
 _MARKERS = ("o", "s", "^", "D", "v")
 _INK = "#222222"
 _POINTS = 72  # typographic points of an inch
 _PANEL = 6.4  # inches of a picture's sides
 _LEGEND_COLUMNS = 4
-_FEW, _MANY = 60, 1000  # terms, up to which labels may stand off, and from which dots fade
+_FEW, _MANY = 60, 1000  # up to few terms labels may be off their points; above many, dots fade
 _MOST_LABELS = 120  # of many terms
-_LONG = 40  # characters, from which on a label is cut
-_CELLS = 15  # rows of a heat map, up to which its numbers are written in
+_LONG = 40  # a longer label is cut
+_CELLS = 15  # a larger heat map has no numbers
 
 
 def plot_terms(
@@ -41,16 +41,16 @@ def plot_terms(
     perplexity: float | None = None,
     seed: int = 0,
 ) -> Figure:
-    """Medical terms as a t-SNE picture: like terms stand close, a colour is a category.
+    """Draw medical terms by t-SNE: similar terms are close, and colours are categories.
 
-    The caption says the perplexity, and how much of the true neighbourhoods the picture keeps.
-    Labels never overlap; where there is no room for one it is left out.
+    The caption gives the perplexity and the share of true neighbourhoods that the picture keeps.
+    Labels never overlap; a label without room is left out.
 
     Args:
         terms: two or more (thousands take minutes).
         categories: one for each term, for colours and legend.
         embedder: by default the shipped one.
-        pca: put the picture of a principal component analysis beside it.
+        pca: add a picture by principal component analysis.
         perplexity: see `biomed.terms.layout.layout_terms`.
         seed: another seed is another picture.
 
@@ -72,12 +72,12 @@ def term_layouts(
     perplexity: float | None = None,
     seed: int = 0,
 ) -> list[TermLayout]:
-    """The coordinates behind `plot_terms`: the t-SNE layout, and PCA's on request."""
+    """The coordinates behind `plot_terms`: the t-SNE layout, and PCA's if asked for."""
     from biomed.terms.embedder import TermEmbedder
 
     terms = list(terms)
     if len(terms) < 2:
-        msg = f"a picture needs two terms at least, got {len(terms)}"
+        msg = f"a picture needs at least two terms, got {len(terms)}"
         raise UserError(msg)
     vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
     found = [layout_terms(terms, vectors, categories=categories, perplexity=perplexity, seed=seed)]
@@ -168,7 +168,7 @@ def _draw_labels(
     *,
     page: tuple[float, float],
 ) -> None:
-    """Write what fits; among few terms a label may also stand off, with a line to its point."""
+    """Write the labels that fit; with few terms a label may be off its point, with a line to it."""
     from matplotlib.patheffects import withStroke
 
     number = len(terms)
@@ -222,7 +222,7 @@ def _look(number: int) -> dict[str, Any]:
 
 
 def plot_similarity(matrix: pd.DataFrame) -> Figure:
-    """A heat map of cosines, the numbers written in where there is room.
+    """A heat map of cosines, with numbers if there is room.
 
     Args:
         matrix: from `TermEmbedder.similarity_matrix`: terms down and across.
@@ -257,7 +257,7 @@ def plot_similarity(matrix: pd.DataFrame) -> Figure:
 
 
 def plot_comparison(comparison: pd.DataFrame) -> Figure:
-    """Several encoders side by side: each measure with its 95% interval.
+    """Encoders side by side: each measure with its 95% interval.
 
     Args:
         comparison: from `biomed.terms.evaluation.compare_encoders`.

@@ -24,7 +24,7 @@ from domainbert.pooling import (
     read_modules,
     unit,
 )
-from domainbert.windows import UNKNOWN, Windower
+from domainbert.windows import UNKNOWN, Windower, too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -382,10 +382,11 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
 
 
 def _split(chunk: list[Any], windower: Windower) -> _Read:
-    texts = [text if isinstance(text, str) else "" for text in chunk]
+    faults = [_type_fault(text) for text in chunk]
+    texts = [t if isinstance(t, str) and not f else "" for t, f in zip(chunk, faults, strict=True)]
     different = list(dict.fromkeys(texts))  # a text that repeats is read once
     windowed = dict(zip(different, windower.split_many(different), strict=True))
-    return _Read(texts, [_type_fault(text) for text in chunk], windowed)
+    return _Read(texts, faults, windowed)
 
 
 def _fault(windowed: WindowedText) -> str:
@@ -396,7 +397,10 @@ def _fault(windowed: WindowedText) -> str:
 
 
 def _type_fault(text: object) -> str:
-    missing = isinstance(text, str) or text is None or text != text
+    if isinstance(text, str):
+        reason = too_long(text)
+        return f"it has {reason}" if reason else ""
+    missing = text is None or text != text
     return "" if missing else f"it is {type(text).__name__}, not a string"
 
 

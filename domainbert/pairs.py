@@ -12,7 +12,7 @@ import numpy as np
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 from domainbert.model import Model
-from domainbert.windows import plan_windows
+from domainbert.windows import own_tokenizer, plan_windows, too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -111,7 +111,8 @@ class PairWindower:
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int = 0
     ) -> None:
-        self.tokenizer, self.window, self.overlap = tokenizer, window, overlap
+        self.window, self.overlap = window, overlap
+        self._tokenizer = own_tokenizer(tokenizer)
         self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
 
     @property
@@ -171,17 +172,8 @@ class PairWindower:
         ]
 
     def _tokenised(self, texts: list[str]) -> list[list[int]]:
-        if not texts:
-            return []
-        return self.tokenizer(
-            [_HALF_PAIR.sub("\ufffd", text) for text in texts],
-            add_special_tokens=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            split_special_tokens=True,
-            truncation=False,
-            verbose=False,
-        )["input_ids"]
+        mended = [_HALF_PAIR.sub("\ufffd", text) for text in texts]
+        return [e.ids for e in self._tokenizer.encode_batch(mended, add_special_tokens=False)]
 
 
 def _checked(text: object, *, side: str, number: int) -> str:
@@ -190,6 +182,9 @@ def _checked(text: object, *, side: str, number: int) -> str:
         raise UserError(msg)
     if not text.strip():
         msg = f"the {side} text of pair number {number} is empty"
+        raise UserError(msg)
+    if reason := too_long(text):
+        msg = f"the {side} text of pair number {number} has {reason}"
         raise UserError(msg)
     return text
 

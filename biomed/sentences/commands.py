@@ -14,6 +14,7 @@ from domainbert.console import one_line_errors, say, stdout
 if TYPE_CHECKING:
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from biomed.sentences.search import Passage
+    from biomed.terms.evaluation import Interval
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -212,22 +213,16 @@ def evaluate(
     rated = read_examples(sts) if sts else None
     asked = read_examples(retrieval) if retrieval else None
     cross = _cross(rerank) if rerank else None
-    rows = {}
+    rows: dict[str, dict[str, Interval]] = {}
     for name in model or (DEFAULT,):
         encoder = _encoder(name)
-        measures = evaluate_sts(encoder, rated, scale=scale) if rated else {}
+        rows[name] = evaluate_sts(encoder, rated, scale=scale) if rated else {}
         if asked:
-            rows[name] = {**measures, **evaluate_retrieval(encoder, asked).scores}
-            if words:
-                joined = evaluate_retrieval(encoder, asked, with_words=True)
-                rows[f"{name} + BM25"] = joined.scores
-            if cross:
-                reordered = evaluate_retrieval(encoder, asked, rerank=cross)
-                rows[f"{name}, reranked"] = reordered.scores
-        else:
-            rows[name] = measures
-    if asked and words:
-        rows["BM25"] = evaluate_retrieval(encoder, asked, words_only=True).scores
+            ways = evaluate_retrieval(encoder, asked, rerank=cross, with_words=words)
+            rows[name] |= ways.pop("meaning").scores
+            if "words" in ways:
+                rows["BM25"] = ways.pop("words").scores
+            rows |= {f"{name}, {way}": found.scores for way, found in ways.items()}
     if rated and cross:
         rows[str(rerank)] = evaluate_sts(cross, rated, scale=scale)
     comparison = compare(rows)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from biomed.sentences.data import Examples
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+    from biomed.sentences.search import Passage
 
 CUT = 10
 RECALLS = (1, 10, 100)
@@ -81,18 +82,20 @@ def evaluate_retrieval(
     *,
     rerank: CrossEncoder | None = None,
     with_words: bool = False,
-    words_only: bool = False,
     candidates: int = 100,
-) -> Retrieval:
+) -> dict[str, Retrieval]:
     """Find each first text's second text among all different second texts.
 
     Args:
         encoder: gives the vectors.
         pairs: queries and the texts that answer them; a query may have several.
-        rerank: reorders the candidates.
-        with_words: join with BM25.
-        words_only: BM25 alone.
+        rerank: a cross-encoder that reorders the candidates.
+        with_words: measure BM25 too, alone and joined.
         candidates: texts that are joined or reranked.
+
+    Returns:
+        By way of searching: "meaning", and if asked for "meaning, reranked", "words" (BM25) and
+        "meaning and words".
 
     Raises:
         UserError: see `SentenceIndex.search`.
@@ -104,18 +107,22 @@ def evaluate_retrieval(
     for query, text in zip(pairs.first, pairs.second, strict=True):
         right[query].add(place[text])
     index = SentenceIndex.build(texts, encoder)
-    most = max(*RECALLS, candidates)
-    if words_only:
-        hits = index.words().search(queries, k=most)
-        names = index.vectors.rows(np.arange(len(index)))["id"].to_numpy()
-        found = [names[row[row >= 0]].tolist() for row in hits.rows]
-    else:
-        words = index.words() if with_words else None
-        rows = index.search(queries, k=most, rerank=rerank, words=words, candidates=candidates)
-        found = [[passage.id for passage in row] for row in rows]
-    # A text with several passages ranks where its first passage does.
-    ranked = [list(dict.fromkeys(row)) for row in found]
-    return score_rankings(ranked, [right[query] for query in queries])
+    options: dict[str, Any] = {"k": max(*RECALLS, candidates), "candidates": candidates}
+
+    def measured(found: list[list[Passage]]) -> Retrieval:
+        # A text with several passages ranks where its first passage does.
+        ranked = [list(dict.fromkeys(passage.id for passage in row)) for row in found]
+        return score_rankings(ranked, [right[query] for query in queries])
+
+    results = {"meaning": measured(index.search(queries, **options))}
+    if rerank is not None:
+        found = index.search(queries, rerank=rerank, **options)
+        results["meaning, reranked"] = measured(found)
+    if with_words:
+        words = index.words()
+        results["words"] = measured(index.passages(words.search(queries, k=options["k"])))
+        results["meaning and words"] = measured(index.search(queries, words=words, **options))
+    return results
 
 
 def score_rankings(ranked: Sequence[Sequence[str]], right: Sequence[set[str]]) -> Retrieval:

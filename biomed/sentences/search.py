@@ -17,8 +17,6 @@ from domainbert.index import Hits, VectorIndex
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import pandas as pd
-
     from biomed.sentences.encoder import SentenceEncoder
     from domainbert.index import Storage
     from domainbert.pairs import PairModel
@@ -32,7 +30,7 @@ class Passage:
     """A passage that was found.
 
     Attributes:
-        rank: from 1.
+        rank: from 1; 0 before ranking.
         id: of its text.
         start: first character of the passage in its text.
         end: one past its last character.
@@ -184,8 +182,7 @@ class SentenceIndex:
         hits = self.vectors.search(self.encoder.embed(queries), k=most)
         if words is not None:
             hits = fuse([hits, words.search(queries, k=most)], k=most)
-        pairs = zip(hits.rows, hits.scores, strict=True)
-        found = [self._passages(rows, scores) for rows, scores in pairs]
+        found = self.passages(hits)
         if rerank is not None:
             found = [_reranked(rerank, q, rows) for q, rows in zip(queries, found, strict=True)]
         return [_ranked(rows[:k]) for rows in found]
@@ -194,11 +191,15 @@ class SentenceIndex:
         """BM25 over the passages of this index (needs the extra `search`)."""
         return Words(self.vectors.rows(np.arange(len(self)))["text"].tolist())
 
-    def _passages(self, rows: np.ndarray, scores: np.ndarray) -> list[Passage]:
-        there = rows >= 0
-        table: pd.DataFrame = self.vectors.rows(rows[there])
-        pairs = zip(table.itertuples(), scores[there].tolist(), strict=True)
-        return [Passage(0, r.id, r.start, r.end, score, r.text) for r, score in pairs]
+    def passages(self, hits: Hits) -> list[list[Passage]]:
+        """The passages of each query's rows, best first."""
+        found = []
+        for rows, scores in zip(hits.rows, hits.scores, strict=True):
+            there = rows >= 0
+            table = self.vectors.rows(rows[there]).itertuples()
+            pairs = zip(table, scores[there].tolist(), strict=True)
+            found.append([Passage(0, r.id, r.start, r.end, score, r.text) for r, score in pairs])
+        return found
 
     def _texts(self) -> int:
         """Number of the next text without an id of its own."""

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from biomed.terms.embedder import TermEmbedder
 
-SENTENCES = 20  # of one term; more change its vector little
+SENTENCES = 20  # per term; more change its vector little
 _WORD = re.compile(r"\w+|[^\w\s]")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer takes a text with one
 
 
 @dataclass(frozen=True)
 class Mention:
-    """Where a term stands: number of the term, and of its characters in the sentence."""
+    """An occurrence of a term: its number, the sentence, and its characters there."""
 
     term: int
     sentence: str = field(repr=False)
@@ -37,7 +37,7 @@ class Mention:
 
 @dataclass(frozen=True)
 class ContextVectors:
-    """Vectors of shape (terms, dimension), float32, and sentences behind each, shape (terms,)."""
+    """Vectors, shape (terms, dimension), float32, and sentences used for each, shape (terms,)."""
 
     vectors: np.ndarray = field(repr=False)
     sentences: np.ndarray = field(repr=False)
@@ -54,7 +54,7 @@ class _Span:
 
 
 def find_mentions(terms: Sequence[str], sentences: Iterable[str]) -> Iterator[Mention]:
-    """Where the terms stand in sentences, as whole words in any casing; spacing does not matter.
+    """Occurrences of terms in sentences, as whole words in any case; spacing does not matter.
 
     A sentence counts once for a term. Time grows with the length of the sentences, not with the
     number of terms.
@@ -88,9 +88,9 @@ def embed_in_context(
 
     Args:
         embedder: whose encoder, layers and pooling to use.
-        terms: the terms; one in no sentence is embedded alone.
-        sentences: any number of them; they are streamed.
-        limit: sentences read for one term, the first that come; at least 1.
+        terms: the terms; a term that is in no sentence is embedded alone.
+        sentences: any number of them, streamed.
+        limit: sentences read per term, at least 1; the first ones are used.
 
     Raises:
         ValueError: a term that cannot be embedded at all, or limit < 1.

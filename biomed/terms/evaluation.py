@@ -1,4 +1,4 @@
-"""How good term vectors are: against people's ratings, and by clinical category."""
+"""Quality of term vectors: agreement with human ratings, and separation of categories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOOTSTRAP = 1000
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and its 95% interval, from the 2.5% and 97.5% points of bootstrap resamples."""
+    """A number and its 95% interval: the 2.5% and 97.5% quantiles of bootstrap resamples."""
 
     value: float
     low: float
@@ -41,13 +41,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class PairAgreement:
-    """How cosines agree with people's ratings of pairs.
+    """Agreement of cosines with human ratings of pairs.
 
     Attributes:
-        spearman: of cosine and rating, its interval by resampling pairs.
-        pearson: likewise.
-        table: `first, second, rating, cosine`, and `disagreement`: the pair's place among all by
-            cosine minus its place by rating, each from 0 (least alike) to 1.
+        spearman: rank correlation of cosine and rating, with an interval by resampling pairs.
+        pearson: linear correlation, likewise.
+        table: `first, second, rating, cosine`, and `disagreement`: the pair's rank by cosine
+            minus its rank by rating, each scaled to [0, 1].
     """
 
     spearman: Interval
@@ -55,7 +55,7 @@ class PairAgreement:
     table: pd.DataFrame = field(repr=False)
 
     def worst(self, n: int = 10) -> pd.DataFrame:
-        """The n pairs on which cosine and people disagree most."""
+        """The n pairs with the largest disagreement."""
         order = self.table["disagreement"].abs().sort_values(ascending=False, kind="stable")
         return self.table.loc[order.index[:n]].reset_index(drop=True)
 
@@ -67,15 +67,15 @@ class PairAgreement:
 
 @dataclass(frozen=True)
 class CategorySeparation:
-    """How well a vocabulary's categories lie apart.
+    """Separation of a vocabulary's categories.
 
     Attributes:
-        accuracy: share of the terms whose category wins among their nearest neighbours (a tie goes
-            to the nearest), its interval by resampling terms.
-        purity: mean share of the neighbours that are of the term's category, likewise.
+        accuracy: share of terms whose category is the most common among their nearest neighbours
+            (ties go to the nearest), with an interval by resampling terms.
+        purity: mean share of neighbours with the term's category, likewise.
         silhouette: mean over the terms, by cosine distance, in [-1, 1].
-        k: neighbours looked at, from the whole vocabulary but the term itself.
-        table: `term, category, found` (the category that won), `purity`.
+        k: neighbours per term, from the whole vocabulary without the term itself.
+        table: `term, category, found` (the most common category), `purity`.
     """
 
     accuracy: Interval
@@ -146,7 +146,7 @@ def evaluate_pairs(
         seed: of the resamples.
 
     Raises:
-        ValueError: a term cannot be embedded, or ratings or cosines do not vary.
+        UserError: a term cannot be embedded, or ratings or cosines do not vary.
     """
     from scipy.stats import rankdata
 
@@ -191,14 +191,14 @@ def evaluate_categories(
 
     Args:
         embedder: gives the vectors.
-        vocabulary: `term, category`; with `held_out` the held-out terms alone are measured, their
-            neighbours being any terms of the vocabulary.
+        vocabulary: `term, category`; with a column `held_out` only held-out terms are measured,
+            but their neighbours may be any terms.
         k: neighbours.
         bootstrap: resamples of terms.
         seed: of the resamples.
 
     Raises:
-        ValueError: fewer than k + 1 terms, or fewer than two categories among those measured.
+        UserError: fewer than k + 1 terms, or fewer than two categories among those measured.
     """
     import pandas as pd
     from sklearn.metrics import silhouette_score
@@ -249,7 +249,7 @@ def compare_encoders(
         One row an encoder and measure: `encoder, measure, value, low, high`.
 
     Raises:
-        ValueError: neither pairs nor vocabulary, or two encoders of one name.
+        UserError: neither pairs nor vocabulary, or two encoders of one name.
     """
     import pandas as pd
 
@@ -277,7 +277,7 @@ def compare_encoders(
 
 
 def _vote(categories: Sequence[str]) -> str:
-    """The commonest, of equals the one that comes first."""
+    """The most common category; of equals the first."""
     names, first, counts = np.unique(
         np.asarray(categories, dtype=str), return_index=True, return_counts=True
     )

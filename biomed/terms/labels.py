@@ -1,10 +1,10 @@
-"""Labels beside points that never cover each other: placed one by one, or left out."""
+"""Labels beside points: placed one by one so that none overlap, or left out."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# Where a label may stand: to the right, left, above, below, then at the corners.
+# Positions of a label: right, left, above, below, then the corners.
 _DIRECTIONS = np.array(
     [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)], dtype=float
 )
@@ -23,20 +23,19 @@ def place_labels(
 ) -> np.ndarray:
     """Choose a place beside each point for its label, or none.
 
-    Labels are placed from points far apart to those in between, so that every region gets some.
-    Each takes the place that covers the fewest points, of equals the nearest. No two labels
-    overlap, no line from a point to its label crosses another label, and none leaves the page.
-    All lengths have one unit, such as typographic points.
+    Points far apart are labelled first, so that every region gets some labels. Each label takes
+    the position that covers the fewest points, the nearest of equals. No two labels overlap, no
+    line from a point to its label crosses another label, and no label leaves the page. All
+    lengths have the same unit, such as typographic points.
 
     Args:
         points: shape (n, 2), with the page's lower left corner at (0, 0).
         sizes: width and height of each label, shape (n, 2).
         page: its width and height.
         gap: between a point's centre and a label beside it.
-        rings: how many times farther a label may stand than beside its point, in steps of its
-            height; 1 is beside it alone.
+        rings: distances to try, in steps of the label's height; 1 is directly beside the point.
         crowding: other points that a label may cover.
-        most: labels placed at most.
+        most: maximum number of labels.
 
     Returns:
         Lower left corners, shape (n, 2); NaN where a label is left out.
@@ -78,7 +77,7 @@ def leaders(point: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 
 
 def spread_order(points: np.ndarray) -> np.ndarray:
-    """All points, each as far as can be from those before it, shape (n,); starts at the first."""
+    """Order of points, each as far as possible from those before it, shape (n,)."""
     order = np.zeros(len(points), dtype=np.int64)
     far = np.full(len(points), np.inf)
     for position in range(1, len(points)):

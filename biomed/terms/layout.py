@@ -1,4 +1,4 @@
-"""Vectors -> places on a page, and how true the page is to them."""
+"""Vectors -> positions in a picture, and how well it keeps their neighbourhoods."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _ROWS = 512  # distances to all terms held at a time, for this many terms
 
 @dataclass(frozen=True)
 class TermLayout:
-    """Terms on a page.
+    """Terms in a picture.
 
     Attributes:
         table: `term, category` (where categories were given), `x, y`.
         method: "tsne" or "pca".
         perplexity: of t-SNE, None with PCA.
-        k: neighbours of a term that the next two numbers look at; 0 for two terms.
-        kept: share of the k true neighbours (by cosine) that are among the k on the page.
-        trustworthiness: of the page, in [0, 1]: 1 where no term has a neighbour there that it has
-            not (Venna and Kaski 2001, as in scikit-learn). Both are NaN for two terms.
+        k: neighbours per term behind the next two numbers; 0 for two terms.
+        kept: share of the k nearest neighbours by cosine that are among the k in the picture.
+        trustworthiness: in [0, 1]; 1 means that no term has a false neighbour in the picture
+            (Venna and Kaski 2001, as in scikit-learn). Both are NaN for two terms.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -45,7 +45,7 @@ class TermLayout:
     trustworthiness: float
 
     def caption(self) -> str:
-        """What a reader of the picture has to know, in one sentence."""
+        """Method and faithfulness of the picture, in one or two sentences."""
         terms = f"{len(self.table):,} terms"
         how = "PCA" if self.perplexity is None else f"t-SNE, perplexity {self.perplexity:.3g}"
         if not self.k:
@@ -66,19 +66,20 @@ def layout_terms(
     perplexity: float | None = None,
     seed: int = 0,
 ) -> TermLayout:
-    """Place terms on a page so that those with a high cosine stand close.
+    """Place terms in two dimensions so that terms with a high cosine are close.
 
     Args:
         terms: two or more.
         vectors: theirs, shape (terms, dimension).
         categories: one for each term.
-        method: "tsne" (scikit-learn, started from PCA) or "pca".
-        perplexity: about how many neighbours of a term t-SNE heeds, above 0 and below the number
-            of terms; by default 30, or a third of the terms where they are few.
+        method: "tsne" (scikit-learn, initialised with PCA; fewer than four terms use PCA alone)
+            or "pca".
+        perplexity: effective number of neighbours in t-SNE, above 0 and below the number of
+            terms; by default 30, or a third of the terms if there are few.
         seed: of t-SNE.
 
     Raises:
-        ValueError: fewer than two terms, vectors all alike, another number of vectors or
+        UserError: fewer than two terms, identical vectors, a wrong number of vectors or
             categories, an unknown method, or a perplexity out of range.
     """
     import pandas as pd
@@ -103,7 +104,7 @@ def layout_terms(
 
 
 def faithfulness(points: np.ndarray, places: np.ndarray, *, k: int) -> tuple[float, float]:
-    """How much of the neighbourhoods a page keeps, in memory that grows with one side only.
+    """How well a picture keeps neighbourhoods, in memory linear in the number of terms.
 
     Args:
         points: shape (terms, dimension).
@@ -111,8 +112,8 @@ def faithfulness(points: np.ndarray, places: np.ndarray, *, k: int) -> tuple[flo
         k: neighbours, 1 <= k < terms / 2.
 
     Returns:
-        The share of the k nearest points that are among the k nearest on the page, and the
-        page's trustworthiness.
+        The share of the k nearest points that are among the k nearest in the picture, and the
+        picture's trustworthiness.
     """
     number, kept, penalty = len(points), 0, 0
     for start in range(0, number, _ROWS):
@@ -129,7 +130,7 @@ def faithfulness(points: np.ndarray, places: np.ndarray, *, k: int) -> tuple[flo
 
 
 def _distances(points: np.ndarray, rows: slice) -> np.ndarray:
-    """Squared distances of some rows to all, infinite to themselves, shape (rows, points)."""
+    """Squared distances of some rows to all points, infinite to themselves."""
     points = np.asarray(points, dtype=np.float64)
     some = points[rows]
     squares = (points**2).sum(axis=1)
@@ -145,14 +146,14 @@ def _check(
         msg = f"method must be one of {', '.join(METHODS)}; got {method!r}"
         raise UserError(msg)
     if len(terms) < 2:
-        msg = f"a picture needs two terms at least, got {len(terms)}"
+        msg = f"a picture needs at least two terms, got {len(terms)}"
         raise UserError(msg)
     for name, values in (("vectors", vectors), ("categories", categories)):
         if values is not None and len(values) != len(terms):
             msg = f"{len(terms)} terms but {len(values)} {name}; give one for each term"
             raise UserError(msg)
     if not np.ptp(vectors, axis=0).any():
-        msg = f"these {len(terms)} terms have one and the same vector: there is nothing to place"
+        msg = f"these {len(terms)} terms all have the same vector; there is nothing to place"
         raise UserError(msg)
 
 

@@ -1,7 +1,7 @@
-"""Texts that mean the same or nearly so: what term vectors learn from. No rated pair is among them.
+"""Training texts of term vectors: names and sentences that mean the same or belong together.
 
-A relation is a set of texts that should lie close. Its key says which other relations it must
-not be pushed away from: those with the same one.
+A relation is a set of texts whose vectors should be close. Relations with the same key are about
+the same thing, so they are never negatives of each other. No rated pair is used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Relation:
-    """Two or more texts that should lie close, and the key of what they are about."""
+    """Two or more texts whose vectors should be close, and a key for what they are about."""
 
     key: str
     texts: tuple[str, ...] = field(repr=False)
@@ -57,7 +57,7 @@ class Concept:
 
     @property
     def is_validation(self) -> bool:
-        """Whether it is kept for choosing: a tenth of all, by a hash of its key."""
+        """Whether it is for validation: a tenth of all concepts, by a hash of the key."""
         return int(hashlib.sha256(self.key.encode()).hexdigest(), 16) % 100 < VALIDATION
 
 
@@ -176,9 +176,9 @@ def name_relations(concepts: Iterable[Concept], *, without: Collection[str]) -> 
 def definition_relations(
     concepts: Iterable[Concept], *, without: Collection[str]
 ) -> list[Relation]:
-    """The first name of each concept with each sentence that says what it is.
+    """The first name of each concept with each sentence of its definition.
 
-    In a sentence the names are written over, so that what is learnt is the meaning.
+    Names in the sentence are replaced by "it", so that the model learns the meaning.
 
     Args:
         concepts: from `read_concepts`; those for validation are left out.
@@ -198,11 +198,11 @@ def _kept_names(concept: Concept, without: Collection[str]) -> tuple[str, ...]:
 
 
 def name_keys(concepts: Iterable[Concept], vocabulary: pd.DataFrame) -> dict[str, str]:
-    """What each name stands for, for `context_relations`: folded name -> key.
+    """Folded name -> key of its concept or group, for `context_relations`.
 
     Names of concepts for validation, held-out names and very short ones are left out.
     """
-    without = held_out_names(vocabulary)
+    without = {name.casefold() for name in held_out_names(vocabulary)}
     rows = vocabulary[~vocabulary["held_out"]].itertuples()
     own = {name: str(row.group) for row in rows for name in (row.term, *row.synonyms)}
     read = {name: c.key for c in concepts for name in _kept_names(c, without)}
@@ -219,12 +219,12 @@ def _unnamed(sentence: str, names: Iterable[str]) -> str:
 def context_relations(
     names: Mapping[str, str], sentences: Iterable[str], *, limit: int
 ) -> list[Relation]:
-    """Each name with sentences that contain it, in which it is written over.
+    """Each name with sentences that contain it, with the name replaced by "it".
 
     Args:
         names: name -> key of what it names.
         sentences: any number of them.
-        limit: sentences of one name, the first that come.
+        limit: sentences per name; the first ones are used.
     """
     listed, left = list(names), dict.fromkeys(range(len(names)), limit)
     relations = []
@@ -234,16 +234,16 @@ def context_relations(
             name, text = listed[mention.term], mention.sentence
             said = f"{text[: mention.start]}it{text[mention.end :]}"
             relations.append(Relation(names[name], (name, said)))
-    # What is said word for word of several names is a form, and says nothing of any.
+    # A sentence that several names share is a template and says nothing about any of them.
     times = Counter(relation.texts[1] for relation in relations)
     return [relation for relation in relations if times[relation.texts[1]] == 1]
 
 
 def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
-    """Different sentences of MedQuAD's answers and of PubMed abstracts, none very short or long.
+    """Distinct sentences of MedQuAD's answers and of PubMed abstracts, of moderate length.
 
     Raises:
-        TableError: a file is not there.
+        TableError: a file is missing.
     """
     seen: set[int] = set()
     answers = (
@@ -280,7 +280,7 @@ def icd9_relations(path: Path, *, without: Collection[str], seed: int = 0) -> li
     Args:
         path: CMS's file of codes and long titles.
         without: folded titles that no relation may have.
-        seed: of who stands with whom: each title once, with one other.
+        seed: of the pairing; each title is paired with one other.
 
     Raises:
         TableError: no such file.

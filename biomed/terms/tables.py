@@ -134,7 +134,11 @@ class NearestTask(_TermTask):
 
 
 def embed_frame(
-    embedder: TermEmbedder, frame: pd.DataFrame, *, column: str | None = None
+    embedder: TermEmbedder,
+    frame: pd.DataFrame,
+    *,
+    column: str | None = None,
+    keep: Iterable[str] = (),
 ) -> pd.DataFrame:
     """The vectors of a table of terms; see `EmbedTask` for the columns.
 
@@ -142,11 +146,13 @@ def embed_frame(
         embedder: gives the vectors.
         frame: the terms, and anything else; ids are carried along.
         column: the one with the terms, where it is not called `term`.
+        keep: further columns to carry along.
 
     Raises:
         TableError: no such column.
     """
-    return score_frame(EmbedTask(embedder), frame, named={"term": column} if column else None)
+    named = {"term": column} if column else None
+    return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
 
 
 def read_options(source: str | Path, **options: Any) -> ReadOptions:

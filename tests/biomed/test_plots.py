@@ -96,7 +96,7 @@ def test_one_call_draws_terms(embedder):
 
 
 def test_one_term_is_no_picture(embedder):
-    with pytest.raises(ValueError, match="a picture needs two terms at least, got 1"):
+    with pytest.raises(ValueError, match="a picture needs at least two terms, got 1"):
         plot_terms(["edema"], embedder=embedder)
     with pytest.raises(ValueError, match="no layout to draw"):
         plot_layouts([])

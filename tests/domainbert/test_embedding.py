@@ -246,7 +246,7 @@ def test_unknown_settings_in_a_folder_are_refused(bare, tokenizer, tmp_path):
     Embedder(bare, tokenizer).save_pretrained(tmp_path / "model")
     file = tmp_path / "model" / "config.json"
     file.write_text(file.read_text().replace('"layers": "last"', '"layer": "last"'))
-    with pytest.raises(EncoderError, match=r"config\.json: settings: .*no such setting"):
+    with pytest.raises(EncoderError, match=r"config\.json: settings has no 'layer'"):
         Embedder.from_pretrained(tmp_path / "model")
 
 
@@ -265,3 +265,13 @@ def test_the_shipped_encoder_gives_what_sentence_transformers_gives():
     embedder = Embedder.from_pretrained(device="cpu")
     terms = ["heart failure", "COPD", "acute lymphoblastic leukemia", "β-thalassemia"]
     assert embedder.embed(terms) == pytest.approx(reference.encode(terms), abs=1e-5)
+
+
+def test_a_text_beyond_the_limit_affects_nothing_else(embedder, monkeypatch):
+    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", 100)
+    (part,) = embedder.embed_many(["insulin", "edema " * 30])
+    assert part.faults[0] == ""
+    assert part.faults[1].startswith("it has 180 characters")
+    (part,) = embedder.embed_passages(["edema " * 30, "insulin"])
+    assert list(part.faults) == [0]
+    assert part.texts.tolist() == [1]

@@ -227,3 +227,9 @@ def test_the_same_seed_gives_the_same_model(tiny_encoder):
     )
     pair = "patient pain", "the fever"
     assert np.array_equal(first.predict(*pair).logits, second.predict(*pair).logits)
+
+
+def test_a_text_beyond_the_limit_is_refused(pair_model, monkeypatch):
+    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", 100)
+    with pytest.raises(UserError, match="the second text of pair number 0 has 180 characters"):
+        pair_model.predict("was it?", "edema " * 30)

@@ -158,6 +158,7 @@ def test_rankings_by_hand():
 
 
 def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
+    pytest.importorskip("bm25s")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
@@ -165,7 +166,9 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
     lines = [f"{a} {b},{b} {a} {a}" for a in words for b in words[:3] if a != b]
     (tmp_path / "p.csv").write_text("\n".join(["query,passage", *lines]) + "\n")
     pairs = read_examples(tmp_path / "p.csv")
-    found = evaluate_retrieval(encoder, pairs)
+    ways = evaluate_retrieval(encoder, pairs, with_words=True)
+    assert list(ways) == ["meaning", "words", "meaning and words"]
+    found = ways["meaning"]
     encoder.save_pretrained(tmp_path / "model")
     theirs = InformationRetrievalEvaluator(
         {str(i): text for i, text in enumerate(pairs.first)},
@@ -223,6 +226,7 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     report = ("--out", tmp_path / "report", "--sts", validation, "--retrieval", train)
     said = invoke("evaluate", *report, *model, "--rerank", tmp_path / "cross")
     assert "Spearman" in said
+    assert "reranked" in said
     assert (tmp_path / "report" / "comparison.png").stat().st_size > 3000
 
 
@@ -252,3 +256,31 @@ def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
     encoder.save_pretrained(tmp_path / "model")
     with pytest.raises(UserError, match="is a model for sentences, not for pairs"):
         CrossEncoder.from_pretrained(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval"])
+def test_the_shipped_recipes_are_read(name):
+    recipe = read_recipe(SentenceRecipe, name)
+    assert recipe.card.name == name
+    assert f"--recipe {name} " in recipe.card.rebuild
+    assert recipe.model.kind == ("cross-encoder" if name == "sts-cross" else "bi-encoder")
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval"])
+def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_path, name):
+    source = data_folder / "sentences" / "stsb_en_dev.tsv"
+    lines = source.read_text().splitlines()
+    if name == "retrieval":  # the most similar pairs, as questions and passages
+        lines = [line for line in lines if float(line.split("\t")[4]) > 4.5]
+    paths = [tmp_path / "train.tsv", tmp_path / "validation.tsv"]
+    for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
+        path.write_text("\n".join(part) + "\n")
+    changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
+    recipe = read_recipe(SentenceRecipe, name, changes)
+    model = train_from_recipe(recipe, *map(read_examples, paths))
+    model.save_pretrained(tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"# {recipe.card.title}" in card
+    assert "On 40 validation examples" in card

@@ -65,9 +65,7 @@ def test_no_command_writes_over_its_input(tiny_encoder, terms, tmp_path):
             picture.write_bytes(b"")
         result = run.invoke(app, ["terms", *map(str, arguments), "--model", str(tiny_encoder)])
         assert result.exit_code == 1, arguments
-        assert "is an input of this command; write somewhere else" in result.output.replace(
-            "\n", " "
-        )
+        assert "is an input of this command" in result.output.replace("\n", " ")
     assert terms.read_bytes() == before
 
 
@@ -136,7 +134,7 @@ def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, term
         (["embed", "absent.csv", "--out", "o.csv"], "no such file"),
         (["embed", "TERMS", "--out", "o.csv", "--term", "name"], "no column 'name'"),
         (["embed", "TERMS", "--out", "o.csv", "--pooling", "median"], "pooling: expected"),
-        (["plot", "ONE", "--out", "o.png"], "a picture needs two terms at least, got 1"),
+        (["plot", "ONE", "--out", "o.png"], "a picture needs at least two terms, got 1"),
         (["evaluate", "--out", "x", "--pairs", "TERMS"], "expected the columns Term1, Term2, Mean"),
         (["train", "nowhere", "--out", "x"], "no such file; training needs MedQuAD"),
         (

@@ -106,5 +106,5 @@ def test_its_repr_names_no_term(embedder):
 def test_the_shipped_model_is_the_default():
     embedder = TermEmbedder.from_pretrained(device="cpu")
     assert embedder.name == "terms"
-    assert embedder.similarity("heart attack", "myocardial infarction") > 0.7
-    assert embedder.similarity("heart attack", "acne") < 0.4
+    near = embedder.similarity("heart attack", "myocardial infarction")
+    assert near > embedder.similarity("heart attack", "acne") + 0.2

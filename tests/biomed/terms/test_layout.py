@@ -68,13 +68,13 @@ def test_the_same_seed_gives_the_same_picture_and_clusters_stay_together():
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(ValueError, match="a picture needs two terms at least, got 1"):
+    with pytest.raises(ValueError, match="a picture needs at least two terms, got 1"):
         layout_terms(["a"], np.ones((1, 3)))
     with pytest.raises(ValueError, match="2 terms but 3 vectors; give one for each term"):
         layout_terms(["a", "b"], np.eye(3))
     with pytest.raises(ValueError, match="3 terms but 1 categories"):
         layout_terms(list("abc"), np.eye(3), categories=["x"])
-    with pytest.raises(ValueError, match="one and the same vector"):
+    with pytest.raises(ValueError, match="all have the same vector"):
         layout_terms(["a", "b"], np.ones((2, 3)))
     with pytest.raises(ValueError, match="perplexity must be above 0 and below 3"):
         layout_terms(list("abc"), np.eye(3), perplexity=3)

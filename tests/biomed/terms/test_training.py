@@ -134,12 +134,13 @@ def test_sentences_that_contain_a_name_give_it_without_the_name():
 
 def test_names_for_contexts_leave_out_what_is_held_out(vocabulary):
     held = vocabulary[vocabulary["held_out"]]["term"].iloc[0]
-    concepts = [Concept("C1", ("Gouty tophus", held, "abc"), ())]
+    concepts = [Concept("C1", ("Gouty tophus", held, "abc", "SIADH"), ())]
+    assert "SIADH" in held_out_names(vocabulary)
     assert not concepts[0].is_validation
     keys = name_keys(concepts, vocabulary)
     assert keys["gouty tophus"] == "C1"
     assert keys["lisinopril"] == "medication/ACE inhibitor"
-    assert not {held.casefold(), "abc"} & set(keys)
+    assert not {held.casefold(), "abc", "siadh"} & set(keys)
 
 
 def test_relations_are_read_as_often_as_the_recipe_says():

@@ -1,0 +1,127 @@
+"""Sentences per second against `SentenceTransformer.encode`, and search against a matrix product.
+
+Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
+sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
+folder, beside one plain product of the same matrices in memory.
+
+    python benchmarks/sentences.py --data ../shared/data --out sentences.json
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from reporting import options, report, say, seconds_of, spread, versions_of
+from sentence_transformers import SentenceTransformer
+
+from biomed import SentenceEncoder
+from domainbert.encoders import find_encoder
+from domainbert.index import VectorIndex
+from domainbert.pooling import unit
+
+BATCHES = (32, 64, 128, 256, 512)
+SAMPLE = 1000
+DIMENSION, QUERIES, PART = 384, 100, 100_000
+TOLERANCE = 1e-5
+
+
+def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
+    """Seconds of both ways, and the largest difference of a number of their unit vectors."""
+    ours = SentenceEncoder.from_pretrained(unit_norm=True, device="cpu")
+    theirs = SentenceTransformer(find_encoder().location, device="cpu")
+    theirs.max_seq_length = ours.windower.window
+    some = texts[:SAMPLE]
+    ours.encode(some)
+    trials = [seconds_of(partial(theirs.encode, some, batch_size=size)) for size in BATCHES]
+    batch = BATCHES[int(np.argmin(trials))]
+    found: dict[str, Any] = {}
+    ways: dict[str, Callable[[], Any]] = {
+        "ours": lambda: found.update(ours=ours.encode(texts)),
+        "theirs": lambda: found.update(theirs=theirs.encode(texts, batch_size=batch)),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        say(f"encoding, round {number + 1} of {rounds}")
+        for name, way in ways.items():
+            seconds[name].append(seconds_of(way))
+    worst = float(np.abs(found["ours"] - found["theirs"]).max())
+    return {"texts": len(texts), "batch": batch, "seconds": seconds, "worst_difference": worst}
+
+
+def searching(number: int, *, rounds: int) -> dict[str, Any]:
+    """Seconds of the index and of one matrix product."""
+    generator = np.random.default_rng(0)
+    queries = unit(generator.standard_normal((QUERIES, DIMENSION), dtype=np.float32))
+    matrix = generator.standard_normal((number, DIMENSION), dtype=np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        index = VectorIndex.create(Path(folder) / "i", fingerprint="", dimension=DIMENSION)
+        for start in range(0, number, PART):
+            part = matrix[start : start + PART]
+            index.add(part, ids=[str(row) for row in range(start, start + len(part))])
+        matrix = unit(matrix)
+        seconds: dict[str, list[float]] = {"index": [], "product": []}
+        index.search(queries)
+        for _ in range(rounds):
+            seconds["index"].append(seconds_of(lambda: index.search(queries)))
+            seconds["product"].append(seconds_of(lambda: queries @ matrix.T))
+        best = index.search(queries, k=1).rows[:, 0]
+        right = int((best == (queries @ matrix.T).argmax(axis=1)).sum())
+    return {"vectors": number, "seconds": seconds, "right": right}
+
+
+def ratio(seconds: dict[str, list[float]], first: str, second: str) -> str:
+    """First over second, round by round."""
+    return spread(np.array(seconds[first]) / np.array(seconds[second]), ".2f")
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON; exit 1 where results disagree."""
+    parser = options("Time SentenceEncoder and VectorIndex.")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="data sets")
+    parser.add_argument("--sentences", type=int, default=20_000, help="how many (20,000)")
+    parser.add_argument("--vectors", type=int, default=1_000_000, help="how many (1,000,000)")
+    asked = parser.parse_args()
+    texts, vectors = (500, 20_000) if asked.quick else (asked.sentences, asked.vectors)
+    rounds = 1 if asked.quick else asked.rounds
+    with gzip.open(asked.data / "text" / "pubmed_sentences.txt.gz", "rt") as lines:
+        sentences = list(islice((line.strip() for line in lines if line.strip()), texts))
+    encoded, searched = encoding(sentences, rounds=rounds), searching(vectors, rounds=rounds)
+    both = encoded["seconds"]
+    rows = [
+        {
+            "what": f"encoding {len(sentences):,} sentences",
+            "ours, s": spread(both["ours"], ".1f"),
+            "reference, s": spread(both["theirs"], ".1f"),
+            "ratio": f"{ratio(both, 'theirs', 'ours')} times as fast",
+        },
+        {
+            "what": f"100 queries in {vectors:,} vectors",
+            "ours, s": spread(searched["seconds"]["index"], ".2f"),
+            "reference, s": spread(searched["seconds"]["product"], ".2f"),
+            "ratio": f"{ratio(searched['seconds'], 'index', 'product')} times one product",
+        },
+    ]
+    report(
+        rows,
+        setting={
+            "threads": torch.get_num_threads(),
+            **versions_of("torch", "sentence-transformers"),
+        },
+        measured={"encoding": encoded, "searching": searched},
+        out=asked.out,
+    )
+    if encoded["worst_difference"] > TOLERANCE or searched["right"] < QUERIES:
+        sys.exit(f"results differ: {encoded['worst_difference']:.1e}, {searched['right']} of 100")
+
+
+if __name__ == "__main__":
+    main()
