@@ -57,8 +57,8 @@ class ObjectiveTrainer(Trainer):
         attention: str = "sdpa",
     ) -> None:
         self.objective, self._attention, self._bar = objective, attention, _Progress()
-        passes = process_count() * arguments.gradient_accumulation_steps
-        self._data = _EpochData(objective.batches(), multiple_of=passes)
+        passes = arguments.gradient_accumulation_steps
+        self._data = _EpochData(objective.batches(), passes=passes)
         super().__init__(
             model=network,
             args=arguments,
@@ -126,9 +126,9 @@ class ObjectiveTrainer(Trainer):
 class _EpochData(Dataset):
     """The batches of the current epoch, filled up from its start to whole steps."""
 
-    def __init__(self, plan: BatchPlan, *, multiple_of: int) -> None:
+    def __init__(self, plan: BatchPlan, *, passes: int = 1) -> None:
         self._plan, self._epoch = plan, -1
-        self._length = len(plan) + -len(plan) % multiple_of
+        self._length = len(plan) + -len(plan) % (process_count() * passes)
         self._batches: list[Sequence[Any]] = []
 
     def begin(self, epoch: int) -> None:
