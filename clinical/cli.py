@@ -12,7 +12,6 @@ from domainbert import options
 from domainbert.console import command_line, one_line_errors, say, stdout
 
 if TYPE_CHECKING:
-    from clinical.cohort import Cohort
     from clinical.evaluation.comparison import Comparison
 
 app = command_line(
@@ -88,7 +87,10 @@ def cohort(
         seed=seed,
         out=out,
     )
-    _print_flow(built)
+    table = Table("step", "removed", "left", title="Flow")
+    for row in built.flow.itertuples():
+        table.add_row(str(row.reason), str(row.removed), str(row.left))
+    stdout.print(table)
     for caveat in built.caveats:
         say(f"note: {caveat}")
     built.save_flow_json(out.with_suffix(".flow.json"))
@@ -147,27 +149,18 @@ def train(
     from domainbert.training.recipes import read_recipe
     from domainbert.training.session import training_run
 
-    plan = read_recipe(
-        ReadmissionRecipe,
-        recipe,
-        {
-            "model.encoder": encoder,
-            "model.objective": objective,
-            "training.epochs": epochs,
-            "training.learning_rate": learning_rate,
-            "training.seed": seed,
-            "training.full": full or None,
-        },
-    )
+    chosen = {
+        "model.encoder": encoder,
+        "model.objective": objective,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+        "training.full": full or None,
+    }
+    plan = read_recipe(ReadmissionRecipe, recipe, chosen)
     with training_run(out, checkpoints, resume=resume) as run:
-        table = read_cohort(cohort_file, also=also or ())
-        model = fit(
-            table,
-            plan,
-            checkpoints=run.checkpoints,
-            resume=resume,
-            record_patients=not forget_patients,
-        )
+        table, keep = read_cohort(cohort_file, also=also or ()), not forget_patients
+        model = fit(table, plan, checkpoints=run.checkpoints, resume=resume, record_patients=keep)
         if (table["split"] == "test").any():
             comparison = compare(model, table)
             record(comparison, model)
@@ -308,10 +301,3 @@ def _print_comparison(comparison: Comparison) -> None:
     stdout.print(table)
     for line in (*comparison.verdicts, *comparison.caveats):
         stdout.print(line, markup=False, soft_wrap=True)
-
-
-def _print_flow(built: Cohort) -> None:
-    table = Table("step", "removed", "left", title="Flow")
-    for row in built.flow.itertuples():
-        table.add_row(str(row.reason), str(row.removed), str(row.left))
-    stdout.print(table)

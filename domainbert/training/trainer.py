@@ -57,7 +57,8 @@ class ObjectiveTrainer(Trainer):
         attention: str = "sdpa",
     ) -> None:
         self.objective, self._attention, self._bar = objective, attention, _Progress()
-        self._data = _EpochData(objective.batches())
+        passes = process_count() * arguments.gradient_accumulation_steps
+        self._data = _EpochData(objective.batches(), multiple_of=passes)
         super().__init__(
             model=network,
             args=arguments,
@@ -123,11 +124,11 @@ class ObjectiveTrainer(Trainer):
 
 
 class _EpochData(Dataset):
-    """The batches of the current epoch, filled up to a multiple of the processes."""
+    """The batches of the current epoch, filled up from its start to whole steps."""
 
-    def __init__(self, plan: BatchPlan) -> None:
+    def __init__(self, plan: BatchPlan, *, multiple_of: int) -> None:
         self._plan, self._epoch = plan, -1
-        self._length = len(plan) + -len(plan) % process_count()
+        self._length = len(plan) + -len(plan) % multiple_of
         self._batches: list[Sequence[Any]] = []
 
     def begin(self, epoch: int) -> None:

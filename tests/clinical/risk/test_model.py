@@ -7,7 +7,7 @@ import pytest
 import clinical
 from clinical.risk.calibration import Platt
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-from clinical.risk.notes import clean
+from clinical.risk.stays import clean
 from domainbert.encoders import EncoderError
 from domainbert.errors import UserError
 
