@@ -76,7 +76,8 @@ def training_run(
     from domainbert.storage import check_replaceable
 
     out = Path(out).expanduser()
-    folder = Path(checkpoints or f"{out.absolute()}-checkpoints").expanduser()
+    named = out if out.name.strip(".") else out.resolve()
+    folder = Path(checkpoints or f"{named}-checkpoints").expanduser()
     check_replaceable(out)
     try:
         nearest = next(parent for parent in out.absolute().parents if parent.exists())

@@ -557,6 +557,15 @@ def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_
     assert given.checkpoints.is_dir()
 
 
+def test_default_checkpoints_of_the_working_folder_are_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    with training_run(".") as given:
+        assert given.checkpoints == tmp_path / "new-checkpoints"
+    with training_run("model") as given:
+        assert given.checkpoints == Path("model-checkpoints")
+
+
 def test_a_trained_model_is_kept_where_saving_fails(run, tmp_path, monkeypatch):
     import tempfile
 
