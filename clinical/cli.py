@@ -186,6 +186,10 @@ def score(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="Keep window scores here; known windows are not scored.")
+    ] = None,
+    cache_size: Annotated[int, typer.Option(min=1, help="Of the cache, in MB.")] = 1024,
     device: options.Device = None,
 ) -> None:
     """Score every stay of a table; each gets a row, with a status and a reason."""
@@ -195,8 +199,13 @@ def score(
     def make_task() -> Any:
         from clinical.risk.model import ReadmissionModel
         from clinical.risk.task import ReadmissionTask
+        from domainbert.scoring.cache import WindowCache
 
-        return ReadmissionTask(ReadmissionModel.from_pretrained(model, device=device))
+        loaded = ReadmissionModel.from_pretrained(model, device=device)
+        if cache:
+            size = cache_size * 1_000_000
+            loaded.cache = WindowCache(cache, model=loaded.fingerprint(), max_bytes=size)
+        return ReadmissionTask(loaded)
 
     named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
     cli.run(

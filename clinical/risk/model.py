@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from domainbert.scoring.cache import WindowCache
     from domainbert.storage import TaskConfig
 
 UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a calibrated chance"
@@ -71,6 +72,9 @@ class ReadmissionModel(Model):
         settings: see `ReadmissionSettings`.
         device: where to run; by default CUDA where there is one, else the CPU.
         batch_tokens: tokens of one batch, padding counted; by default by device.
+
+    Attributes:
+        cache: a `domainbert.scoring.cache.WindowCache`; windows in it are not scored again.
     """
 
     task, labels = "readmission", ("readmitted",)
@@ -95,6 +99,7 @@ class ReadmissionModel(Model):
         windower = Windower(tokenizer, window=own.window or limit, overlap=own.overlap, limit=limit)
         self._reader = StayReader(windower, own.clean_notes, own.join_notes)
         self._said_uncalibrated = False
+        self.cache: WindowCache | None = None
 
     @property
     def c(self) -> float:
@@ -213,6 +218,8 @@ class ReadmissionModel(Model):
             if not 0 < len(array) <= longest:
                 msg = f"window {number} has {len(array)} tokens; expected 1 to {longest}"
                 raise UserError(msg)
+        if self.cache is not None:
+            return sigmoid(self.cache.logits(arrays, self.runner.logits))
         return sigmoid(self.runner.logits(arrays))
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
