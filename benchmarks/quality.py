@@ -5,7 +5,7 @@
 The readmission models are measured here; the baselines are fitted on the very stays that the model
 was trained on. Needs the public data sets (../shared/data or $DOMAINBERT_DATA) for
 readmission-diabetes130; takes about ten minutes. The other models were measured by the commands
-that trained them (`make models`); their tables are taken over from their folders.
+that trained them (`make models`); their tables are copied from their folders.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 
 
 def write_section(page: Path, section: str, text: str) -> None:
-    """Replace what stands between `<!-- section -->` and `<!-- /section -->`."""
+    """Replace the text between `<!-- section -->` and `<!-- /section -->`."""
     whole = re.sub(
         rf"(<!-- {section} -->\n).*?(<!-- /{section} -->)",
         lambda found: f"{found[1]}{text}\n{found[2]}",
@@ -129,9 +129,10 @@ def main() -> None:
     text = (
         "Written by `python benchmarks/quality.py --page docs/benchmarks.md`; 95% intervals from "
         "1,000 bootstrap resamples of patients. The baselines were fitted on the stays the model "
-        f"was trained on.\n\n`readmission-demo`, {len(fresh.stays)} stays of a fresh made-up "
-        f"hospital (seed {FRESH_SEED}), where the best possible AUROC is **{best:.3f}**, "
-        f"{gap:.3f} above the model's (the aim was 0.03):\n\n{metrics_table(fresh)}\n\n"
+        f"was trained on.\n\n`readmission-demo`, {len(fresh.stays)} stays of a new made-up "
+        f"hospital (seed {FRESH_SEED}). The best possible AUROC is **{best:.3f}**, which is "
+        f"{gap:.3f} above the model's (the goal was a gap of at most 0.03):\n\n"
+        f"{metrics_table(fresh)}\n\n"
     )
     comparisons = {"readmission-demo": fresh}
     if (data / "readmission").is_dir():
@@ -140,8 +141,8 @@ def main() -> None:
         patients = real.stays["patient_id"].nunique()
         comparisons["readmission-diabetes130"] = real
         text += (
-            f"`readmission-diabetes130`, {len(real.stays)} real stays of {patients} patients held "
-            f"apart:\n\n{metrics_table(real)}"
+            f"`readmission-diabetes130`, {len(real.stays)} real stays of {patients} held-out "
+            f"patients:\n\n{metrics_table(real)}"
         )
     sys.stdout.write(text + "\n")
     if options.page:
