@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from biomed.card import score_rows
+from biomed.folder import score_rows
 from biomed.models import shipped
 from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesize
 from clinical.demo import best_possible

@@ -34,7 +34,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig
 
 from clinical import ReadmissionModel
 from clinical.datasets.synthetic import synthesize
-from clinical.risk.notes import clean
+from clinical.risk.stays import clean
 from domainbert.classifier import CLSClassifier
 from domainbert.encoders import find_encoder, load_model, load_tokenizer
 from domainbert.windows import Windower

@@ -27,28 +27,21 @@ if TYPE_CHECKING:
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
 
 # Each name is imported on first use, so that `biomed --help` does not import torch.
-_HOMES = {
-    "Answer": "qa.answerer",
-    "Entity": "ner.entities",
-    "CrossEncoder": "sentences.encoder",
-    "EntityTagger": "ner.tagger",
-    "QuestionAnswerer": "qa.answerer",
-    "SentenceEncoder": "sentences.encoder",
-    "SentenceIndex": "sentences.search",
-    "TermEmbedder": "terms.embedder",
-    "TermIndex": "terms.similarity",
-    "YesNoAnswerer": "qa.yes_no",
-    "compare_encoders": "terms.evaluation",
-    "embed_frame": "terms.tables",
-    "evaluate_categories": "terms.evaluation",
-    "evaluate_pairs": "terms.evaluation",
-    "medical_terms": "terms.vocabulary",
-    "plot_comparison": "plots",
-    "plot_similarity": "plots",
-    "plot_terms": "plots",
-    "read_rated_pairs": "terms.evaluation",
-    "read_vocabulary": "terms.vocabulary",
+_NAMES = {
+    "ner.entities": "Entity",
+    "ner.tagger": "EntityTagger",
+    "plots": "plot_comparison plot_similarity plot_terms",
+    "qa.answerer": "Answer QuestionAnswerer",
+    "qa.yes_no": "YesNoAnswerer",
+    "sentences.encoder": "CrossEncoder SentenceEncoder",
+    "sentences.search": "SentenceIndex",
+    "terms.embedder": "TermEmbedder",
+    "terms.evaluation": "compare_encoders evaluate_categories evaluate_pairs read_rated_pairs",
+    "terms.similarity": "TermIndex",
+    "terms.tables": "embed_frame",
+    "terms.vocabulary": "medical_terms read_vocabulary",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Answer",
@@ -78,8 +71,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a public name from its module."""
     if name not in _HOMES:
-        msg = f"module 'biomed' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'biomed' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"biomed.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

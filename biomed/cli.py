@@ -23,7 +23,7 @@ def models() -> None:
     """List the shipped models and their measured scores."""
     import json
 
-    from biomed.card import score_rows
+    from biomed.folder import score_rows
     from biomed.models import shipped
 
     for name, folder in shipped().items():

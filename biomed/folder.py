@@ -1,15 +1,45 @@
-"""What the models of biomed share beyond the foundation: their shelf and their card."""
+"""`BiomedFolder`, the base class of biomed's models, and the card that it writes at every save."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from biomed import models
 from domainbert.model import Model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from domainbert.storage import TaskConfig
+
+# How each task's model is used; {name} is the model's.
+USAGE = {
+    "terms": """
+embedder = biomed.TermEmbedder.from_pretrained("{name}")
+embedder.similarity("heart failure", "cardiomyopathy")
+""",
+    "sentences": """
+encoder = biomed.SentenceEncoder.from_pretrained("{name}")
+encoder.encode(texts)
+""",
+    "pairs": """
+model = biomed.CrossEncoder.from_pretrained("{name}")
+model.predict(first, second)
+""",
+    "entities": """
+tagger = biomed.EntityTagger.from_pretrained("{name}")
+tagger.tag(text)
+""",
+    "qa": """
+answerer = biomed.QuestionAnswerer.from_pretrained("{name}")
+answerer.answer(question, context)
+""",
+    "yesno": """
+decider = biomed.YesNoAnswerer.from_pretrained("{name}")
+decider.decide(question, context)
+""",
+}
 
 
 class BiomedFolder(Model):
@@ -18,12 +48,43 @@ class BiomedFolder(Model):
     @classmethod
     def resolve(cls, name: str | Path) -> str | Path:
         """The folder of a shipped model, or the name unchanged."""
-        from biomed.models import resolve
-
-        return resolve(name)
+        return models.resolve(name)
 
     def card(self, config: TaskConfig) -> str:
-        """Markdown for the folder's README."""
-        from biomed.card import model_card
+        """Markdown for the folder's README.
 
-        return model_card(config)
+        The manifest's `card` (title, data, limits, licence, rebuild) comes from the recipe. Its
+        `scores` are {column: {row: number, or {"value", "low", "high"}}}; `scores_note` says how
+        they were measured. `counts` says what the model was trained on ({what: number}).
+        """
+        from jinja2 import Environment, PackageLoader
+
+        card = config.manifest.get("card", {})
+        # The card is Markdown for people, not HTML for a browser: nothing to escape.
+        environment = Environment(loader=PackageLoader("biomed"), autoescape=False)  # noqa: S701
+        return environment.get_template("model_card.md.j2").render(
+            config=asdict(config),
+            manifest=config.manifest,
+            card=card,
+            usage=USAGE.get(config.task, "").strip().format(name=card.get("name", "MODEL")),
+            scores=score_rows(config.manifest),
+        )
+
+
+def score_rows(manifest: dict[str, Any]) -> list[list[str]]:
+    """The table of scores as text, its head first; empty where nothing was measured."""
+    scores: dict[str, dict[str, Any]] = manifest.get("scores", {})
+    if not scores:
+        return []
+    names = dict.fromkeys(row for column in scores.values() for row in column)
+    rows = [[row, *(spell(column.get(row)) for column in scores.values())] for row in names]
+    return [["", *scores], *rows]
+
+
+def spell(value: float | dict[str, float] | None) -> str:
+    """A number, with its interval where it has one, as tables show it."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

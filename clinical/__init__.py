@@ -25,25 +25,21 @@ __version__ = domainbert.__version__
 
 # Each name is imported when it is first used, so that `clinical --help` waits for no torch.
 _HOMES = {
-    "Cohort": "cohort",
-    "Coverage": "risk.stays",
-    "Evaluation": "evaluation.intervals",
-    "ReadmissionClassifier": "risk.estimator",
-    "ReadmissionModel": "risk.model",
-    "ReadmissionRecipe": "risk.training",
-    "ReadmissionSettings": "risk.model",
-    "StayRisk": "risk.stays",
-    "UnreadSpan": "risk.stays",
-    "WindowRisk": "risk.stays",
-    "aggregate": "risk.aggregation",
-    "assign_splits": "cohort.splits",
-    "build_cohort": "cohort",
-    "build_diabetes130": "datasets.diabetes130",
-    "check_disjoint": "cohort.splits",
-    "convert_release": "risk.convert",
-    "evaluate": "evaluation.intervals",
-    "fit_readmission": "risk.training",
-    "synthesize": "datasets.synthetic",
+    name: module
+    for module, names in {
+        "cohort": ("Cohort", "build_cohort"),
+        "cohort.splits": ("assign_splits", "check_disjoint"),
+        "datasets.diabetes130": ("build_diabetes130",),
+        "datasets.synthetic": ("synthesize",),
+        "evaluation.intervals": ("Evaluation", "evaluate"),
+        "risk.aggregation": ("aggregate",),
+        "risk.convert": ("convert_release",),
+        "risk.estimator": ("ReadmissionClassifier",),
+        "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
+        "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
+        "risk.training": ("ReadmissionRecipe", "fit_readmission"),
+    }.items()
+    for name in names
 }
 
 __all__ = [

@@ -12,7 +12,6 @@ from domainbert import options
 from domainbert.console import command_line, one_line_errors, say, stdout
 
 if TYPE_CHECKING:
-    from clinical.cohort import Cohort
     from clinical.evaluation.comparison import Comparison
 
 app = command_line(
@@ -88,7 +87,10 @@ def cohort(
         seed=seed,
         out=out,
     )
-    _print_flow(built)
+    table = Table("step", "removed", "left", title="Flow")
+    for row in built.flow.itertuples():
+        table.add_row(str(row.reason), str(row.removed), str(row.left))
+    stdout.print(table)
     for caveat in built.caveats:
         say(f"note: {caveat}")
     built.save_flow_json(out.with_suffix(".flow.json"))
@@ -145,34 +147,26 @@ def train(
     from clinical.evaluation.comparison import compare, record
     from clinical.risk.training import ReadmissionRecipe, fit
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out, checkpoints=checkpoints, resume=resume)
-    plan = read_recipe(
-        ReadmissionRecipe,
-        recipe,
-        {
-            "model.encoder": encoder,
-            "model.objective": objective,
-            "training.epochs": epochs,
-            "training.learning_rate": learning_rate,
-            "training.seed": seed,
-            "training.full": full or None,
-        },
-    )
-    table = read_cohort(cohort_file, also=also or ())
-    model = fit(
-        table,
-        plan,
-        checkpoints=checkpoints,
-        resume=resume,
-        record_patients=not forget_patients,
-    )
-    if (table["split"] == "test").any():
-        comparison = compare(model, table)
-        record(comparison, model)
-        for line in (*comparison.verdicts, *comparison.caveats):
-            say(f"note: {line}")
-    model.save_pretrained(out)
+    chosen = {
+        "model.encoder": encoder,
+        "model.objective": objective,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+        "training.full": full or None,
+    }
+    plan = read_recipe(ReadmissionRecipe, recipe, chosen)
+    with training_run(out, checkpoints, resume=resume) as run:
+        table, keep = read_cohort(cohort_file, also=also or ()), not forget_patients
+        model = fit(table, plan, checkpoints=run.checkpoints, resume=resume, record_patients=keep)
+        if (table["split"] == "test").any():
+            comparison = compare(model, table)
+            record(comparison, model)
+            for line in (*comparison.verdicts, *comparison.caveats):
+                say(f"note: {line}")
+        run.save(model)
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
@@ -192,6 +186,10 @@ def score(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="Keep window scores here; known windows are not scored.")
+    ] = None,
+    cache_size: Annotated[int, typer.Option(min=1, help="Of the cache, in MB.")] = 1024,
     device: options.Device = None,
 ) -> None:
     """Score every stay of a table; each gets a row, with a status and a reason."""
@@ -201,8 +199,13 @@ def score(
     def make_task() -> Any:
         from clinical.risk.model import ReadmissionModel
         from clinical.risk.task import ReadmissionTask
+        from domainbert.scoring.cache import WindowCache
 
-        return ReadmissionTask(ReadmissionModel.from_pretrained(model, device=device))
+        loaded = ReadmissionModel.from_pretrained(model, device=device)
+        if cache:
+            size = cache_size * 1_000_000
+            loaded.cache = WindowCache(cache, model=loaded.fingerprint(), max_bytes=size)
+        return ReadmissionTask(loaded)
 
     named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
     cli.run(
@@ -307,10 +310,3 @@ def _print_comparison(comparison: Comparison) -> None:
     stdout.print(table)
     for line in (*comparison.verdicts, *comparison.caveats):
         stdout.print(line, markup=False, soft_wrap=True)
-
-
-def _print_flow(built: Cohort) -> None:
-    table = Table("step", "removed", "left", title="Flow")
-    for row in built.flow.itertuples():
-        table.add_row(str(row.reason), str(row.removed), str(row.left))
-    stdout.print(table)

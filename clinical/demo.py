@@ -18,18 +18,13 @@ MODEL_NAME = "readmission-demo"
 
 
 def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[Comparison, float]:
-    """Make a hospital, build its cohort, score its test side, and write a report.
+    """Make a hospital, build its cohort, score its test side, and write everything into `out`.
 
     The hospital is new to the shipped model, which was trained on hospitals with other seeds. The
     baselines are fitted on this hospital's own training side.
 
-    Args:
-        out: folder for the hospital's tables, the cohort, the risks, the figures and the report.
-        stays: of the hospital; a tenth of them is the test side.
-        seed: another seed is another hospital.
-
-    Returns:
-        The measures, and the best possible AUROC on the test side.
+    A tenth of the `stays` is the test side; another `seed` is another hospital. Returns the
+    measures, and the best possible AUROC on the test side.
     """
     from clinical.cohort import build_cohort
     from clinical.datasets.synthetic import synthesize
@@ -67,12 +62,7 @@ def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[C
 
 
 def best_possible(stays: pd.DataFrame, true_risk: pd.DataFrame) -> float:
-    """The AUROC of the risks that the labels were drawn from: the best that can be expected.
-
-    Args:
-        stays: a side of the cohort: `stay_id`, `readmitted`.
-        true_risk: the hospital's TRUE_RISK table: HADM_ID, TRUE_RISK.
-    """
+    """The AUROC of the hospital's TRUE_RISK table, from which the labels were drawn."""
     from sklearn.metrics import roc_auc_score
 
     risk = dict(zip(true_risk["HADM_ID"].astype(str), true_risk["TRUE_RISK"], strict=True))
@@ -90,11 +80,4 @@ def _write_risks(model: ReadmissionModel, comparison: Comparison, out: Path) -> 
     columns = ["patient_id", "stay_id", "probability", "score", "readmitted"]
     write_table(stays[columns], out / "risks.csv")
     risk = model.predict(list(stays.loc[stays["score"].idxmax(), "text"]))
-    figure = plot_windows(
-        [w.start for w in risk.windows],
-        [w.end for w in risk.windows],
-        [w.probability for w in risk.windows],
-        notes=[w.note for w in risk.windows],
-        score=risk.score,
-    )
-    save_figure(figure, out / "riskiest_stay.png")
+    save_figure(plot_windows(risk), out / "riskiest_stay.png")

@@ -18,7 +18,7 @@ app = command_line("domainbert", "The foundation of clinical and biomed: offline
 @one_line_errors
 def encoders(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Folders or hub:owner/name; the latter downloads.")
+        list[str] | None, typer.Argument(help="Folders, or hub:owner/name to download.")
     ] = None,
 ) -> None:
     """List encoders, by default the shipped ones, and check their files."""
@@ -41,23 +41,20 @@ def pretrain(
         list[Path],
         typer.Argument(
             metavar="CORPUS...",
-            help="Text files (.txt), tables with a column of text (.csv, .tsv, .parquet, .jsonl), "
-            "or folders of them; .gz works too.",
+            help="Text (.txt), tables with a text column (.csv, .tsv, .parquet, .jsonl; also .gz), "
+            "or folders of them.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Encoder folder to write.")],
     recipe: Annotated[
-        str | None,
-        typer.Option(help="Recipe: a TOML file, or a shipped name such as clinicalbert."),
+        str | None, typer.Option(help="TOML file, or a shipped name such as clinicalbert.")
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Start: shipped name, folder or hub:owner/name.")
-    ] = None,
+    encoder: options.EncoderName = None,
     exclude: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Table of patients, stays, notes or document hashes that must not be read; of a "
-            "cohort, everything but its train side. May be repeated."
+            help="Table of patients, stays, notes or hashes not to read, or a cohort: all but its "
+            "train side. May be repeated."
         ),
     ] = None,
     text: options.TextColumn = None,
@@ -66,14 +63,12 @@ def pretrain(
     note: options.NoteColumn = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="Folder for tokens, examples and checkpoints; by default OUT-work."),
+        typer.Option(help="Folder for tokens, examples and checkpoints, else OUT-work."),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, help="At most so many steps per phase, for a trial run.")
+        int | None, typer.Option(min=1, help="Most steps per phase, for a trial run.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the examples, new weights, masks and order.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of examples, weights, masks, order.")] = None,
 ) -> None:
     """Train an encoder on your own text. A killed run resumes with the same command."""
     from domainbert.pretraining.fitting import pretrain as fit
@@ -94,7 +89,7 @@ def pretrain(
     made = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
     if not is_first_process():
         return
-    head, *rows = score_table(made.manifest)
+    head, rows = score_table(made.manifest)
     table = Table(*head)
     for row in rows:
         table.add_row(*row)

@@ -1,4 +1,4 @@
-"""What several commands ask for in the same words, and training refuses before it begins."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from domainbert.errors import UserError
 
 ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
 RecipeFile = Annotated[
@@ -49,21 +47,3 @@ Encoding = Annotated[str | None, typer.Option(help="Of text files, such as cp125
 Query = Annotated[str | None, typer.Option(help="With a database: the SELECT to read.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew instead of resuming.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; else what there is.")]
-
-
-def check_training(out: Path, *, checkpoints: Path | None = None, resume: bool = False) -> None:
-    """Check, before anything is loaded, that a training run can be saved and resumed.
-
-    Raises:
-        FileExistsError: something other than a model of ours is in `out`.
-        UserError: `out` cannot be written, or there is nothing to resume.
-    """
-    from domainbert.storage import check_replaceable
-    from domainbert.training.session import check_writable, default_checkpoints
-
-    check_replaceable(out)
-    check_writable(out)
-    folder = checkpoints or default_checkpoints(out)
-    if resume and not folder.is_dir():
-        msg = f"--resume: no checkpoints in {folder}; run without it, or name another folder"
-        raise UserError(msg)

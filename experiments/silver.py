@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from biomed.corpora import CorpusError, TaggedText, split_words
-from biomed.corpora.iob2 import DOCUMENT_MARK
+from biomed.corpora.formats import DOCUMENT_MARK
 from biomed.ner.evaluation import TaggerEnsemble
 from biomed.ner.examples import RUN
 from domainbert.console import counted, one_line_errors, say

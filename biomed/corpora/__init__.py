@@ -1,16 +1,17 @@
 """Entity corpora in IOB2 (CoNLL), PubTator or BRAT format, read as words with tags."""
 
-from biomed.corpora.corpus import (
-    Corpus,
-    Gold,
-    fingerprints,
-    gold_of,
-    read_corpus,
-    read_gold,
-    without,
+from biomed.corpora.corpus import Corpus, Gold, gold_of, read_corpus, read_gold, without
+from biomed.corpora.documents import (
+    CorpusError,
+    Document,
+    Remark,
+    Span,
+    TaggedText,
+    flat_spans,
+    spans_of,
+    tagged,
+    tags_of,
 )
-from biomed.corpora.documents import Document, Remark, Span, flat_spans, tagged
-from biomed.corpora.tags import CorpusError, TaggedText, spans_of, tags_of
 from biomed.corpora.words import split_words, starts_after_breaks
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "Remark",
     "Span",
     "TaggedText",
-    "fingerprints",
     "flat_spans",
     "gold_of",
     "read_corpus",

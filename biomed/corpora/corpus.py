@@ -7,17 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biomed.corpora.brat import is_brat, read_brat
-from biomed.corpora.documents import Document, Remark, relabelled, tagged
-from biomed.corpora.iob2 import read_iob2
-from biomed.corpora.pubtator import is_pubtator, read_pubtator
-from biomed.corpora.tags import CorpusError, TaggedText, spans_of, tags_of
+from biomed.corpora.documents import (
+    CorpusError,
+    Document,
+    Remark,
+    TaggedText,
+    relabelled,
+    spans_of,
+    tagged,
+    tags_of,
+)
+from biomed.corpora.formats import is_brat, is_pubtator, read_brat, read_iob2, read_pubtator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-SIDES = ("train", "devel", "test")
-_ALSO = {"devel": ("dev", "validation", "val")}
+# The names that the files of each side may have.
+SIDES = {"train": ("train",), "devel": ("devel", "dev", "validation", "val"), "test": ("test",)}
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,6 @@ class Gold:
     """The gold standard of one file or folder.
 
     Attributes:
-        name: of the file.
         texts: words with tags: the sentences of an IOB2 file, otherwise whole documents.
         documents: texts with character spans; empty for IOB2.
         remarks: on spans that had to be changed to fit IOB2.
@@ -66,11 +71,7 @@ class Corpus:
 
     @property
     def to_train(self) -> Gold:
-        """The train side.
-
-        Raises:
-            CorpusError: there is none.
-        """
+        """The train side; a `CorpusError` if there is none."""
         if self.train is None:
             msg = f"corpus {self.name} has no train side"
             raise CorpusError(msg)
@@ -80,12 +81,10 @@ class Corpus:
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
     """Read an IOB2 file, a PubTator file or a BRAT folder; the format is detected.
 
-    Args:
-        path: the file or folder.
-        labels: new names for entity types; a type mapped to "" is dropped.
+    `labels` are new names for entity types; a type mapped to "" is dropped.
 
     Raises:
-        CorpusError: no such file, no sentences, or a format error (see the three readers).
+        CorpusError: no such file, no sentences, or a format error (see `biomed.corpora.formats`).
     """
     path = Path(path)
     if is_brat(path):
@@ -103,21 +102,9 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
 
 
 def gold_of(
-    documents: Iterable[Document],
-    *,
-    name: str = "documents",
-    labels: dict[str, str] | None = None,
+    documents: Iterable[Document], *, name: str = "documents", labels: dict[str, str] | None = None
 ) -> Gold:
-    """Convert documents with character spans to words with tags; see `tagged` for the rules.
-
-    Args:
-        documents: from a file, or made in code.
-        name: for messages.
-        labels: new names for entity types; a type mapped to "" is dropped.
-
-    Raises:
-        CorpusError: a span outside its text.
-    """
+    """Documents with character spans, also as words with tags; see `tagged` and `read_gold`."""
     named = [Document(d.id, d.text, relabelled(d.spans, labels or {})) for d in documents]
     pairs = [tagged(document) for document in named]
     remarks = tuple(remark for _, found in pairs for remark in found)
@@ -125,8 +112,6 @@ def gold_of(
 
 
 def _relabelled(text: TaggedText, labels: dict[str, str]) -> TaggedText:
-    if not labels:
-        return text
     named = [(start, end, labels.get(kind, kind)) for start, end, kind in spans_of(text.tags)]
     tags = tags_of([span for span in named if span[2]], words=len(text.words))
     return TaggedText(text.words, tuple(tags))
@@ -142,35 +127,29 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
     if not folder.is_dir():
         msg = f"{folder}: no such folder; expected a folder with train, devel and test in it"
         raise CorpusError(msg)
-    found = {side: _side(folder, side) for side in SIDES}
-    if not any(found.values()):
+    golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
+    for side, names in SIDES.items():
+        found = [f for f in sorted(folder.iterdir()) if f.name.split(".")[0].lower() in names]
+        if len(found) > 1:
+            listed = ", ".join(path.name for path in found)
+            msg = f"{folder} has several files for its {side} side: {listed}; keep one"
+            raise CorpusError(msg)
+        if found:
+            golds[side] = read_gold(found[0], labels=labels)
+    if not any(golds.values()):
         msg = f"{folder} has no train, devel or test file, such as train.tsv"
         raise CorpusError(msg)
-    golds = {side: read_gold(path, labels=labels) if path else None for side, path in found.items()}
     return Corpus(folder.name, **golds)
 
 
-def _side(folder: Path, side: str) -> Path | None:
-    names = {side, *_ALSO.get(side, ())}
-    found = [path for path in sorted(folder.iterdir()) if path.name.split(".")[0].lower() in names]
-    if len(found) > 1:
-        listed = ", ".join(path.name for path in found)
-        msg = f"{folder} has several files for its {side} side: {listed}; keep one"
-        raise CorpusError(msg)
-    return found[0] if found else None
-
-
-def fingerprints(texts: Iterable[TaggedText]) -> set[bytes]:
+def fingerprints(texts: Iterable[TaggedText]) -> list[bytes]:
     """A hash of the words of each text, case ignored."""
-    return {_fingerprint(text) for text in texts}
+    words = ("\x1f".join(text.words).casefold() for text in texts)
+    return [hashlib.sha256(joined.encode("utf-8", "replace")).digest() for joined in words]
 
 
 def without(texts: Sequence[TaggedText], other: Iterable[TaggedText]) -> list[TaggedText]:
     """The texts that are not, word for word, among the others."""
-    known = fingerprints(other)
-    return [text for text in texts if _fingerprint(text) not in known]
-
-
-def _fingerprint(text: TaggedText) -> bytes:
-    words = "\x1f".join(text.words).casefold()
-    return hashlib.sha256(words.encode("utf-8", "replace")).digest()
+    known = set(fingerprints(other))
+    marked = zip(texts, fingerprints(texts), strict=True)
+    return [text for text, fingerprint in marked if fingerprint not in known]

@@ -1,17 +1,77 @@
-"""Documents with character spans, and their conversion to words with IOB2 tags."""
+"""Words with IOB2 tags, documents with character spans, and the way from spans to tags.
+
+`B-x` starts an entity of type x, `I-x` continues it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.corpora.tags import CorpusError, TaggedText, tags_of
 from biomed.corpora.words import split_words
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+OUTSIDE = "O"
+DISCONTINUOUS = "discontinuous: replaced by its extent"
+OVERLAPS = "overlaps a longer span: left out"
+INSIDE_WORD = "begins or ends inside a word: widened to whole words"
+NO_WORD = "covers no word: left out"
+
+
+class CorpusError(UserError):
+    """A corpus that cannot be read; the message names the file, the line and the fix."""
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """The words of a sentence or document, with one IOB2 tag each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Counts only: the words may come from a patient's note."""
+        return f"TaggedText({len(self.words)} words, {len(spans_of(self.tags))} entities)"
+
+
+def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:
+    """The entities of a tag sequence: (first word, one past the last, type) of each, in order.
+
+    As in seqeval's strict mode, an `I-x` that follows `O` or another type belongs to no entity.
+    """
+    spans: list[tuple[int, int, str]] = []
+    start, kind = 0, ""
+    for number, tag in enumerate([*tags, OUTSIDE]):
+        if kind and tag != f"I-{kind}":
+            spans.append((start, number, kind))
+            kind = ""
+        if tag.startswith("B-"):
+            start, kind = number, tag[2:]
+    return spans
+
+
+def tags_of(spans: Iterable[tuple[int, int, str]], *, words: int) -> list[str]:
+    """The tags of `words` words with these entities (see `spans_of`), which must not overlap."""
+    tags = [OUTSIDE] * words
+    for start, end, kind in spans:
+        tags[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+    return tags
+
+
+def fault_of(tag: str, *, before: str) -> str:
+    """What is wrong with a tag after the tag `before`; "" if nothing is."""
+    if tag == OUTSIDE or (tag.startswith("B-") and len(tag) > len("B-")):
+        return ""
+    if not tag.startswith("I-") or len(tag) == len("I-"):
+        return "expected a tag O, B-type or I-type"
+    if before[2:] == tag[2:] and before[:2] in ("B-", "I-"):
+        return ""
+    return f"{tag} continues no entity: IOB2 starts every entity with B-; convert the file first"
 
 
 @dataclass(frozen=True)
@@ -46,18 +106,8 @@ class Remark:
     what: str
 
 
-DISCONTINUOUS = "discontinuous: replaced by its extent"
-OVERLAPS = "overlaps a longer span: left out"
-INSIDE_WORD = "begins or ends inside a word: widened to whole words"
-NO_WORD = "covers no word: left out"
-
-
 def flat_spans(document: Document) -> tuple[list[Span], list[Remark]]:
-    """Remove overlaps: of overlapping spans keep the longest, of equal ones the first.
-
-    Returns:
-        The remaining spans in text order, and a remark for each span removed or discontinuous.
-    """
+    """The longest of overlapping spans, in text order, and remarks on what was changed."""
     remarks = [
         Remark(document.id, span.start, span.end, DISCONTINUOUS)
         for span in document.spans
@@ -73,28 +123,22 @@ def flat_spans(document: Document) -> tuple[list[Span], list[Remark]]:
 
 
 def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
-    """The document's words (see `split_words`) with IOB2 tags.
+    """The document's words (see `split_words`) with tags, and remarks on spans that were changed.
 
-    A span that begins or ends inside a word is widened to whole words.
-
-    Returns:
-        Words and tags, and a remark for each span that was changed or left out.
-
-    Raises:
-        CorpusError: a span outside its text.
+    Spans widen to whole words. A span outside the text is a `CorpusError`.
     """
     for span in document.spans:
         if not 0 <= span.start < span.end <= len(document.text):
-            msg = (
-                f"document {document.id}: characters {span.start} to {span.end} are not within its "
-                f"text of {len(document.text)}"
-            )
+            place = f"document {document.id}: characters {span.start} to {span.end}"
+            msg = f"{place} are not within its text of {len(document.text)}"
             raise CorpusError(msg)
     spans, remarks = flat_spans(document)
     words = split_words(document.text)
     found: list[tuple[int, int, str]] = []
     for span in spans:
-        first, last = _covered(words, span)
+        # The words that the span touches.
+        first = int(np.searchsorted(words[:, 1], span.start, side="right"))
+        last = int(np.searchsorted(words[:, 0], span.end, side="left"))
         if first >= last or (found and first < found[-1][1]):
             reason = NO_WORD if first >= last else OVERLAPS
             remarks.append(Remark(document.id, span.start, span.end, reason))
@@ -106,15 +150,7 @@ def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
     return TaggedText(texts, tuple(tags_of(found, words=len(words)))), remarks
 
 
-def _covered(words: np.ndarray, span: Span) -> tuple[int, int]:
-    """The words that a span touches: the first, and one past the last."""
-    first = int(np.searchsorted(words[:, 1], span.start, side="right"))
-    return first, int(np.searchsorted(words[:, 0], span.end, side="left"))
-
-
 def relabelled(spans: Sequence[Span], labels: dict[str, str]) -> tuple[Span, ...]:
     """Rename entity types; spans whose type maps to "" are dropped, unmapped types are kept."""
-    named = [(span, labels.get(span.label, span.label)) for span in spans]
-    return tuple(
-        Span(span.start, span.end, label, span.discontinuous) for span, label in named if label
-    )
+    named = (replace(span, label=labels.get(span.label, span.label)) for span in spans)
+    return tuple(span for span in named if span.label)

@@ -19,13 +19,10 @@ _NARROWEST = 40  # characters: lines are not wrapped at fewer
 
 
 def split_words(text: str) -> np.ndarray:
-    """Positions of the words of a text.
+    """Start and end (one past the last) character of each word, shape (words, 2), int64.
 
     A word is a maximal run of letters and digits of any script (including their accents and
     joiners), or one other character that is not white space.
-
-    Returns:
-        Start and end (one past the last) character of each word, shape (words, 2), int64.
     """
     spans = [match.span() for match in _WORD.finditer(text)]
     return np.array(spans, dtype=np.int64).reshape(-1, 2)
@@ -38,12 +35,8 @@ def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
     for its first word (so it was not wrapped) and it starts with anything but a small letter. In a
     paragraph of three or more lines that are all short, every line is a list item.
 
-    Args:
-        text: the text.
-        words: from `split_words`.
-
     Returns:
-        Word numbers in order, int64.
+        Numbers of `words` (from `split_words`) in order, int64.
     """
     starts: list[int] = []
     paragraph: list[tuple[int, str]] = []

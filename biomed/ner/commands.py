@@ -14,16 +14,10 @@ from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from biomed.corpora import Gold
-    from biomed.ner.evaluation import Scores
-    from biomed.ner.tagger import EntityTagger
-    from domainbert.tables import ReadOptions
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Find diseases and drugs in text of any length, with exact positions.",
+    no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
 )
 
 Labels = Annotated[
@@ -40,11 +34,7 @@ Models = Annotated[
 @one_line_errors
 def train(
     corpora: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CORPUS...",
-            help="Folders with train, devel and optionally test, in IOB2, PubTator or BRAT.",
-        ),
+        list[Path], typer.Argument(metavar="CORPUS...", help="Folders: train, devel, perhaps test.")
     ],
     out: options.ModelFolder,
     recipe: options.RecipeFile = None,
@@ -52,8 +42,7 @@ def train(
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
     seed: Annotated[
-        list[int] | None,
-        typer.Option(help="Repeat it for several runs: the best on devel is kept."),
+        list[int] | None, typer.Option(help="Repeatable: the best run on devel is kept.")
     ] = None,
     jobs: Annotated[
         int, typer.Option(min=1, help="Runs side by side, each with its share of the cores.")
@@ -63,11 +52,11 @@ def train(
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:
-    """Train a model on one or more corpora; devel chooses the weights, test measures them."""
+    """Train on corpora in IOB2, PubTator or BRAT; devel chooses the weights, test measures them."""
     from biomed.ner.training import EntityRecipe, fit_seeds, read_corpora
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out, checkpoints=checkpoints, resume=resume)
     overrides = {
         "model.encoder": encoder,
         "training.epochs": epochs,
@@ -75,19 +64,24 @@ def train(
         "training.full": full or None,
     }
     plan = read_recipe(EntityRecipe, recipe, overrides)
-    read = read_corpora(plan, corpora, labels=_renaming(label))
-    for corpus in read:
-        for gold in corpus.sides.values():
-            _say_remarks(gold)
-    seeds = seed or [plan.training.seed]
-    models = fit_seeds(read, plan, seeds=seeds, checkpoints=checkpoints, resume=resume, jobs=jobs)
-    if jobs > 1:
-        models = counted(models, what="seeds", total=len(seeds))
-    for model in models:
-        model.save_pretrained(out)
-        run = model.manifest["seeds"][-1]
-        scores = [f"{name} {s} {f1:.3f}" for s in ("devel", "test") for name, f1 in run[s].items()]
-        say(f"seed {run['seed']}: F1 {', '.join(scores)}")
+    with training_run(out, checkpoints, resume=resume) as run:
+        read = read_corpora(plan, corpora, labels=_renaming(label))
+        for corpus in read:
+            for gold in corpus.sides.values():
+                _say_remarks(gold)
+        seeds = seed or [plan.training.seed]
+        models = fit_seeds(
+            read, plan, seeds=seeds, checkpoints=run.checkpoints, resume=resume, jobs=jobs
+        )
+        if jobs > 1:
+            models = counted(models, what="seeds", total=len(seeds))
+        for model in models:
+            run.save(model)
+            trained = model.manifest["seeds"][-1]
+            scores = [
+                f"{name} {s} {f1:.3f}" for s in ("devel", "test") for name, f1 in trained[s].items()
+            ]
+            say(f"seed {trained['seed']}: F1 {', '.join(scores)}")
     say(f"model in {out}; README.md there has its data and scores")
 
 
@@ -97,8 +91,7 @@ def tag(
     source: options.Source,
     model: Models,
     out: Annotated[
-        Path | None,
-        typer.Option(help="A table (.csv, .parquet, .jsonl) or a folder; texts are shown without."),
+        Path | None, typer.Option(help="A table (.csv, .parquet, .jsonl) or folder; else shown.")
     ] = None,
     text: options.TextColumn = None,
     keep: options.Keep = None,
@@ -115,34 +108,17 @@ def tag(
     from biomed.ner.tagger import EntityTagger
     from biomed.ner.task import TagTask
     from domainbert.scoring.cli import run
-    from domainbert.tables import ReadOptions
+    from domainbert.tables import ReadOptions, iter_rows, match_columns, table_columns
 
     def load() -> EntityTagger:
         return EntityTagger.from_pretrained(*model, min_score=min_score, device=device)
 
     read = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
     named = {"text": text} if text else {}
-    if out is None:
-        _show(load, source, named=named, read=read)
-    else:
-        run(
-            lambda: TagTask(load()),
-            source,
-            out,
-            named=named,
-            keep=keep or (),
-            options=read,
-            restart=restart,
-        )
-
-
-def _show(
-    load: Callable[[], EntityTagger], source: str, *, named: dict[str, str], read: ReadOptions
-) -> None:
-    """Print each text with its entities marked."""
-    from biomed.ner.task import TagTask
-    from domainbert.tables import iter_rows, match_columns, table_columns
-
+    if out:
+        make, kept = (lambda: TagTask(load())), keep or ()
+        run(make, source, out, named=named, keep=kept, options=read, restart=restart)
+        return
     names = table_columns(source, read)
     chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)
     tagger = load()
@@ -160,12 +136,7 @@ def evaluate(
     gold: Annotated[
         Path, typer.Argument(metavar="GOLD", help="An IOB2 or PubTator file, or a BRAT folder.")
     ],
-    model: Annotated[
-        list[str],
-        typer.Option(
-            help="Shipped name, folder or hub:owner/name; several are scored as an ensemble."
-        ),
-    ],
+    model: Models,
     train: Annotated[
         Path | None, typer.Option(help="Count the texts of GOLD that are also in this corpus.")
     ] = None,
@@ -173,33 +144,36 @@ def evaluate(
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
 ) -> None:
-    """Score a model by strict IOB2 over words, and documents also by exact character spans."""
+    """Score a model by strict IOB2 over words, and documents also by exact character spans.
+
+    Several models are scored as an ensemble.
+    """
     from biomed.corpora import read_gold, without
-    from biomed.ner.evaluation import (
-        TaggerEnsemble,
-        check_types,
-        evaluate_documents,
-        evaluate_words,
-    )
+    from biomed.folder import spell
+    from biomed.ner import evaluation
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import EntityTagger
 
     if json:
         check_output(json, [gold, *([train] if train else [])])
     right = read_gold(gold, labels=_renaming(label))
-    ensemble = TaggerEnsemble([WordTagger.from_pretrained(name, device=device) for name in model])
-    check_types(ensemble.scheme.types, right)
-    scores = {"words": evaluate_words(ensemble, right)}
+    models = [WordTagger.from_pretrained(name, device=device) for name in model]
+    ensemble = evaluation.TaggerEnsemble(models)
+    evaluation.check_types(ensemble.scheme.types, right)
+    scores = {"words": evaluation.evaluate_words(ensemble, right)}
     if right.documents:
-        if len(model) == 1:
-            scores["characters"] = evaluate_documents(EntityTagger(*ensemble.models), right)
+        if len(models) == 1:
+            scores["characters"] = evaluation.evaluate_documents(EntityTagger(*models), right)
         else:
             say("an ensemble is scored over words only")
         _say_remarks(right)
+    result: dict[str, object] = {"gold": right.name, "texts": len(right.texts)}
     for unit, found in scores.items():
-        stdout.print(_score_table(found, unit))
-    report = {unit: found.to_dict() for unit, found in scores.items()}
-    result: dict[str, object] = {"gold": right.name, "texts": len(right.texts), **report}
+        result[unit] = found.to_dict()
+        table = Table(unit, "precision", "recall", "F1", "correct", "found", "gold")
+        for kind, values in found.to_dict().items():
+            table.add_row(kind, *map(spell, values.values()))
+        stdout.print(table)
     if train:
         shared = len(right.texts) - len(without(right.texts, read_gold(train).texts))
         result["shared_with_train"] = shared
@@ -218,12 +192,3 @@ def _renaming(pairs: list[str] | None) -> dict[str, str]:
 def _say_remarks(gold: Gold) -> None:
     if gold.remarks:
         say(f"{gold.name}: {len(gold.remarks)} spans were changed or left out to fit IOB2")
-
-
-def _score_table(scores: Scores, unit: str) -> Table:
-    table = Table(unit, "precision", "recall", "F1", "correct", "found", "gold")
-    for score in (scores.overall, *scores.by_type):
-        shares = (f"{value:.3f}" for value in (score.precision, score.recall, score.f1))
-        counts = map(str, (score.correct, score.predicted, score.gold))
-        table.add_row(score.kind, *shares, *counts)
-    return table

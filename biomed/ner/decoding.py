@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.corpora.tags import OUTSIDE
+from biomed.corpora.documents import OUTSIDE
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TagScheme:
-    """The IOB2 tags of a network's outputs.
-
-    Attributes:
-        labels: the tag of each output.
-        types: the entity types, sorted.
-        begin: output number of each type's B tag, shape (types,).
-        inside: output number of each type's I tag, shape (types,).
-    """
+    """The tag of each output of a network, the entity types (sorted), and their B and I outputs."""
 
     labels: tuple[str, ...]
     types: tuple[str, ...]
@@ -32,11 +25,7 @@ class TagScheme:
 
     @classmethod
     def of(cls, labels: Sequence[str]) -> TagScheme:
-        """Make the scheme from the names of a network's outputs.
-
-        Raises:
-            UserError: anything but `O` and a pair `B-type`, `I-type` for each type.
-        """
+        """The scheme of outputs that are named `O` and a pair `B-type`, `I-type` for each type."""
         labels = tuple(labels)
         place = {label: number for number, label in enumerate(labels)}
         types = tuple(sorted(label[2:] for label in labels if label.startswith("B-")))
@@ -60,14 +49,7 @@ def tags_for(types: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Entities as ranges of words; all arrays have shape (entities,).
-
-    Attributes:
-        first: number of the first word.
-        last: number of the last word.
-        kind: index of the type in `scheme.types`.
-        score: see `biomed.Entity`.
-    """
+    """First and last word, index in `scheme.types` and score of each entity, shape (entities,)."""
 
     first: np.ndarray
     last: np.ndarray
@@ -83,13 +65,13 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
     any tag, and whatever may follow I may follow B, so an optimal path never needs I there.
 
     Args:
-        scores: log-probability of each tag for each word, shape (words, labels), of one or more
-            texts one after the other.
+        scores: log-probability of each tag for each word of consecutive texts, shape
+            (words, labels).
         scheme: the tags.
         starts: words into which no entity continues: the first word of each text, and others.
 
     Returns:
-        The output number of each word's tag, shape (words,), int64.
+        The output number of each word's tag, shape (words,).
     """
     begin, inside = scheme.begin, scheme.inside
     closed = np.asarray((scores[:, inside] <= scores[:, begin]).all(axis=1))
@@ -107,30 +89,15 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
     final = np.zeros_like(value)
     for step, rows in enumerate(active):
         if step:
-            words = firsts[:rows] + step
-            value, back[words] = _advanced(value[:rows], scores[words], scheme)
+            # The best sum for each tag, and the tag before it.
+            words, value = firsts[:rows] + step, value[:rows]
+            before = np.repeat(value.argmax(axis=1)[:, None], value.shape[1], axis=1)
+            before[:, inside] = np.where(value[:, inside] > value[:, begin], inside, begin)
+            value, back[words] = scores[words] + np.take_along_axis(value, before, axis=1), before
         final[:rows] = value
-    return _traced(back, final.argmax(axis=1), firsts, lengths)
-
-
-def _advanced(
-    value: np.ndarray, scores: np.ndarray, scheme: TagScheme
-) -> tuple[np.ndarray, np.ndarray]:
-    """One Viterbi step in every block: the best sum for each tag, and the tag before it."""
-    begin, inside = scheme.begin, scheme.inside
-    before = np.repeat(value.argmax(axis=1)[:, None], value.shape[1], axis=1)
-    continues = value[:, inside] > value[:, begin]
-    before[:, inside] = np.where(continues, inside, begin)
-    return scores + np.take_along_axis(value, before, axis=1), before
-
-
-def _traced(
-    back: np.ndarray, tag: np.ndarray, firsts: np.ndarray, lengths: np.ndarray
-) -> np.ndarray:
-    """Follow the back pointers from the last word of each block."""
-    path = np.zeros(len(back), dtype=np.int64)
-    for step in range(int(lengths[0]) if len(lengths) else 0):
-        rows = np.searchsorted(-lengths, -step)  # blocks longer than `step`
+    # Follow the back pointers from the last word of each block.
+    tag, path = final.argmax(axis=1), np.zeros(len(scores), dtype=np.int64)
+    for step, rows in enumerate(active):
         words = (firsts + lengths)[:rows] - 1 - step
         path[words] = tag[:rows]
         tag[:rows] = back[words, tag[:rows]]
@@ -138,16 +105,7 @@ def _traced(
 
 
 def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> Found:
-    """Decode consecutive texts into entities.
-
-    Args:
-        log_probabilities: of each tag for each word, shape (words, labels).
-        scheme: the tags.
-        starts: see `best_path`.
-
-    Returns:
-        The entities of the best path, in word order.
-    """
+    """The entities of the best path (see `best_path`), in word order; scored as in `Entity`."""
     path = best_path(log_probabilities, scheme=scheme, starts=starts)
     is_inside = np.isin(path, scheme.inside)
     first = np.flatnonzero(np.isin(path, scheme.begin))

@@ -1,10 +1,20 @@
-"""`Entity`, the result of tagging."""
+"""`Entity`, the result of tagging, and `TaggedView`, a text with its entities marked."""
 
 from __future__ import annotations
 
+import html
+import itertools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.text import Text
 
 SCORE_KIND = "span_probability"
+# Pale, so that black text is readable; the label is printed too, for colour-blind readers.
+_COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
 
 
 @dataclass(frozen=True)
@@ -12,9 +22,6 @@ class Entity:
     """A mention in a text: `text[entity.start : entity.end] == entity.text`.
 
     Attributes:
-        start: first character.
-        end: one past the last character.
-        text: the mention, unchanged.
         label: entity type, such as "Disease".
         score: the network's probability, in (0, 1], of an entity of this type at exactly these
             words: B for the first word, I for the others, and not I for the word after them,
@@ -26,3 +33,64 @@ class Entity:
     text: str
     label: str
     score: float
+
+
+@dataclass(frozen=True)
+class TaggedView:
+    """A text with its entities highlighted, in notebooks (as HTML) and on terminals (by `print`).
+
+    Entities may overlap. The order of `labels`, all entity types, decides the colours.
+    """
+
+    text: str
+    entities: tuple[Entity, ...]
+    labels: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Escaped HTML without scripts, style sheets or files."""
+        parts = []
+        for start, end, over in self._segments():
+            piece = html.escape(self.text[start:end])
+            if over:
+                title = html.escape(", ".join(f"{e.label} {e.score:.2f}" for e in over))
+                style = f"background:{self._colour(over[0])};color:#000"
+                piece = f'<mark title="{title}" style="{style}">{piece}</mark>'
+            labels = [html.escape(e.label) for e in over if e.end == end]
+            small = '<sub style="opacity:.65;margin:0 .2em">'
+            parts += [piece, *(f"{small}{label}</sub>" for label in labels)]
+        return f'<div style="white-space:pre-wrap;line-height:1.7">{"".join(parts)}</div>'
+
+    def __rich__(self) -> Text:
+        """Coloured text for a rich console."""
+        from rich.text import Text
+
+        shown = Text()
+        for start, end, over in self._segments():
+            style = f"black on {self._colour(over[0])}" if over else ""
+            # Control characters could control the terminal.
+            piece = (
+                c if c.isprintable() or c in "\n\t" else "\ufffd" for c in self.text[start:end]
+            )
+            shown.append("".join(piece), style=style)
+            for entity in over:
+                if entity.end == end:
+                    shown.append(f" [{entity.label}]", style="dim")
+        return shown
+
+    def __str__(self) -> str:
+        """Text with terminal colours."""
+        from rich.console import Console
+
+        console = Console(force_terminal=True, color_system="truecolor", highlight=False)
+        with console.capture() as capture:
+            console.print(self, soft_wrap=True, end="")
+        return capture.get()
+
+    def _segments(self) -> Iterator[tuple[int, int, list[Entity]]]:
+        """Ranges of characters with the same entities over them."""
+        edges = {0, len(self.text)} | {at for e in self.entities for at in (e.start, e.end)}
+        for start, end in itertools.pairwise(sorted(edges)):
+            yield start, end, [e for e in self.entities if e.start <= start < e.end]
+
+    def _colour(self, entity: Entity) -> str:
+        return _COLOURS[self.labels.index(entity.label) % len(_COLOURS)]

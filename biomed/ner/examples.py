@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from biomed.corpora.corpus import without
-from biomed.corpora.tags import CorpusError, TaggedText, spans_of
+from biomed.corpora.documents import CorpusError, TaggedText, spans_of, tags_of
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types
 from biomed.ner.reading import cut
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Augmentation(Settings):
-    """How training texts vary between epochs; the `[augmentation]` table of a recipe.
+    """How training texts vary between epochs: the `[augmentation]` table of a recipe.
 
     Attributes:
         alone: share of texts that are read on their own; the others are joined with the texts
@@ -51,14 +52,13 @@ class Augmentation(Settings):
 
 @dataclass(frozen=True)
 class Source:
-    """The training side of one corpus.
+    """The training texts of one corpus, in file order.
 
     Attributes:
-        texts: in file order.
         codes: the code of each tag: an output of the network, or a larger number for an `O` that
             allows types which this corpus does not annotate.
-        repeat: how often an epoch reads it. A fraction is a different part in every epoch: runs
-            of `RUN` neighbours from the whole file, so that epochs are alike.
+        repeat: how often an epoch reads the corpus. A fraction is a different part in every epoch:
+            runs of `RUN` neighbours from the whole file, so that epochs are alike.
     """
 
     texts: tuple[TaggedText, ...] = field(repr=False)
@@ -77,13 +77,7 @@ class Source:
 
 
 def entity_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list[str]:
-    """The entity types of all corpora, after checking that they can be trained on.
-
-    Raises:
-        CorpusError: a corpus without a train side, none with a devel side, or a side without
-            entities.
-        UserError: `repeat` names no corpus, or devel has types that train has not.
-    """
+    """The entity types of all corpora; a `UserError` if these cannot be trained on."""
     for corpus in corpora:
         if not corpus.to_train.types or (corpus.devel and not corpus.devel.types):
             msg = f"corpus {corpus.name} needs entities in train and in devel"
@@ -110,17 +104,8 @@ def make_sources(
     A text that is also in a devel or test side is left out. So is a text of a corpus without a
     devel side that is also in the train side of a corpus with one.
 
-    Args:
-        corpora: each with a train side.
-        scheme: the tags of the network.
-        repeat: how often an epoch reads a corpus, by name; 1 by default.
-
     Returns:
-        A source for each corpus, and the outputs that each code allows, shape (codes, labels),
-        bool.
-
-    Raises:
-        CorpusError: no text is left of a corpus.
+        A source for each corpus, and the outputs that each code allows, shape (codes, labels).
     """
     sources, allowed = [], list(np.eye(len(scheme.labels), dtype=bool))
     for corpus in corpora:
@@ -142,11 +127,8 @@ def _kept(corpus: Corpus, corpora: Sequence[Corpus]) -> tuple[TaggedText, ...]:
         msg = f"{corpus.name}: every training text is also in a devel or test side, or elsewhere"
         raise CorpusError(msg)
     if dropped := len(corpus.to_train.texts) - len(texts):
-        log.warning(
-            "%s: %d training texts are also in another side or corpus and are left out",
-            corpus.name,
-            dropped,
-        )
+        what = "training texts are also in another side or corpus and are left out"
+        log.warning("%s: %d %s", corpus.name, dropped, what)
     return texts
 
 
@@ -158,48 +140,43 @@ class Example:
     codes: np.ndarray = field(repr=False)
 
 
+@dataclass(eq=False)
 class ExampleMaker:
-    """Makes the windows of an epoch.
+    """Makes the windows of an epoch; all random choices depend on the seed and the epoch."""
 
-    Args:
-        sources: of the corpora.
-        reader: of the model.
-        window: maximum tokens of a window.
-        augmentation: see there.
-        mask_id: of the [MASK] token.
-        seed: of all random choices.
-    """
+    sources: Sequence[Source]
+    reader: WordReader
+    window: int
+    augmentation: Augmentation
+    mask_id: int
+    seed: int
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        *,
-        reader: WordReader,
-        window: int,
-        augmentation: Augmentation,
-        mask_id: int,
-        seed: int,
-    ) -> None:
-        self._sources, self._reader, self._mask = sources, reader, mask_id
-        self._window = min(window, augmentation.longest or window)
-        self._augmentation, self._seed = augmentation, seed
-        self._mentions = _mentions(sources)
+    def __post_init__(self) -> None:
+        """Collect the mentions of the sources."""
+        self.window = min(self.window, self.augmentation.longest or self.window)
+        # The distinct mentions of each type, in order.
+        found: dict[str, dict[tuple[str, ...], None]] = defaultdict(dict)
+        for text in (text for source in self.sources for text in source.texts):
+            for start, end, kind in spans_of(text.tags):
+                found[kind][text.words[start:end]] = None
+        self._mentions = {kind: list(mentions) for kind, mentions in found.items()}
 
     def make(self, epoch: int) -> list[Example]:
-        """The windows of an epoch, determined by the seed and the epoch's number."""
-        generator = np.random.default_rng((self._seed, epoch))
-        return [
-            window
-            for source in self._sources
-            for text in self._packed(source, epoch, generator)
-            for window in self._windows(text)
-        ]
+        """The windows of an epoch; a text that is longer than a window is split."""
+        generator = np.random.default_rng((self.seed, epoch))
+        windows = []
+        for source in self.sources:
+            for text in self._packed(source, epoch, generator):
+                for start, end in cut(len(text.ids), window=self.window, overlap=0):
+                    codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
+                    windows.append(Example(self.reader.window(text.ids[start:end]), codes))
+        return windows
 
     def _packed(
         self, source: Source, epoch: int, generator: np.random.Generator
     ) -> Iterator[Example]:
         """Texts alone or joined with those that follow; no special tokens yet."""
-        room = self._window - SPECIAL_TOKENS
+        room = self.window - SPECIAL_TOKENS
         run: list[Example] = []
         size, wanted = 0, self._wanted(generator, room)
         for text in source.of_epoch(epoch):
@@ -213,55 +190,39 @@ class ExampleMaker:
             yield _joined(run)
 
     def _wanted(self, generator: np.random.Generator, room: int) -> int:
-        if generator.random() < self._augmentation.alone:
+        if generator.random() < self.augmentation.alone:
             return 0
         return int(generator.integers(room + 1))
 
     def _varied(self, text: TaggedText, generator: np.random.Generator) -> TaggedText:
         """The text with some mentions replaced."""
-        if not self._augmentation.swapped:
+        if not self.augmentation.swapped:
             return text
         words, tags = list(text.words), list(text.tags)
         for start, end, kind in reversed(spans_of(text.tags)):
-            if generator.random() < self._augmentation.swapped:
+            if generator.random() < self.augmentation.swapped:
                 pool = self._mentions[kind]
                 other = pool[generator.integers(len(pool))]
                 words[start:end] = other
-                tags[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (len(other) - 1)
+                tags[start:end] = tags_of([(0, len(other), kind)], words=len(other))
         return TaggedText(tuple(words), tuple(tags))
 
     def _encoded(
         self, text: TaggedText, codes: dict[str, int], generator: np.random.Generator
     ) -> Example:
-        pieces = self._reader.read(text.words)
+        pieces = self.reader.read(text.words)
         labels = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
         of_words = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
         labels[pieces.first[pieces.is_read]] = of_words[pieces.is_read]
         ids = pieces.ids
-        if self._augmentation.masked:
-            hidden = generator.random(len(text.words)) < self._augmentation.masked
+        if self.augmentation.masked:
+            hidden = generator.random(len(text.words)) < self.augmentation.masked
             counts = np.diff(np.append(pieces.first, len(ids)))
-            ids = np.where(np.repeat(hidden, counts), self._mask, ids)
+            ids = np.where(np.repeat(hidden, counts), self.mask_id, ids)
         return Example(ids, labels)
-
-    def _windows(self, text: Example) -> Iterator[Example]:
-        """The text between special tokens, split if it is longer than a window."""
-        for start, end in cut(len(text.ids), window=self._window, overlap=0):
-            codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
-            yield Example(self._reader.window(text.ids[start:end]), codes)
 
 
 def _joined(run: Sequence[Example]) -> Example:
     return Example(
         np.concatenate([part.ids for part in run]), np.concatenate([part.codes for part in run])
     )
-
-
-def _mentions(sources: Sequence[Source]) -> dict[str, list[tuple[str, ...]]]:
-    """The distinct mentions of each type."""
-    found: dict[str, dict[tuple[str, ...], None]] = {}
-    for source in sources:
-        for text in source.texts:
-            for start, end, kind in spans_of(text.tags):
-                found.setdefault(kind, {})[text.words[start:end]] = None
-    return {kind: list(mentions) for kind, mentions in found.items()}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.ner.decoding import find_entities
-from biomed.ner.entities import SCORE_KIND, Entity
+from biomed.ner.entities import SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 
@@ -17,24 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
     import pandas as pd
     import torch
 
     from biomed.corpora.corpus import Corpus
-    from biomed.ner.display import TaggedView
     from biomed.ner.network import WordTagger
     from biomed.ner.reading import Pieces
     from biomed.ner.training import EntityRecipe
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, the words into which no entity continues, and the pieces by tokenizer."""
+    """A text, its words, those into which no entity continues, and the pieces by tokenizer."""
 
-    text: str = field(repr=False)
-    words: np.ndarray = field(repr=False)
-    breaks: np.ndarray = field(repr=False)
-    pieces: dict[bytes, Pieces] = field(repr=False)
+    text: str
+    words: np.ndarray
+    breaks: np.ndarray
+    pieces: dict[bytes, Pieces]
 
     def __len__(self) -> int:
         """Tokens, for the size of a chunk."""
@@ -50,14 +47,7 @@ class EntityTagger:
     whole words with at least one letter. They may continue over a line break, but not over a blank
     line or from one list item into the next (`biomed.corpora.starts_after_breaks`).
 
-    Make one with `from_pretrained`. Threads may share it.
-
-    Args:
-        networks: each with its own entity types.
-        min_score: leave out entities with a lower `score`.
-
-    Raises:
-        UserError: no network, or two networks for one type.
+    Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
     """
 
     score_kind = SCORE_KIND
@@ -92,12 +82,8 @@ class EntityTagger:
         """Load shipped models by name ("disease", "drug"), model folders, or hub:owner/name.
 
         Hugging Face checkpoints of BERT for token classification load if their labels are IOB2.
-
-        Args:
-            names: one or more.
-            min_score: leave out entities with a lower `score`.
-            device: "cpu", "cuda", …; by default CUDA if available.
-            batch_tokens: tokens of a batch, padding included; the default depends on the device.
+        Entities with a score below `min_score` are left out. See `domainbert.model.Model` for
+        `device` and `batch_tokens`.
 
         Raises:
             EncoderError: no such model, or an encoder without a trained head.
@@ -105,8 +91,10 @@ class EntityTagger:
         """
         from biomed.ner.network import WordTagger
 
-        options: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
-        networks = [WordTagger.from_pretrained(name, **options) for name in names]
+        networks = [
+            WordTagger.from_pretrained(name, device=device, batch_tokens=batch_tokens)
+            for name in names
+        ]
         return cls(*networks, min_score=min_score)
 
     @classmethod
@@ -119,11 +107,7 @@ class EntityTagger:
         return cls(fit(corpora, recipe, **options))
 
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
-        """Write the model folder; see `WordTagger.save_pretrained`.
-
-        Raises:
-            UserError: there are several networks, which are saved one by one.
-        """
+        """Write the folder of the only network; see `domainbert.model.Model.save_pretrained`."""
         if len(self.networks) > 1:
             msg = "a folder holds one model: tagger.networks[0].save_pretrained(folder)"
             raise UserError(msg)
@@ -142,9 +126,6 @@ class EntityTagger:
         """The entities of a text, in order; `text[e.start:e.end] == e.text`.
 
         Entities of different networks may overlap; those of one network never do.
-
-        Raises:
-            UserError: not a string.
         """
         return next(self.tag_many([text]))
 
@@ -152,8 +133,7 @@ class EntityTagger:
         """The entities of each text, in the order given, in constant memory.
 
         Raises:
-            UserError: one is not a string (the message has its number), or a string, mapping or
-                DataFrame is given instead of a list.
+            UserError: one text instead of several, a table, or an item that is not a string.
         """
         if isinstance(texts, str | bytes):
             msg = "tag_many: expected a list of texts, got one text; use tag(text) or [text]"
@@ -169,7 +149,10 @@ class EntityTagger:
         for chunk in read_ahead(chunked(read, size=len, limit=self._buffer)):
             found: list[list[Entity]] = [[] for _ in chunk]
             for network, key in zip(self.networks, self._keys, strict=True):
-                self._add_entities(network, chunk, [text.pieces[key] for text in chunk], found)
+                pieces, breaks = [t.pieces[key] for t in chunk], [t.breaks for t in chunk]
+                spans = network.entities(pieces, breaks=breaks)
+                for text, here, entities in zip(chunk, spans, found, strict=True):
+                    entities += self._kept(text, here)
             for entities in found:
                 yield sorted(entities, key=lambda e: (e.start, e.end, e.label))
 
@@ -182,58 +165,30 @@ class EntityTagger:
         pieces = {key: reader.read(strings) for key, reader in self._readers.items()}
         return _ReadText(text, words, starts_after_breaks(text, words), pieces)
 
-    def _add_entities(
-        self,
-        network: WordTagger,
-        chunk: Sequence[_ReadText],
-        pieces: Sequence[Pieces],
-        found: list[list[Entity]],
-    ) -> None:
-        """Add a network's entities of a chunk of texts to the list of each text."""
-        scores = network.log_probabilities(pieces)
-        counts = np.array([int(read.is_read.sum()) for read in pieces])
-        offsets = np.cumsum(counts) - counts
-        words = np.concatenate([t.words[p.is_read] for t, p in zip(chunk, pieces, strict=True)])
-        starts = np.unique(
-            np.concatenate(
-                [
-                    offset + np.searchsorted(np.flatnonzero(read.is_read), np.append(0, t.breaks))
-                    for t, read, offset in zip(chunk, pieces, offsets, strict=True)
-                ]
-            )
-        )
-        entities = find_entities(scores, scheme=network.scheme, starts=starts[starts < len(scores)])
-        rows = zip(
-            (np.searchsorted(offsets, entities.first, side="right") - 1).tolist(),
-            words[entities.first, 0].tolist(),
-            words[entities.last, 1].tolist(),
-            entities.kind.tolist(),
-            entities.score.tolist(),
-            strict=True,
-        )
-        for number, start, end, kind, score in rows:
-            text = chunk[number].text[start:end]
+    def _kept(
+        self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
+    ) -> Iterator[Entity]:
+        """The entities that have a letter and a sufficient score."""
+        for first, last, kind, score in spans:
+            start, end = int(read.words[first, 0]), int(read.words[last - 1, 1])
+            text = read.text[start:end]
             if score >= self.min_score and any(map(str.isalpha, text)):
-                found[number].append(Entity(start, end, text, network.scheme.types[kind], score))
+                yield Entity(start, end, text, kind, score)
 
     def tag_frame(
         self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()
     ) -> pd.DataFrame:
-        """The entities of a table of texts.
+        """The entities of a table with a column `text`, one row for each entity.
 
         Args:
-            frame: a column `text`, and ids (`id`, `*_id` and common names), which are repeated.
+            frame: texts, and ids (`id`, `*_id` and common names), which are repeated.
             text: name of the text column, if it is not recognised.
             keep: other columns to repeat.
 
         Returns:
-            One row for each entity: ids, `row` (the text's position in the table, from 0),
-            `start, end, text, label, score, score_kind, status, reason`. A text without entities
-            has one row with empty fields, with status "empty" if there is no text, and "error"
-            with the reason if it cannot be read.
-
-        Raises:
-            TableError: no column with texts.
+            Ids, `row` (the text's position in the table, from 0), `start, end, text, label, score,
+            score_kind, status, reason`. A text without entities has one row with empty fields; its
+            status is "empty" if there is no text, and "error" if it cannot be read.
         """
         from biomed.ner.task import TagTask
         from domainbert.scoring import score_frame
@@ -243,6 +198,4 @@ class EntityTagger:
 
     def show(self, text: str) -> TaggedView:
         """The text with its entities highlighted, for a notebook or a terminal."""
-        from biomed.ner.display import TaggedView
-
         return TaggedView(text, tuple(self.tag(text)), self.labels)

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class TagTask(Task):
-    """Finds the entities of each text; a text without entities has one row with empty fields.
-
-    Args:
-        tagger: finds them.
-    """
+    """Finds the entities of each text; a text without entities has one row with empty fields."""
 
     name = "entities"
     columns = (PATIENT, STAY, NOTE, TEXT)

@@ -1,4 +1,4 @@
-"""The recipe of an entity model, and its training with one or several seeds."""
+"""The recipe and the objective of entity models, and training with one or several seeds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from pydantic import Field
 
 from biomed.corpora.corpus import Corpus, read_corpus
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words
-from biomed.ner.examples import Augmentation, entity_types
+from biomed.ner.examples import IGNORED, Augmentation, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
-from biomed.ner.objective import TagObjective
-from domainbert.settings import Count, Positive, Settings
+from domainbert.inference import pad
+from domainbert.settings import Positive, Settings
+from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.seeds import train_seeds
 from domainbert.training.train import Stage, train
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from biomed.ner.examples import Example
+
 SCORES_NOTE = (
     "An entity counts if its type and both its ends are right (strict IOB2, each text on its own). "
     "Devel chose the weights and the best of several seeds, so its scores are optimistic; test "
@@ -31,11 +36,8 @@ SCORES_NOTE = (
 )
 
 
-class EntityTable(ModelTable):
-    """The `[model]` table; see `EntitySettings`."""
-
-    window: Count | None = None
-    overlap: int | None = None
+class EntityTable(ModelTable, EntitySettings):
+    """The `[model]` table: the encoder and the model's windows."""
 
 
 class CorporaTable(Settings):
@@ -43,7 +45,8 @@ class CorporaTable(Settings):
 
     Attributes:
         labels: for each corpus, new names of entity types; a type renamed to "" is dropped.
-        repeat: for each corpus, how often an epoch reads it; 1 by default.
+        repeat: for each corpus, how often an epoch reads it; 1 by default. At 0.1 each epoch reads
+            another tenth.
     """
 
     labels: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -56,6 +59,76 @@ class EntityRecipe(Recipe):
     model: EntityTable = EntityTable()
     corpora: CorporaTable = CorporaTable()
     augmentation: Augmentation = Augmentation()
+
+
+class TagObjective(Objective):
+    """Cross-entropy over the first piece of each word; F1 of entities on the devel sides.
+
+    In a corpus that annotates only some of the types, `O` allows every tag of the other types: the
+    loss of a word is −log of the summed probability of its allowed tags.
+    """
+
+    metric = "f1"
+
+    def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
+        self._model, self._corpora, self._augmentation = model, corpora, recipe.augmentation
+        self._sources, allowed = make_sources(corpora, model.scheme, recipe.corpora.repeat)
+        self._forbidden = ~torch.from_numpy(allowed)
+        training = recipe.training
+        maker = ExampleMaker(
+            self._sources,
+            reader=model.reader,
+            window=model.window,
+            augmentation=recipe.augmentation,
+            mask_id=model.tokenizer.mask_token_id,
+            seed=training.seed,
+        )
+        self._plan = FreshBatches(maker, batch_tokens=training.batch_tokens, seed=training.seed)
+
+    def batches(self) -> FreshBatches:
+        """Windows of tagged texts."""
+        return self._plan
+
+    def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
+        """Padded token ids, codes and mask, each of shape (windows, longest)."""
+        del epoch
+        padding = self._model.tokenizer.pad_token_id
+        ids, mask = pad([example.ids for example in batch], pad_token_id=padding)
+        codes, _ = pad([example.codes for example in batch], pad_token_id=IGNORED)
+        inputs = {"input_ids": ids, "codes": codes}
+        return inputs if mask is None else {**inputs, "attention_mask": mask}
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Mean over the words of −log of the probability of the allowed tags."""
+        outputs = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
+        is_word = batch["codes"] != IGNORED
+        scores = outputs.logits[is_word].float().log_softmax(dim=-1)
+        forbidden = self._forbidden.to(scores.device)[batch["codes"][is_word]]
+        return -scores.masked_fill(forbidden, float("-inf")).logsumexp(dim=-1).mean()
+
+    def score(self, network: Any) -> dict[str, float]:
+        """Entity F1 on each devel side, and their mean as "f1"."""
+        scores_of = partial(self._model.log_probabilities, network=network)
+        each = {
+            f"f1_{c.name}": evaluate_words(self._model, c.devel, scores_of=scores_of).overall.f1
+            for c in self._corpora
+            if c.devel
+        }
+        return {"f1": float(np.mean(list(each.values()))), **each}
+
+    def facts(self) -> dict[str, Any]:
+        """Augmentation, and types, size and hash of each corpus."""
+        augmentation = self._augmentation.model_dump()
+        corpora = {}
+        for corpus, source in zip(self._corpora, self._sources, strict=True):
+            corpora[corpus.name] = {
+                "types": list(corpus.to_train.types),
+                "repeat": source.repeat,
+                "left_out": len(corpus.to_train.texts) - len(source.texts),
+            }
+            for side, gold in corpus.sides.items():
+                corpora[corpus.name][side] = {"texts": len(gold.texts), "sha256": gold.sha256}
+        return {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
 
 
 def read_corpora(
@@ -74,51 +147,35 @@ def fit(
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> WordTagger:
-    """Train on the train sides of all corpora and choose the weights on their devel sides.
+    """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
 
-    The weights with the best mean F1 over the devel sides are kept.
+    The manifest has the scores on devel and test.
 
     Args:
         corpora: each with a train side, at least one with a devel side; see `make_sources`.
         recipe: settings; the defaults if None.
         seed: replaces the recipe's.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
-
-    Returns:
-        The trained model, with its scores on devel and test in its manifest.
-
-    Raises:
-        UserError: see `entity_types`, and `domainbert.training.train.train`.
+        checkpoints: see `domainbert.training.train.train`.
+        resume: see there.
     """
     recipe = recipe or EntityRecipe()
-    training, encoder = recipe.training, recipe.model.encoder
     if seed is not None:
-        training = training.replaced(seed=seed)
-    repeat, augmentation = recipe.corpora.repeat, recipe.augmentation
-    labels = tags_for(entity_types(corpora, repeat))
+        recipe = recipe.replaced(training=recipe.training.replaced(seed=seed))
+    training, encoder = recipe.training, recipe.model.encoder
+    labels = tags_for(entity_types(corpora, recipe.corpora.repeat))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
-    objective = TagObjective(
-        model, corpora, training=training, augmentation=augmentation, repeat=repeat
-    )
-    model = train(
-        model, Stage(objective, training), encoder=encoder, checkpoints=checkpoints, resume=resume
-    )
-    facts = model.manifest["facts"]["corpora"]
-    model.manifest |= {
-        "card": recipe.card.model_dump(),
-        "counts": {
-            f"{name}, texts for training": of_one["train"]["texts"] - of_one["left_out"]
-            for name, of_one in facts.items()
-        },
+    stage = Stage(TagObjective(model, corpora, recipe), training)
+    model = train(model, stage, encoder=encoder, checkpoints=checkpoints, resume=resume)
+    model.manifest["card"] = recipe.card.model_dump()
+    model.manifest["counts"] = {
+        f"{name}, texts for training": facts["train"]["texts"] - facts["left_out"]
+        for name, facts in model.manifest["facts"]["corpora"].items()
     }
     for side in ("devel", "test"):
-        model.manifest[side] = {
-            corpus.name: evaluate_words(model, corpus.sides[side]).to_dict()
-            for corpus in corpora
-            if side in corpus.sides
-        }
+        golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
+        scores = {name: evaluate_words(model, gold).to_dict() for name, gold in golds.items()}
+        model.manifest[side] = scores
     return model
 
 
@@ -133,15 +190,8 @@ def fit_seeds(
 ) -> Iterator[WordTagger]:
     """Train once for each seed; after each, yield the model that is the best on devel so far.
 
-    Its manifest has the scores of all seeds, with mean and standard deviation.
-
-    Args:
-        corpora: see `fit`.
-        recipe: settings.
-        seeds: one run each.
-        checkpoints: folder that keeps the checkpoints of each seed.
-        resume: continue from them; a finished seed is only measured again.
-        jobs: runs side by side; see `domainbert.training.seeds.train_seeds`.
+    Its manifest has the scores of all seeds, with mean and standard deviation. With `resume`, a
+    finished seed is only measured again. See `fit` and `domainbert.training.seeds.train_seeds`.
     """
     train_one = partial(fit, corpora, recipe, resume=resume)
     best, highest = None, -1.0

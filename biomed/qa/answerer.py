@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.folder import BiomedFolder
-from biomed.qa.reading import Pair, PairReader, first_token
+from biomed.qa.reading import Pair, PairReader
 from biomed.qa.spans import Candidate, best_candidates, best_spans
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from biomed.qa.display import AnswerView
-
-SCORE_KIND = "logit_margin"
+    from biomed.qa.reading import Window
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,11 @@ class Answer:
         text: the answer, exactly as in the context.
         start: its first character; 0 without an answer.
         end: one past its last character; 0 without an answer.
-        score: by how much it beats "no answer here" (see `score_kind`); not a probability. Without
-            an answer: the score of the best rejected candidate, -inf if there is no candidate, NaN
-            if the network's output is not a number.
-        score_kind: "logit_margin": start logit plus end logit, minus the same sum for [CLS], which
-            stands for "no answer", in the same window. The logits of a window are defined up to a
-            constant; the difference is free of it, so windows and documents can be compared.
+        score: start plus end logit, minus the same sum for [CLS], which stands for "no answer", in
+            the same window; not a probability. The difference can be compared across windows and
+            documents. Without an answer: the score of the best rejected candidate, -inf if there
+            is none, NaN if the network's output is not a number.
+        score_kind: "logit_margin".
         document: number of the document that holds it, from 0.
         passage_start: first character of the window in which it was found.
         passage_end: one past the window's last character.
@@ -50,7 +47,7 @@ class Answer:
     start: int
     end: int
     score: float
-    score_kind: str = SCORE_KIND
+    score_kind: str = "logit_margin"
     document: int = 0
     passage_start: int = 0
     passage_end: int = 0
@@ -84,19 +81,14 @@ class QuestionAnswerer(BiomedFolder):
     """Finds the answer to a question in one or several documents of any length.
 
     Each document is read with the question in overlapping windows. The best run of whole words
-    over all windows is the answer if its score is above the threshold.
-
-    Load one with `from_pretrained`; any Hugging Face checkpoint for BERT question answering works.
+    over all windows is the answer if its score is above the threshold. Load one with
+    `from_pretrained`; any Hugging Face checkpoint for BERT question answering works.
 
     Args:
         network: Hugging Face's question-answering network.
         tokenizer: its fast tokenizer.
         settings: windows, longest answer, threshold.
-        device: by default CUDA if available, otherwise the CPU.
-        batch_tokens: tokens of one batch, including padding; by default depends on the device.
-
-    Raises:
-        UserError: windows longer than the encoder's, or answers longer than the overlap.
+        **options: `device` and `batch_tokens` of `domainbert.model.Model`.
     """
 
     task, labels = "qa", ("answer start", "answer end")
@@ -109,23 +101,19 @@ class QuestionAnswerer(BiomedFolder):
         tokenizer: PreTrainedTokenizerBase,
         *,
         settings: QuestionSettings | None = None,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
-        )
+        super().__init__(network, tokenizer, settings=settings, **options)
         window = self.window_tokens()
         overlap = window // 4 if self.settings.overlap is None else self.settings.overlap
         plan_windows(0, capacity=window // 2, overlap=overlap)  # checks the overlap
         self.reader = PairReader(tokenizer, window=window, overlap=overlap)
         self.max_answer = self.settings.max_answer or overlap
         if not 1 <= self.max_answer <= overlap:
-            msg = (
+            raise UserError(
                 f"max_answer must be between 1 and the overlap of {overlap} tokens, so that every "
                 f"answer is whole in some window; got {self.max_answer}"
             )
-            raise UserError(msg)
 
     @classmethod
     def from_pretrained(cls, name: str | Path = "qa", **options: Any) -> QuestionAnswerer:
@@ -173,14 +161,13 @@ class QuestionAnswerer(BiomedFolder):
             At least one answer; if none passes the threshold, one with an empty text.
 
         Raises:
-            UserError: an empty question or context, a question too long for the window, or
-                top_k < 1.
+            UserError: an empty question or context, or a question too long for the window.
         """
         return next(self.answer_many([(question, context)], top_k=top_k, threshold=threshold))
 
     def answer_many(
         self,
-        pairs: Iterable[tuple[str, str | Sequence[str]]],
+        pairs: Iterable[tuple[str, str | Sequence[str]] | Pair],
         *,
         top_k: int = 1,
         threshold: float | None = None,
@@ -189,124 +176,76 @@ class QuestionAnswerer(BiomedFolder):
         """The answers to many (question, context) pairs, as a stream in the order given.
 
         Windows of several pairs share batches. Arguments and errors are those of `answer`; an
-        error names the pair's number (from 0). `network` replaces the model's own in training.
+        error names the pair's number (from 0). A pair may come from `reader.pair`, already
+        checked. `network` replaces the model's own in training.
         """
         if top_k < 1:
-            msg = f"top_k must be at least 1, got {top_k}"
-            raise UserError(msg)
-        read = (self._read(pair, number) for number, pair in enumerate(pairs))
-        return self.answer_read(read, top_k=top_k, threshold=threshold, network=network)
-
-    def answer_read(
-        self,
-        pairs: Iterable[Pair],
-        *,
-        top_k: int = 1,
-        threshold: float | None = None,
-        network: PreTrainedModel | None = None,
-    ) -> Iterator[list[Answer]]:
-        """As `answer_many`, for pairs from `reader.pair`, which the caller has checked."""
+            raise UserError(f"top_k must be at least 1, got {top_k}")
         limit = self.threshold if threshold is None else threshold
-        chunks = chunked(pairs, size=self.reader.size, limit=self.runner.buffer_tokens)
-        for chunk in read_ahead(chunks):
-            found = self.candidates(chunk, top_k=top_k, network=network)
-            for pair, candidates in zip(chunk, found, strict=True):
-                yield _answers(pair, candidates, threshold=limit)
+        return self._answered(pairs, top_k=top_k, limit=limit, network=network)
 
-    def _read(self, pair: object, number: int) -> Pair:
+    def _answered(
+        self, pairs: Iterable[Any], *, top_k: int, limit: float, network: PreTrainedModel | None
+    ) -> Iterator[list[Answer]]:
+        import torch
+
+        runner = self.runner if network is None else self.runner.with_model(network)
+        read = (self._read(pair, number) for number, pair in enumerate(pairs))
+        for chunk in read_ahead(chunked(read, size=self.reader.size, limit=runner.buffer_tokens)):
+            windows = [self.reader.windows(pair) for pair in chunk]
+            rows = runner.run(
+                [window.ids for each in windows for window in each],
+                token_types=[window.segments for each in windows for window in each],
+                read=lambda out, _: torch.stack((out.start_logits, out.end_logits), dim=-1),
+            )
+            waiting = iter(rows)
+            for pair, each in zip(chunk, windows, strict=True):
+                logits = [(window, next(waiting)[: len(window.ids)]) for window in each]
+                yield self._best(pair, logits, top_k=top_k, limit=limit)
+
+    def _read(self, pair: Any, number: int) -> Pair:
+        if isinstance(pair, Pair):
+            return pair
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            msg = f"pair {number}: expected (question, context), got {type(pair).__name__}"
-            raise UserError(msg)
+            got = type(pair).__name__
+            raise UserError(f"pair {number}: expected (question, context), got {got}")
         try:
             return self.reader.pair(*pair)
         except UserError as error:
             msg = f"pair {number}: {error}"
-        raise UserError(msg)
+        raise UserError(msg)  # without the cause, whose traceback would hold the text
 
-    def candidates(
-        self, pairs: Sequence[Pair], *, top_k: int = 1, network: PreTrainedModel | None = None
-    ) -> list[list[Candidate] | None]:
-        """The best spans of each pair over all windows of its passages, best first.
+    def _best(
+        self, pair: Pair, logits: list[tuple[Window, np.ndarray]], *, top_k: int, limit: float
+    ) -> list[Answer]:
+        """A pair's answers over its windows, each with logits of shape (tokens, 2)."""
+        if not all(np.isfinite(row).all() for _, row in logits):
+            return [Answer("", 0, 0, float("nan"))]
+        found = [c for window, row in logits for c in self._spans(pair, window, row, top_k=top_k)]
+        best = best_candidates(found, top_k=top_k)
+        passing = [_answer(pair, candidate) for candidate in best if candidate.score > limit]
+        return passing or [Answer("", 0, 0, best[0].score if best else float("-inf"))]
 
-        The logits of all windows are in memory together. None instead of a pair's spans: one of
-        its logits is not finite.
-        """
-        runner = self.runner if network is None else self.runner.with_model(network)
-        places = [
-            (index, number, cut)
-            for index, pair in enumerate(pairs)
-            for number, passage in enumerate(pair.passages)
-            for cut in self.reader.ranges(pair.question, passage)
-        ]
-        windows = [
-            self.reader.window_of(
-                pairs[index].question, pairs[index].passages[number].ids[slice(*cut)]
-            )
-            for index, number, cut in places
-        ]
-        rows = runner.run(
-            [ids for ids, _ in windows],
-            token_types=[segments for _, segments in windows],
-            read=_both_logits,
-        )
-        found: list[list[Candidate]] = [[] for _ in pairs]
-        broken = set()
-        for (index, number, cut), row, (ids, _) in zip(places, rows, windows, strict=True):
-            found[index] += self._spans(pairs[index], number, cut, row, top_k=top_k)
-            if not np.isfinite(row[: len(ids)]).all():
-                broken.add(index)
-        return [
-            None if index in broken else best_candidates(spans, top_k=top_k)
-            for index, spans in enumerate(found)
-        ]
-
-    def _spans(
-        self, pair: Pair, number: int, cut: tuple[int, int], row: np.ndarray, *, top_k: int
-    ) -> list[Candidate]:
-        """The best spans of one window from its logits, shape (tokens of the batch, 2)."""
-        passage, here = pair.passages[number], slice(*cut)
-        first = first_token(pair.question)
-        of_context = row[first : first + cut[1] - cut[0]]
-        null = float(row[0].sum())
+    def _spans(self, pair: Pair, window: Window, row: np.ndarray, *, top_k: int) -> list[Candidate]:
+        passage, (first, last) = pair.passages[window.passage], window.tokens
         spans = best_spans(
-            of_context[:, 0],
-            of_context[:, 1],
-            begins=passage.begins[here],
-            ends=passage.ends[here],
+            *row[first - last - 1 : -1].T,
+            begins=passage.begins[first:last],
+            ends=passage.ends[first:last],
             longest=self.max_answer,
             top_k=top_k,
         )
+        null = float(row[0].sum())
         return [
-            Candidate(number, cut[0] + begin, cut[0] + end, score - null, cut)
+            Candidate(window.passage, first + begin, first + end, score - null, window.tokens)
             for begin, end, score in spans
         ]
 
-    def show(
-        self, question: str, context: str, *, top_k: int = 1, threshold: float | None = None
-    ) -> AnswerView:
+    def show(self, question: str, context: str, **options: Any) -> AnswerView:
         """The context with its answers marked, for a notebook or a terminal; see `answer`."""
         from biomed.qa.display import AnswerView
 
-        answers = self.answer(question, context, top_k=top_k, threshold=threshold)
-        return AnswerView(context, tuple(answers))
-
-
-def _both_logits(output: Any, _: torch.Tensor | None) -> torch.Tensor:
-    import torch
-
-    return torch.stack((output.start_logits, output.end_logits), dim=-1)
-
-
-def _answers(
-    pair: Pair, candidates: Sequence[Candidate] | None, *, threshold: float
-) -> list[Answer]:
-    if candidates is None:
-        return [Answer("", 0, 0, float("nan"))]
-    passing = [candidate for candidate in candidates if candidate.score > threshold]
-    if not passing:
-        best = candidates[0].score if candidates else float("-inf")
-        return [Answer("", 0, 0, best)]
-    return [_answer(pair, candidate) for candidate in passing]
+        return AnswerView(context, tuple(self.answer(question, context, **options)))
 
 
 def _answer(pair: Pair, candidate: Candidate) -> Answer:

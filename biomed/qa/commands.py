@@ -16,7 +16,6 @@ from domainbert.files import write_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from biomed.qa.answerer import Answer
     from biomed.qa.task import AskTask
 
 app = typer.Typer(
@@ -26,6 +25,7 @@ app = typer.Typer(
 yes_no = typer.Typer(no_args_is_help=True, help="Questions answered by yes, no or maybe.")
 app.add_typer(yes_no, name="yesno")
 
+Seed = Annotated[int | None, typer.Option(help="Of all random choices.")]
 ScoresFile = Annotated[Path | None, typer.Option("--json", help="Write the scores here too.")]
 YesNoFile = Annotated[
     Path, typer.Argument(metavar="QUESTIONS", help="PubMedQA or BioASQ JSON, with answers.")
@@ -38,17 +38,16 @@ def train(
     questions: Annotated[
         list[Path],
         typer.Argument(
-            metavar="QUESTIONS...",
             help="SQuAD or BioASQ JSON, or tables: one stage of training each, in this order. "
-            "Some of the last one's articles are held out.",
+            "Some of the last one's articles are held out."
         ),
     ],
     out: options.ModelFolder,
     recipe: options.RecipeFile = None,
     encoder: options.EncoderName = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over each file.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak, in each stage.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of order, windows and dropout.")] = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    seed: Seed = None,
     full: options.FullWeights = False,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
@@ -56,16 +55,17 @@ def train(
     """Train in stages, choose and score on held-out articles, write the model folder."""
     from biomed.qa.training import QuestionRecipe, train_from_recipe
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out, checkpoints=checkpoints, resume=resume)
     given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed, "full": full or None}
     overrides = {f"training.{name}": value for name, value in given.items()}
     plan = read_recipe(QuestionRecipe, recipe, {"model.encoder": encoder, **overrides})
     # An option applies to every stage.
     stages = {name: values for name, values in plan.stages.items() if given.get(name) is None}
     plan = plan.replaced(stages=stages)
-    model = train_from_recipe(plan, questions, checkpoints=checkpoints, resume=resume)
-    model.save_pretrained(out)
+    with training_run(out, checkpoints, resume=resume) as run:
+        model = train_from_recipe(plan, questions, checkpoints=run.checkpoints, resume=resume)
+        run.save(model)
     found = model.manifest["validation"]
     say(f"held-out articles: F1 {found['f1']:.3f}, exact match {found['exact']:.3f}")
     say(f"model in {out}; its card says how it was made and how good it is")
@@ -77,10 +77,9 @@ def ask(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...",
             help="With --question: text files to show answers from, or, with --out, a table with "
-            "a text in each row. Otherwise a file of questions with their contexts: a table, or "
-            "SQuAD or BioASQ JSON.",
+            "a text in each row. Otherwise questions with their contexts: a table, or SQuAD or "
+            "BioASQ JSON."
         ),
     ],
     question: Annotated[str | None, typer.Option(help="Ask this of every text.")] = None,
@@ -103,7 +102,10 @@ def ask(
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
     from biomed.qa.answerer import QuestionAnswerer
+    from biomed.qa.display import AnswerView
     from biomed.qa.task import AskTask
+    from domainbert.scoring.cli import run
+    from domainbert.tables import ReadOptions
 
     if (question is None and out is None) or (out is not None and len(sources) != 1):
         raise typer.BadParameter(
@@ -117,14 +119,14 @@ def ask(
     if out is None:
         texts = [_text(Path(source)) for source in sources]
         answerer = QuestionAnswerer.from_pretrained(model, device=device)
-        answers = answerer.answer(str(question), texts, top_k=top_k, threshold=threshold)
-        _show(answers, texts, names=[Path(source).name for source in sources])
+        for answer in answerer.answer(str(question), texts, top_k=top_k, threshold=threshold):
+            if answer.is_found:
+                where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}"
+                say(f"{Path(sources[answer.document]).name}, {where}")
+            stdout.print(AnswerView(texts[answer.document], (answer,)), soft_wrap=True)
     elif question is None and sources[0].lower().endswith(".json"):
         _ask_json(Path(sources[0]), out, make_task)
     else:
-        from domainbert.scoring.cli import run
-        from domainbert.tables import ReadOptions
-
         run(
             make_task,
             sources[0],
@@ -138,20 +140,9 @@ def ask(
 
 def _text(path: Path) -> str:
     if path.suffix.lower() != ".txt":
-        msg = f"{path}: expected a .txt file; name --out to ask the question of a table"
-        raise UserError(msg)
+        raise UserError(f"{path}: expected a .txt file; name --out to ask the question of a table")
     # Bytes, so that "\r\n" stays two characters and positions are those of the file.
     return path.read_bytes().decode("utf-8", "replace")
-
-
-def _show(answers: list[Answer], texts: list[str], *, names: list[str]) -> None:
-    from biomed.qa.display import AnswerView
-
-    for answer in answers:
-        if answer.is_found:
-            where = f"{names[answer.document]}, characters {answer.start} to {answer.end}"
-            say(f"{where}, score {answer.score:.2f}")
-        stdout.print(AnswerView(texts[answer.document], (answer,)), soft_wrap=True)
 
 
 def _ask_json(source: Path, out: Path, make_task: Callable[[], AskTask]) -> None:
@@ -226,17 +217,18 @@ def train_yes_no(
     encoder: options.EncoderName = None,
     folds: Annotated[int, typer.Option(min=2, help="Models trained, to score each question.")] = 10,
     epochs: options.Epochs = None,
-    seed: Annotated[int | None, typer.Option(help="Of order and dropout.")] = None,
+    seed: Seed = None,
 ) -> None:
     """Train in folds, score every question unseen, write the last fold's model."""
     from biomed.qa.yes_no import YesNoRecipe, cross_validate, read_decisions
     from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
 
-    options.check_training(out)
     overrides = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
     plan = read_recipe(YesNoRecipe, recipe, overrides)
-    model = cross_validate(read_decisions(questions), plan, count=folds)
-    model.save_pretrained(out)
+    with training_run(out) as run:
+        model = cross_validate(read_decisions(questions), plan, count=folds)
+        run.save(model)
     scores = model.manifest["cross_validation"]
     accuracy, macro_f1 = scores["accuracy"], scores["macro_f1"]
     say(f"{folds} folds: accuracy {accuracy:.3f}, macro F1 {macro_f1:.3f}")
@@ -254,8 +246,8 @@ def evaluate_yes_no(
     read = read_decisions(questions)
     scores = evaluate_decisions(YesNoAnswerer.from_pretrained(model), read)
     shown = {"accuracy": scores["accuracy"], "macro F1": scores["macro_f1"]}
-    by_label = {f"F1, {label}": value for label, value in scores["f1"].items()}
-    stdout.print(_score_table(f"{scores['questions']} questions", {**shown, **by_label}))
+    shown |= {f"F1, {label}": value for label, value in scores["f1"].items()}
+    stdout.print(_score_table(f"{scores['questions']} questions", shown))
     if json:
         write_json({"file": questions.name, **scores}, json)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from biomed.ner.display import TaggedView
-from biomed.ner.entities import Entity
+from biomed.ner.entities import Entity, TaggedView
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -19,12 +18,7 @@ NO_ANSWER = "No answer was found."
 
 @dataclass(frozen=True)
 class AnswerView:
-    """The result of `QuestionAnswerer.show`, for a notebook or for `print`.
-
-    Attributes:
-        text: the whole context.
-        answers: best first; each is shown with the text around it.
-    """
+    """A context and its answers, each shown with the text around it, for a notebook or `print`."""
 
     text: str
     answers: tuple[Answer, ...]
@@ -57,7 +51,7 @@ class AnswerView:
         return TaggedView(before + self.text[start:end] + after, (span,), ("answer",))
 
     def _word_edge(self, at: int) -> int:
-        """The first position from `at` on that does not cut a word."""
+        """The first position from `at` that does not cut a word."""
         at = min(max(at, 0), len(self.text))
         while 0 < at < len(self.text) and not self.text[at].isspace():
             at += 1

@@ -1,16 +1,19 @@
-"""Score a model on questions with known answers, and choose its threshold."""
+"""Score answers as SQuAD and BioASQ do, and choose a model's threshold."""
 
 from __future__ import annotations
 
 import math
+import re
+import string
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.qa.metrics import RANKED, exact_match, score_factoids, token_f1
-from biomed.qa.questions import QuestionError, QuestionSet, check_answered, evenly
+from biomed.qa.questions import QuestionError, QuestionSet, evenly, plain
 from domainbert.console import counted
+from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,23 +23,80 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000
 FEWEST_GROUPS = 5  # an interval from fewer says nothing
+RANKED = 5  # answers that BioASQ considers
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize(text: str) -> str:
+    """Lower case, without punctuation, articles and extra spaces, as in SQuAD's official script."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(predicted: str, answers: Sequence[str]) -> float:
+    """1 if the prediction ("" for no answer) is one of the answers after `normalize`, else 0."""
+    return float(normalize(predicted) in _normalized(answers))
+
+
+def token_f1(predicted: str, answers: Sequence[str]) -> float:
+    """The best F1 over the answers of the words shared with the prediction, in [0, 1].
+
+    As in the script of SQuAD 2.0 (Rajpurkar et al., arXiv 1806.03822): if one side has no words,
+    1 if both have none, otherwise 0.
+    """
+    words = normalize(predicted).split()
+    return max(_f1(words, answer.split()) for answer in _normalized(answers))
+
+
+def _f1(predicted: list[str], gold: list[str]) -> float:
+    if not predicted or not gold:
+        return float(predicted == gold)
+    shared = (Counter(predicted) & Counter(gold)).total()
+    return 2 * shared / (len(predicted) + len(gold))
+
+
+def _normalized(answers: Sequence[str]) -> list[str]:
+    """The answers with a word left after `normalize`; "" if there is none."""
+    return [words for answer in answers if (words := normalize(answer))] or [""]
+
+
+def score_factoids(
+    ranked: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """BioASQ's scores (Balikas et al. 2013) from the first five answers of each question.
+
+    Casing and white space are ignored. A repeated answer takes no rank.
+
+    Args:
+        ranked: answers to each question, best first.
+        answers: the accepted texts for each question: the answer and its synonyms.
+
+    Returns:
+        "questions": their number; means over them, in [0, 1]: "strict", the first answer is
+        correct; "lenient", one of the first five is; "mrr", the reciprocal rank of the first
+        correct one (0 if none of five is).
+    """
+    if len(ranked) != len(answers) or not answers:
+        raise UserError(f"{len(ranked)} lists of answers for {len(answers)} questions")
+    found = np.array([_reciprocal_rank(*pair) for pair in zip(ranked, answers, strict=True)])
+    shares = {"strict": found == 1, "lenient": found > 0, "mrr": found}
+    return {"questions": len(found), **{name: float(each.mean()) for name, each in shares.items()}}
+
+
+def _reciprocal_rank(given: Sequence[str], gold: Sequence[str]) -> float:
+    accepted = set(map(plain, gold))
+    distinct = list(dict.fromkeys(map(plain, given)))[:RANKED]
+    return next((1 / rank for rank, text in enumerate(distinct, 1) if text in accepted), 0.0)
 
 
 @dataclass(frozen=True)
 class SpanScores:
-    """SQuAD's measures, means over questions.
+    """SQuAD's measures, means over questions, in [0, 1].
 
-    Attributes:
-        questions: number of questions.
-        exact: exact match, in [0, 1].
-        f1: F1 of words, in [0, 1].
-        answerable: number of questions with an answer.
-        exact_answerable: exact match on these; None if there are none.
-        f1_answerable: F1 on these.
-        abstained: share of the questions without an answer that got none; None if all have one.
-        f1_low: lower end of the 95% interval of F1, from 1,000 resamples of articles; None with
-            fewer than 5 articles.
-        f1_high: its upper end.
+    `answerable` is the number of questions with an answer, to which `exact_answerable` and
+    `f1_answerable` are limited; `abstained` is the share of the others that got none. They are
+    None without such questions. `f1_low` and `f1_high` are the 95% interval of F1 from 1,000
+    resamples of articles; None with fewer than 5 articles.
     """
 
     questions: int
@@ -55,37 +115,29 @@ class Judged:
     """A question, the model's answers, and the scores of the first one."""
 
     question: Question
-    answers: tuple[Answer, ...] = field(repr=False)
+    answers: list[Answer] = field(repr=False)
     exact: float
     f1: float
 
 
-def judge(
-    answerer: QuestionAnswerer, questions: QuestionSet, *, top_k: int = 1, **options: Any
-) -> list[Judged]:
+def judge(answerer: QuestionAnswerer, questions: QuestionSet, **options: Any) -> list[Judged]:
     """Answer the scorable questions and score each first answer.
 
     If every question has an answer, the model must give one (threshold -inf), as in SQuAD 1.1;
-    otherwise its own threshold decides, as in SQuAD 2.0.
-
-    Args:
-        answerer: the model.
-        questions: of one file.
-        top_k: answers kept for each question.
-        **options: of `QuestionAnswerer.answer_many`.
+    otherwise its own threshold decides, as in SQuAD 2.0. `options` are those of `answer_many`.
 
     Raises:
         QuestionError: no answer is known.
     """
-    check_answered(questions, what="scoring")
-    scored = [question for question in questions.questions if question.is_scorable]
+    questions.check_answered("scoring")
+    scored = [question for question in questions if question.is_scorable]
     if not any(question.is_impossible for question in scored):
         options.setdefault("threshold", -math.inf)
     pairs = ((q.text, [passage.text for passage in q.passages]) for q in scored)
-    answers = answerer.answer_many(pairs, top_k=top_k, **options)
+    found = counted(answerer.answer_many(pairs, **options), what="answering", total=len(scored))
     return [
-        Judged(q, tuple(a), exact_match(a[0].text, q.answers), token_f1(a[0].text, q.answers))
-        for q, a in zip(scored, counted(answers, what="answering", total=len(scored)), strict=True)
+        Judged(q, a, exact_match(a[0].text, q.answers), token_f1(a[0].text, q.answers))
+        for q, a in zip(scored, found, strict=True)
     ]
 
 
@@ -93,39 +145,26 @@ def score(judged: Sequence[Judged]) -> SpanScores:
     """Means over questions, and the interval of F1 over articles."""
     exact, f1 = np.array([j.exact for j in judged]), np.array([j.f1 for j in judged])
     has = np.array([not j.question.is_impossible for j in judged])
+    parts = {"exact_answerable": exact[has], "f1_answerable": f1[has], "abstained": exact[~has]}
     low, high = interval(f1, [min(j.question.articles) for j in judged])
     return SpanScores(
         questions=len(judged),
         exact=float(exact.mean()),
         f1=float(f1.mean()),
         answerable=int(has.sum()),
-        exact_answerable=float(exact[has].mean()) if has.any() else None,
-        f1_answerable=float(f1[has].mean()) if has.any() else None,
-        abstained=float(exact[~has].mean()) if not has.all() else None,
+        **{name: float(part.mean()) if len(part) else None for name, part in parts.items()},
         f1_low=low,
         f1_high=high,
     )
 
 
-def interval(
-    values: np.ndarray, groups: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float] | tuple[None, None]:
-    """The 95% bootstrap interval of a mean over rows, resampling whole groups.
-
-    Args:
-        values: shape (rows,).
-        groups: the group of each row.
-        resamples: number of resamples.
-        seed: of the resamples.
-
-    Returns:
-        Lower and upper end; None with fewer than `FEWEST_GROUPS` groups.
-    """
+def interval(values: np.ndarray, groups: Sequence[str]) -> tuple[float, float] | tuple[None, None]:
+    """The 95% bootstrap interval of a mean, resampling whole groups; None with fewer than 5."""
     names, number = np.unique(np.array(groups), return_inverse=True)
     if len(names) < FEWEST_GROUPS:
         return None, None
     sums, counts = np.bincount(number, weights=values), np.bincount(number)
-    chosen = np.random.default_rng(seed).integers(len(names), size=(resamples, len(names)))
+    chosen = np.random.default_rng(0).integers(len(names), size=(RESAMPLES, len(names)))
     means = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
@@ -142,10 +181,15 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
     Raises:
         QuestionError: no question can be scored.
     """
-    check_answered(questions, what="scoring")
-    scorable = [question for question in questions.questions if question.is_scorable]
+    questions.check_answered("scoring")
+    scorable = [question for question in questions if question.is_scorable]
     extractive = questions.subset(q for q in scorable if q.kind == "extractive")
     factoid = questions.subset(q for q in scorable if q.kind == "factoid")
+    if not scorable:
+        raise QuestionError(
+            f"{questions.name} has no question that a part of its passages could answer; for "
+            "yes/no questions use biomed qa yesno"
+        )
     result: dict[str, Any] = {}
     if len(extractive):
         result["extractive"] = asdict(score(judge(answerer, extractive)))
@@ -154,14 +198,7 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
         judged = judge(answerer, factoid, top_k=4 * RANKED, threshold=-math.inf)
         ranked = [[answer.text for answer in j.answers] for j in judged]
         result["factoid"] = score_factoids(ranked, [j.question.answers for j in judged])
-    if not result:
-        msg = (
-            f"{questions.name} has no question that a part of its passages could answer; for "
-            "yes/no questions use biomed qa yesno"
-        )
-        raise QuestionError(msg)
-    result["not_scored"] = len(questions) - len(extractive) - len(factoid)
-    return result
+    return {**result, "not_scored": len(questions) - len(scorable)}
 
 
 def find_threshold(
@@ -171,7 +208,7 @@ def find_threshold(
 
     Args:
         answerer: the model.
-        judged: questions with the answers from their own articles, whatever their scores.
+        judged: questions with the answers from their own articles, at any score.
         count: maximum number of questions, taken evenly from the articles.
 
     Returns:
@@ -181,12 +218,17 @@ def find_threshold(
     """
     by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
     asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
-    other = {question.id: _another_article(question, asked) for question in asked}
-    pairs = [(q.text, [p.text for p in o.passages]) for q in asked if (o := other[q.id])]
+    pairs, own_scores = [], []
+    for number, question in enumerate(asked):
+        following = (*asked[number + 1 :], *asked[:number])
+        other = next((o for o in following if not o.articles & question.articles), None)
+        if other:
+            pairs.append((question.text, [passage.text for passage in other.passages]))
+            own_scores.append(by_id[question.id].answers[0].score)
     if not pairs:
         return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
+    own = np.array(own_scores)
     elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
-    own = np.array([by_id[q.id].answers[0].score for q in asked if other[q.id]])
     threshold = best_threshold(own, elsewhere)
     return {
         "threshold": threshold,
@@ -199,13 +241,12 @@ def find_threshold(
 def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
     """The threshold with the best mean of answered and abstained.
 
+    It is 0 or the middle of two neighbouring scores; of equally good ones the nearest to 0, and 0
+    if none is better than always or never answering.
+
     Args:
         answerable: best scores of questions with an answer, shape (n,).
         unanswerable: best scores of questions without one, shape (m,).
-
-    Returns:
-        0, or the middle of two neighbouring scores; of equally good ones the nearest to 0. It is 0
-        if no threshold is better than always or never answering.
     """
     scores = np.unique(np.concatenate((answerable, unanswerable)))
     scores = scores[np.isfinite(scores)]
@@ -214,10 +255,3 @@ def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
     correct = [(answerable > t).mean() + (unanswerable <= t).mean() for t in thresholds]
     # Always or never answering gives a sum of 1.
     return float(thresholds[int(np.argmax(correct))]) if max(correct) > 1 else 0.0
-
-
-def _another_article(question: Question, asked: Sequence[Question]) -> Question | None:
-    """The next question, cyclically, on other articles."""
-    place = asked.index(question)
-    around = (*asked[place + 1 :], *asked[:place])
-    return next((other for other in around if not other.articles & question.articles), None)

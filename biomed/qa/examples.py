@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.qa.questions import QuestionError
-from biomed.qa.reading import first_token
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from biomed.qa.questions import Passage, Place, Question, QuestionSet
+    from biomed.qa.questions import Question, QuestionSet
     from biomed.qa.reading import PairReader, Pieces
 
 TRIES = 8  # windows drawn before giving up on a negative
@@ -23,14 +22,9 @@ TRIES = 8  # windows drawn before giving up on a negative
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A training window.
+    """A window's token ids and segments, shape (tokens,), and where context and answer are.
 
-    Attributes:
-        ids: token ids, shape (tokens,), int64.
-        segments: 0 for question tokens, 1 for the context's, shape (tokens,), int64.
-        first: position of the context's first token.
-        start: position of the answer's first token; 0 ([CLS]) without an answer.
-        end: position of its last token.
+    Without an answer `start` and `end`, its first and last token, are 0 ([CLS]).
     """
 
     ids: np.ndarray = field(repr=False)
@@ -42,13 +36,11 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A question prepared for training."""
+    """A question for training; `place`: passage, first and last token of its commonest answer."""
 
     question: Question = field(repr=False)
     pieces: Pieces = field(repr=False)
-    place: tuple[int, int, int] | None  # passage, first and last token of the commonest answer
-    gold: dict[str, list[tuple[int, int]]]  # first and last token of each answer, by passage text
-    answers: tuple[str, ...] = field(repr=False)  # in lower case; not in a negative window
+    place: tuple[int, int, int] | None
 
 
 class WindowMaker:
@@ -59,15 +51,11 @@ class WindowMaker:
     answer's position nor its text. A question without an answer gives a window of its own passage.
 
     Args:
-        questions: from one file; those without a usable answer are skipped and counted.
+        questions: from one file; `left_out` counts those without a usable answer.
         reader: of the model.
         negatives: average number of negatives for each question with an answer, >= 0.
         longest: maximum tokens of an answer; longer ones are cut at the end.
         seed: of all random choices.
-
-    Raises:
-        QuestionError: no question has an answer that occurs in its context.
-        UserError: negatives < 0.
     """
 
     def __init__(
@@ -80,48 +68,37 @@ class WindowMaker:
         seed: int,
     ) -> None:
         if not negatives >= 0:
-            msg = f"negatives must be at least 0, got {negatives}"
-            raise UserError(msg)
-        self._reader, self._negatives, self._seed = reader, negatives, seed
-        self._siblings: dict[str, dict[str, Passage]] = defaultdict(dict)
-        for question in questions.questions:
+            raise UserError(f"negatives must be at least 0, got {negatives}")
+        self._reader, self._longest = reader, longest
+        self._negatives, self._seed = negatives, seed
+        self._read: dict[str, Pieces] = {}
+        self._texts: dict[str, dict[str, None]] = defaultdict(dict)  # of each article
+        for question in questions:
             for passage in question.passages:
-                self._siblings[passage.article][passage.text] = passage
-        self._read = {
-            text: reader.read(text) for passages in self._siblings.values() for text in passages
-        }
-        asked = [self._prepared(question, longest) for question in questions.questions]
-        self._asked = [one for one in asked if one]
-        self.left_out = len(asked) - len(self._asked)
-        if not any(one.place for one in self._asked):
-            msg = (
+                self._texts[passage.article][passage.text] = None
+                self._read[passage.text] = reader.read(passage.text)
+        self._asked = [asked for question in questions if (asked := self._prepared(question))]
+        self.left_out = len(questions) - len(self._asked)
+        if not any(asked.place for asked in self._asked):
+            raise QuestionError(
                 f"{questions.name} has {len(questions)} questions, but none with an answer that "
                 "occurs in its context; training needs them"
             )
-            raise QuestionError(msg)
 
-    def _prepared(self, question: Question, longest: int) -> _Asked | None:
+    def _prepared(self, question: Question) -> _Asked | None:
         pieces = self._reader.read(question.text)
         if not question.is_answered or not 0 < len(pieces) <= self._reader.longest_question:
             return None
-        answers = tuple({a.strip().casefold() for a in question.answers})
         if question.is_impossible and question.passages:
-            return _Asked(question, pieces, None, {}, answers)
+            return _Asked(question, pieces, None)
         if not question.places:
             return None
-        (chosen, _), *_ = Counter(question.places).most_common(1)
-        if (tokens := self._tokens_of(question, chosen)) is None:
+        ((place, _),) = Counter(question.places).most_common(1)
+        text = question.passages[place.passage].text
+        if not (tokens := self._read[text].covering(place.start, place.end)):
             return None
-        place = (chosen.passage, tokens[0], min(tokens[1], tokens[0] + longest - 1))
-        gold: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for each in question.places:
-            if found := self._tokens_of(question, each):
-                gold[question.passages[each.passage].text].append(found)
-        return _Asked(question, pieces, place, gold, answers)
-
-    def _tokens_of(self, question: Question, place: Place) -> tuple[int, int] | None:
-        passage = self._read[question.passages[place.passage].text]
-        return passage.covering(place.start, place.end)
+        first, last = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
+        return _Asked(question, pieces, (place.passage, first, last))
 
     def __len__(self) -> int:
         """Number of usable questions."""
@@ -133,56 +110,56 @@ class WindowMaker:
         return [window for asked in self._asked for window in self._windows(asked, generator)]
 
     def _windows(self, asked: _Asked, generator: np.random.Generator) -> Iterator[Example]:
+        passages = asked.question.passages
         if asked.place is None:
-            number = int(generator.integers(len(asked.question.passages)))
-            context = self._read[asked.question.passages[number].text]
-            start = self._drawn_start(asked, context, generator)
-            yield self._example(asked, context, start, None)
+            text = passages[generator.integers(len(passages))].text
+            yield self._example(asked, text, self._random_start(asked, text, generator))
             return
         number, first, last = asked.place
-        context = self._read[asked.question.passages[number].text]
-        capacity = self._reader.capacity(asked.pieces)
+        text, capacity = passages[number].text, self._reader.capacity(asked.pieces)
         earliest = max(0, last + 1 - capacity)
-        latest = min(first, max(0, len(context) - capacity))
+        latest = min(first, max(0, len(self._read[text]) - capacity))
         start = int(generator.integers(min(earliest, latest), latest + 1))
-        yield self._example(asked, context, start, (first, last))
+        yield self._example(asked, text, start, (first, last))
         wanted = int(self._negatives) + int(generator.random() < self._negatives % 1)
         for _ in range(wanted):
             if negative := self._negative(asked, generator):
                 yield negative
 
     def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
-        passages = [
-            passage
-            for article in sorted(asked.question.articles)
-            for passage in self._siblings[article].values()
-        ]
+        articles = sorted(asked.question.articles)
+        texts = [text for article in articles for text in self._texts[article]]
         # A long passage has more windows than a short one.
-        weights = np.array([len(self._read[passage.text]) for passage in passages], dtype=float)
+        weights = np.array([len(self._read[text]) for text in texts], dtype=float)
         for _ in range(TRIES):
-            passage = passages[generator.choice(len(passages), p=weights / weights.sum())]
-            context = self._read[passage.text]
-            start = self._drawn_start(asked, context, generator)
-            stop = min(len(context), start + self._reader.capacity(asked.pieces))
-            text = passage.text[context.offsets[start, 0] : context.offsets[stop - 1, 1]].casefold()
-            gold = asked.gold.get(passage.text, ())
-            touches = any(first < stop and start <= last for first, last in gold)
-            if not touches and not any(answer in text for answer in asked.answers):
-                return self._example(asked, context, start, None)
+            text = texts[generator.choice(len(texts), p=weights / weights.sum())]
+            start = self._random_start(asked, text, generator)
+            if not self._has_answer(asked, text, start):
+                return self._example(asked, text, start)
         return None
 
-    def _drawn_start(self, asked: _Asked, context: Pieces, generator: np.random.Generator) -> int:
-        return int(
-            generator.integers(max(0, len(context) - self._reader.capacity(asked.pieces)) + 1)
+    def _has_answer(self, asked: _Asked, text: str, start: int) -> bool:
+        """Whether a window touches an answer's position or contains an answer's text."""
+        question, offsets = asked.question, self._read[text].offsets
+        shown = offsets[start : start + self._reader.capacity(asked.pieces)]
+        begin, end = shown[0, 0], shown[-1, 1]
+        touched = any(
+            place.start < end and begin < place.end
+            for place in question.places
+            if question.passages[place.passage].text == text
         )
+        window = text[begin:end].casefold()
+        return touched or any(answer.strip().casefold() in window for answer in question.answers)
+
+    def _random_start(self, asked: _Asked, text: str, generator: np.random.Generator) -> int:
+        spare = len(self._read[text]) - self._reader.capacity(asked.pieces)
+        return int(generator.integers(max(0, spare) + 1))
 
     def _example(
-        self, asked: _Asked, context: Pieces, start: int, answer: tuple[int, int] | None
+        self, asked: _Asked, text: str, start: int, answer: tuple[int, int] | None = None
     ) -> Example:
         stop = start + self._reader.capacity(asked.pieces)
-        ids, segments = self._reader.window_of(asked.pieces, context.ids[start:stop])
-        first = first_token(asked.pieces)
-        if answer is None:
-            return Example(ids, segments, first, 0, 0)
-        begin, end = (first + token - start for token in answer)
-        return Example(ids, segments, first, begin, end)
+        window = self._reader.window_of(asked.pieces, self._read[text], (start, stop))
+        first = len(asked.pieces) + 2  # after [CLS], the question and [SEP]
+        begin, end = (first + token - start for token in answer) if answer else (0, 0)
+        return Example(window.ids, window.segments, first, begin, end)

@@ -5,10 +5,9 @@ Errors say where in the file the fault is and never quote its text.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from dataclasses import replace
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -21,9 +20,9 @@ from biomed.qa.questions import (
     Question,
     QuestionError,
     QuestionSet,
-    Remark,
     check_ids,
     locate,
+    text_hash,
 )
 from domainbert.tables import (
     Column,
@@ -36,7 +35,7 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from domainbert.tables import Row
 
@@ -62,32 +61,32 @@ def read_questions(path: str | Path) -> QuestionSet:
     A gold answer that is not where the file says is searched for and listed in `remarks`.
 
     Raises:
-        QuestionError: no such file, malformed JSON, a missing field or one of the wrong type, an
-            empty question or context, or two questions with one id.
-        TableError: a table that cannot be read or lacks a column.
+        QuestionError: a file that is malformed, or has two questions with one id.
     """
     path = Path(path)
     if path.suffix.lower() != ".json":
-        return _from_table(path)
-    document = _read_json(path)
-    if isinstance(document, dict) and "data" in document:
-        return _from_squad(_parse(_Squad, document, path.name), path.name)
-    if isinstance(document, dict) and "questions" in document:
-        return _from_bioasq(_parse(_Bioasq, document, path.name), path.name)
-    if isinstance(document, dict) and document:
-        return _from_pubmedqa(document, path.name)
-    msg = (
-        f"{path.name}: expected SQuAD (an object with 'data'), BioASQ (with 'questions') or "
-        "PubMedQA (questions by PubMed id) JSON"
-    )
-    raise QuestionError(msg)
+        found = _from_table(path)
+    else:
+        document = _read_json(path)
+        if not isinstance(document, dict) or not document:
+            raise QuestionError(
+                f"{path.name}: expected SQuAD (an object with 'data'), BioASQ (with 'questions') "
+                "or PubMedQA (questions by PubMed id) JSON"
+            )
+        if "data" in document:
+            found = _from_squad(_parse(_Squad, document, path.name))
+        elif "questions" in document:
+            found = _from_bioasq(_parse(_Bioasq, document, path.name))
+        else:
+            found = _from_pubmedqa(document, path.name)
+    questions = QuestionSet(path.name, tuple(found))
+    check_ids((question.id for question in questions), name=path.name)
+    return questions
 
 
 def _read_json(path: Path) -> Any:
-    """Read a JSON file; raises QuestionError with the line and column of a fault."""
     if not path.is_file():
-        msg = f"{path}: no such file"
-        raise QuestionError(msg)
+        raise QuestionError(f"{path}: no such file")
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -99,11 +98,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _parse(model: type[Parsed], document: Any, name: str) -> Parsed:
-    """Check a JSON document against its schema.
-
-    Raises:
-        QuestionError: the first fault, such as "q.json: data[0].paragraphs: missing".
-    """
+    """Check a document against its schema; a fault reads "q.json: data[0].paragraphs: missing"."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -115,17 +110,15 @@ def _parse(model: type[Parsed], document: Any, name: str) -> Parsed:
     elif fault["type"] == "value_error":
         msg = f"{place}: {fault['ctx']['error']}"
     else:
-        expected = (
-            "an object" if fault["type"] == "model_type" else fault["msg"].split("valid ")[-1]
-        )
+        is_object = fault["type"] == "model_type"
+        expected = "an object" if is_object else fault["msg"].split("valid ")[-1]
         msg = f"{place}: expected {expected}, got {type(fault['input']).__name__}"
     raise QuestionError(msg)
 
 
 def _filled(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
-        msg = "empty"
-        raise ValueError(msg)
+        raise ValueError("empty")
     return value
 
 
@@ -139,8 +132,7 @@ def _flat(value: Any) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for each in value for text in _flat(each)))
     if isinstance(value, str) and value.strip():
         return (value.strip(),)
-    msg = f"expected texts, got {type(value).__name__}"
-    raise ValueError(msg)
+    raise ValueError(f"expected texts, got {type(value).__name__}")
 
 
 Text = Annotated[str, BeforeValidator(_filled)]
@@ -165,17 +157,18 @@ class _SquadQuestion(_Document):
     is_impossible: bool | None = None
 
 
-class _SquadParagraph(_Document):
+class _Named(_Document):
+    document_id: Id | None = None
+    title: Id | None = None
+
+
+class _SquadParagraph(_Named):
     context: Text
     qas: list[_SquadQuestion]
-    document_id: Id | None = None
-    title: Id | None = None
 
 
-class _SquadArticle(_Document):
+class _SquadArticle(_Named):
     paragraphs: list[_SquadParagraph]
-    document_id: Id | None = None
-    title: Id | None = None
 
 
 class _Squad(_Document):
@@ -205,65 +198,55 @@ class _PubmedQuestion(_Document):
     final_decision: Text | None = None
 
 
-def _from_squad(document: _Squad, name: str) -> QuestionSet:
-    questions: list[Question] = []
-    remarks: list[Remark] = []
+def _from_squad(document: _Squad) -> Iterator[Question]:
     for article in document.data:
         for paragraph in article.paragraphs:
             names = (article.document_id, article.title, paragraph.document_id, paragraph.title)
             named = next((each for each in names if each and each.strip()), None)
-            passage = Passage(paragraph.context, named or _hash(paragraph.context))
-            questions += [_squad_question(qa, passage, remarks) for qa in paragraph.qas]
-    check_ids((question.id for question in questions), name=name)
-    return QuestionSet(name, tuple(questions), tuple(remarks))
+            passage = Passage(paragraph.context, named or text_hash(paragraph.context))
+            for qa in paragraph.qas:
+                # Version 2.0 says so if there is no answer; an empty list alone does not.
+                given = [] if qa.is_impossible else qa.answers or []
+                answers = [(answer.text, answer.answer_start) for answer in given]
+                is_answered = bool(given) or qa.is_impossible is True
+                yield _extractive(qa.id, qa.question, passage, answers, is_answered)
 
 
-def _squad_question(qa: _SquadQuestion, passage: Passage, remarks: list[Remark]) -> Question:
-    # In version 2.0 `is_impossible` says that there is no answer; an empty list alone does not.
-    given = [] if qa.is_impossible else qa.answers or []
-    places: list[Place] = []
-    for answer in given:
-        place, what = locate(passage.text, answer.text, answer.answer_start)
-        places += [place] if place else []
-        remarks += [Remark(qa.id, what)] if what else []
+def _extractive(
+    id_: str,
+    text: str,
+    passage: Passage,
+    given: Sequence[tuple[str, int | None]],
+    is_answered: bool,  # noqa: FBT001
+) -> Question:
+    """A question about one passage, from its answers and their stated starts."""
+    located = [locate(passage.text, answer, start) for answer, start in given]
     return Question(
-        qa.id,
-        qa.question,
+        id_,
+        text,
         (passage,),
-        answers=tuple(dict.fromkeys(answer.text.strip() for answer in given)),
-        places=tuple(places),
-        is_answered=bool(given) or qa.is_impossible is True,
+        answers=tuple(dict.fromkeys(answer.strip() for answer, _ in given)),
+        places=tuple(place for place, _ in located if place),
+        is_answered=is_answered,
+        remarks=tuple(what for _, what in located if what),
     )
 
 
-def _from_bioasq(document: _Bioasq, name: str) -> QuestionSet:
-    questions: list[Question] = []
-    remarks: list[Remark] = []
+def _from_bioasq(document: _Bioasq) -> Iterator[Question]:
     for each in document.questions:
         passages = tuple(Passage(s.text, s.document or each.id) for s in each.snippets or ())
-        answers = each.exact_answer or ()
-        places = tuple(_occurrences(passages, answers)) if each.type == "factoid" else ()
-        if each.type == "factoid" and answers and not places:
-            remarks.append(Remark(each.id, ABSENT))
-        is_answered = each.exact_answer is not None
-        questions.append(
-            Question(each.id, each.body, passages, answers, places, is_answered, each.type)
+        answers, is_factoid = each.exact_answer or (), each.type == "factoid"
+        places = tuple(_occurrences(passages, answers)) if is_factoid else ()
+        yield Question(
+            each.id,
+            each.body,
+            passages,
+            answers,
+            places,
+            is_answered=each.exact_answer is not None,
+            kind=each.type,
+            remarks=(ABSENT,) if is_factoid and answers and not places else (),
         )
-    check_ids((question.id for question in questions), name=name)
-    return QuestionSet(name, tuple(questions), tuple(remarks))
-
-
-def _from_pubmedqa(document: dict[str, Any], name: str) -> QuestionSet:
-    questions = []
-    for number, (id_, value) in enumerate(document.items()):
-        # The id stays out of messages: in a file of another kind the key may be a text.
-        parsed = _parse(_PubmedQuestion, value, f"{name}: question {number}")
-        passages = tuple(Passage(text, id_) for text in parsed.CONTEXTS)
-        answers = (parsed.final_decision,) if parsed.final_decision else ()
-        questions.append(
-            Question(id_, parsed.QUESTION, passages, answers, (), bool(answers), "yesno")
-        )
-    return QuestionSet(name, tuple(questions))
 
 
 def _occurrences(passages: tuple[Passage, ...], answers: tuple[str, ...]) -> Iterator[Place]:
@@ -275,53 +258,43 @@ def _occurrences(passages: tuple[Passage, ...], answers: tuple[str, ...]) -> Ite
                 yield Place(number, *match.span())
 
 
-def _from_table(path: Path) -> QuestionSet:
+def _from_pubmedqa(document: dict[str, Any], name: str) -> Iterator[Question]:
+    for number, (id_, value) in enumerate(document.items()):
+        # The id stays out of messages: in a file of another kind the key may be a text.
+        parsed = _parse(_PubmedQuestion, value, f"{name}: question {number}")
+        passages = tuple(Passage(text, id_) for text in parsed.CONTEXTS)
+        answers = (parsed.final_decision,) if parsed.final_decision else ()
+        yield Question(id_, parsed.QUESTION, passages, answers, (), bool(answers), "yesno")
+
+
+def _from_table(path: Path) -> Iterator[Question]:
     found = match_columns(table_columns(path), COLUMNS, source=path.name)
-    passages: dict[str, Passage] = {}
-    merged: dict[str, Question] = {}
-    remarks: list[Remark] = []
+    asked: dict[str, tuple[str, str]] = {}
+    given: dict[str, list[tuple[str, int | None]]] = defaultdict(list)
     for row in iter_rows(path):
         if row.fault:
-            msg = f"{row.place}: {row.fault}"
-            raise QuestionError(msg)
+            raise QuestionError(f"{row.place}: {row.fault}")
         cells = {ours: row.cells.get(theirs) for ours, theirs in found.items()}
-        question = _table_question(cells, row, passages, remarks)
-        before = merged.get(question.id)
-        if before and (before.text, before.passages) != (question.text, question.passages):
-            check_ids([question.id] * 2, name=path.name)
-        merged[question.id] = _joined(before, question) if before else question
-    if not merged:
-        msg = f"{path.name} has no rows"
-        raise QuestionError(msg)
-    return QuestionSet(path.name, tuple(merged.values()), tuple(remarks))
+        question, context = (_one_text(cells, name, row) for name in ("question", "context"))
+        id_ = id_text(cells.get("id")) or str(row.number)
+        if asked.setdefault(id_, (question, context)) != (question, context):
+            check_ids([id_] * 2, name=path.name)
+        if is_missing(cells.get("answer")):
+            continue
+        start = id_key(cells.get("answer_start"))
+        if start is not None and not re.fullmatch(r"-?\d{1,12}", start):
+            raise QuestionError(f"{row.place}: answer_start is not a whole number")
+        given[id_].append((_one_text(cells, "answer", row), None if start is None else int(start)))
+    if not asked:
+        raise QuestionError(f"{path.name} has no rows")
+    passages = {text: Passage(text, text_hash(text)) for _, text in asked.values()}
+    for id_, (question, context) in asked.items():
+        yield _extractive(id_, question, passages[context], given[id_], "answer" in found)
 
 
-def _joined(one: Question, other: Question) -> Question:
-    answers = tuple(dict.fromkeys(one.answers + other.answers))
-    return Question(one.id, one.text, one.passages, answers, one.places + other.places)
-
-
-def _table_question(
-    cells: dict[str, Any], row: Row, passages: dict[str, Passage], remarks: list[Remark]
-) -> Question:
-    for name in ("question", "context"):
-        if not isinstance(cells[name], str) or not cells[name].strip():
-            fault = "is empty" if is_missing(cells[name]) else "is not one text"
-            msg = f"{row.place}: {name} {fault}"
-            raise QuestionError(msg)
-    text, id_ = cells["context"], id_text(cells.get("id")) or str(row.number)
-    passage = passages.setdefault(text, Passage(text, _hash(text)))
-    question = Question(id_, cells["question"], (passage,), is_answered="answer" in cells)
-    if is_missing(cells.get("answer")):
-        return question
-    start = id_key(cells.get("answer_start"))
-    if start is not None and not re.fullmatch(r"-?\d{1,12}", start):
-        msg = f"{row.place}: answer_start is not a whole number"
-        raise QuestionError(msg)
-    place, what = locate(text, cells["answer"], None if start is None else int(start))
-    remarks += [Remark(id_, what)] if what else []
-    return replace(question, answers=(cells["answer"].strip(),), places=(place,) if place else ())
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+def _one_text(cells: dict[str, Any], name: str, row: Row) -> str:
+    cell = cells[name]
+    if isinstance(cell, str) and cell.strip():
+        return cell
+    fault = "is empty" if is_missing(cell) else "is not one text"
+    raise QuestionError(f"{row.place}: {name} {fault}")

@@ -6,12 +6,12 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class QuestionError(UserError):
@@ -19,6 +19,7 @@ class QuestionError(UserError):
 
 
 NEAR = 16  # characters that an answer may be away from its stated position
+# How an answer was handled that is not where the file says.
 MOVED = "its text is not at its answer_start: another occurrence was taken"
 SEVERAL = "its text occurs several times and no answer_start is given: the first was taken"
 FAR = "its text is not at its answer_start but occurs several times elsewhere: left out"
@@ -27,12 +28,7 @@ ABSENT = "its text does not occur in the context: left out"
 
 @dataclass(frozen=True)
 class Passage:
-    """A text that may hold an answer: a paragraph, a snippet or a whole article.
-
-    Attributes:
-        text: the whole text.
-        article: name of the article it comes from; passages of one article share it.
-    """
+    """A paragraph, snippet or whole article, and the name of the article it comes from."""
 
     text: str = field(repr=False)
     article: str
@@ -49,16 +45,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with the passages to search.
+    """A question with the passages to search; there may be none.
 
     Attributes:
-        id: as in the file.
-        text: the question.
-        passages: none, one or several.
         answers: texts that count as correct; empty if there is no answer or it is not known.
         places: positions of answers in the passages; training needs one.
         is_answered: whether the file gives the answer (or says that there is none).
         kind: "extractive", or BioASQ's factoid, yesno, list or summary.
+        remarks: for each answer that is not where the file says, how it was handled.
     """
 
     id: str
@@ -68,6 +62,7 @@ class Question:
     places: tuple[Place, ...] = ()
     is_answered: bool = True
     kind: str = "extractive"
+    remarks: tuple[str, ...] = ()
 
     @property
     def is_impossible(self) -> bool:
@@ -86,9 +81,8 @@ class Question:
         return frozenset(passage.article for passage in self.passages)
 
 
-@dataclass(frozen=True)
-class Remark:
-    """How a gold answer was handled that is not where its file says; it quotes no text."""
+class Remark(NamedTuple):
+    """A question's id, and how one of its answers was handled."""
 
     question: str
     what: str
@@ -96,31 +90,49 @@ class Remark:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """The questions of one file, and remarks on misplaced answers."""
+    """The questions of one file."""
 
     name: str
     questions: tuple[Question, ...] = field(repr=False)
-    remarks: tuple[Remark, ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         """Number of questions."""
         return len(self.questions)
 
+    def __iter__(self) -> Iterator[Question]:
+        """The questions, in the file's order."""
+        return iter(self.questions)
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """The remarks of all questions."""
+        return tuple(Remark(q.id, what) for q in self for what in q.remarks)
+
     def subset(self, questions: Iterable[Question]) -> QuestionSet:
-        """Some of the questions, with their remarks."""
-        chosen = tuple(questions)
-        ids = {question.id for question in chosen}
-        return QuestionSet(self.name, chosen, tuple(r for r in self.remarks if r.question in ids))
+        """Some of the questions."""
+        return QuestionSet(self.name, tuple(questions))
+
+    def check_answered(self, what: str) -> None:
+        """Raise QuestionError unless the answer to some question is known."""
+        if not any(question.is_answered for question in self):
+            raise QuestionError(
+                f"{self.name} has {len(self)} questions without answers; {what} needs them"
+            )
+
+    def fingerprint(self) -> str:
+        """A hash of all questions, passages and answers, for the manifest."""
+        digest = hashlib.sha256()
+        for q in self:
+            parts = (q.id, q.text, *(p.text for p in q.passages), *q.answers, str(q.places), "\n")
+            digest.update("\x1f".join(parts).encode("utf-8", "replace"))
+        return digest.hexdigest()
 
 
 def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, str | None]:
-    """Find an answer in its context, without the white space around it.
+    """The position of an answer without the white space around it, and a remark if it is moved.
 
     If the text is not at the stated start, its only occurrence is taken, or the nearest one if it
-    is at most `NEAR` characters away.
-
-    Returns:
-        The position (None if it cannot be decided), and a remark (None if it is as stated).
+    is at most `NEAR` characters away; otherwise the position is None.
     """
     text = answer.strip()
     stated = None if start is None else start + len(answer) - len(answer.lstrip())
@@ -140,65 +152,58 @@ def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, 
 def check_ids(ids: Iterable[str], *, name: str) -> None:
     """Raise QuestionError if an id is given to several questions."""
     if repeated := sorted(id_ for id_, count in Counter(ids).items() if count > 1):
-        msg = (
+        raise QuestionError(
             f"{name}: {len(repeated)} ids are given to several questions, such as {repeated[0]!r}; "
             "give each question an id of its own"
         )
-        raise QuestionError(msg)
-
-
-def check_answered(questions: QuestionSet, *, what: str) -> None:
-    """Raise QuestionError unless the answer to some question is known."""
-    if not any(question.is_answered for question in questions.questions):
-        msg = f"{questions.name} has {len(questions)} questions without answers; {what} needs them"
-        raise QuestionError(msg)
 
 
 def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionSet, QuestionSet]:
-    """Hold out whole articles.
+    """The questions to train on and those of held-out articles.
 
     An article is held out if the SHA-256 of its name (its title or id in the file, otherwise its
     text), read as a number in [0, 1), is below the share. So an article is always on the same
     side. A question is held out if its first passage is; a question with any passage of a held-out
     article is not trained on. A question without passages is not held out.
-
-    Returns:
-        The questions to train on, and the held-out ones.
     """
-    held = tuple(
-        q for q in questions.questions if q.passages and _fraction(q.passages[0].article) < share
+    below = share * 2**64
+    held = questions.subset(
+        q
+        for q in questions
+        if q.passages and int(text_hash(q.passages[0].article)[:16], 16) < below
     )
     articles = {article for question in held for article in question.articles}
-    train = (q for q in questions.questions if not q.articles & articles)
-    return questions.subset(train), questions.subset(held)
-
-
-def _fraction(name: str) -> float:
-    digest = hashlib.sha256(name.encode("utf-8", "replace")).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+    return questions.subset(q for q in questions if not q.articles & articles), held
 
 
 def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
     """The questions that share no article and no passage text with another set."""
-    articles = {article for q in other.questions for article in q.articles}
-    texts = {_text_hash(passage) for q in other.questions for passage in q.passages}
-    passages = {id(p): p for q in questions.questions for p in q.passages}  # each hashed once
-    taken = {key for key, p in passages.items() if p.article in articles or _text_hash(p) in texts}
+    articles = {article for question in other for article in question.articles}
+    hashes, taken = _plain_hashes(questions), set(_plain_hashes(other).values())
     return questions.subset(
-        q for q in questions.questions if not any(id(p) in taken for p in q.passages)
+        question
+        for question in questions
+        if not question.articles & articles
+        and not any(hashes[passage.text] in taken for passage in question.passages)
     )
 
 
-def _text_hash(passage: Passage) -> bytes:
-    words = " ".join(passage.text.split()).casefold()
-    return hashlib.sha256(words.encode("utf-8", "replace")).digest()
+def _plain_hashes(questions: QuestionSet) -> dict[str, str]:
+    """The hash of each passage's text that ignores casing and white space."""
+    texts = {passage.text for question in questions for passage in question.passages}
+    return {text: text_hash(plain(text)) for text in texts}
+
+
+def plain(text: str) -> str:
+    """A text to compare by: casing and white space do not count."""
+    return " ".join(text.split()).casefold()
 
 
 def evenly(questions: QuestionSet, count: int) -> QuestionSet:
     """At most `count` scorable questions, taken as evenly as possible from the articles."""
     seen: Counter[str] = Counter()
     ranked = []
-    for number, question in enumerate(questions.questions):
+    for number, question in enumerate(questions):
         if question.is_scorable:
             article = question.passages[0].article
             seen[article] += 1
@@ -207,10 +212,6 @@ def evenly(questions: QuestionSet, count: int) -> QuestionSet:
     return questions.subset(questions.questions[number] for number in chosen)
 
 
-def fingerprint(questions: QuestionSet) -> str:
-    """A hash of all questions, passages and answers, for the manifest."""
-    digest = hashlib.sha256()
-    for q in questions.questions:
-        parts = (q.id, q.text, *(p.text for p in q.passages), *q.answers, str(q.places), "\n")
-        digest.update("\x1f".join(parts).encode("utf-8", "replace"))
-    return digest.hexdigest()
+def text_hash(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -23,13 +23,10 @@ _REMEMBERED = 2_000_000  # tokens of remembered texts, about 60 MB
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The tokens of one text, without special tokens.
+    """The tokens of one text, without special tokens: ids, shape (tokens,), and edges.
 
-    Attributes:
-        ids: shape (tokens,), int64.
-        offsets: first character and one past the last of each token, shape (tokens, 2), int64.
-        begins: whether a word begins with the token, shape (tokens,), bool.
-        ends: whether a word ends with the token, shape (tokens,), bool.
+    `offsets` are the first character and one past the last of each token, shape (tokens, 2);
+    `begins` and `ends` say whether a word begins or ends with the token, shape (tokens,), bool.
     """
 
     ids: np.ndarray = field(repr=False)
@@ -57,30 +54,35 @@ class Pair:
     documents: tuple[str, ...] = field(repr=False)
 
 
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Token ids and segments (0 question, 1 context) of a window, shape (tokens,), int64.
+
+    `tokens` is its range of the tokens of passage number `passage`.
+    """
+
+    ids: np.ndarray = field(repr=False)
+    segments: np.ndarray = field(repr=False)
+    passage: int
+    tokens: tuple[int, int]
+
+
 class PairReader:
     """Turns questions and contexts into windows and tokenises each text once.
 
     `[SEP]` and similar strings in a text are read as text, not as special tokens. Threads may
-    share a reader.
-
-    Args:
-        tokenizer: a fast tokenizer, from `domainbert.encoders.load_tokenizer`.
-        window: maximum tokens of a window, including question and special tokens.
-        overlap: tokens of the context that consecutive windows share.
+    share a reader. `window` and `overlap` are those of `QuestionSettings`.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int) -> None:
         self._tokenizer = own_tokenizer(tokenizer)
         self.window, self.overlap = window, overlap
+        # So that windows still advance over the context.
+        self.longest_question = window - SPECIAL_TOKENS - overlap - max(1, overlap // 4)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._known: OrderedDict[str, Pieces] = OrderedDict()
         self._tokens = 0
         self._lock = threading.Lock()
-
-    @property
-    def longest_question(self) -> int:
-        """Maximum tokens of a question, so that windows still advance over the context."""
-        return self.window - SPECIAL_TOKENS - self.overlap - max(1, self.overlap // 4)
 
     def read(self, text: str) -> Pieces:
         """The tokens of a text; the most recently used texts are remembered."""
@@ -103,15 +105,13 @@ class PairReader:
         is_many = isinstance(context, list | tuple)
         documents = tuple(context) if is_many else (context,)  # type: ignore[arg-type]
         if not documents:
-            msg = "the context has no document"
-            raise UserError(msg)
+            raise UserError("the context has no document")
         asked = self._checked(question, "the question")
         if len(asked) > self.longest_question:
-            msg = (
+            raise UserError(
                 f"the question has {len(asked)} tokens; with windows of {self.window} at most "
                 f"{self.longest_question} are possible; move the rest of it to the context"
             )
-            raise UserError(msg)
         passages = tuple(
             self._checked(document, "the context" + f", document {number}" * is_many)
             for number, document in enumerate(documents)
@@ -121,18 +121,15 @@ class PairReader:
     def _checked(self, text: object, what: str) -> Pieces:
         if not isinstance(text, str):
             msg = f"{what} is {type(text).__name__}, expected a string"
-            raise UserError(msg)
-        if not text.strip():
+        elif not text.strip():
             msg = f"{what} is empty"
-            raise UserError(msg)
-        if reason := too_long(text):
+        elif reason := too_long(text):
             msg = f"{what} has {reason}"
-            raise UserError(msg)
-        pieces = self.read(text)
-        if not len(pieces):
+        elif len(pieces := self.read(text)):
+            return pieces
+        else:
             msg = f"{what} has no character that the tokenizer reads"
-            raise UserError(msg)
-        return pieces
+        raise UserError(msg)
 
     def _tokenised(self, text: str) -> Pieces:
         encoded = self._tokenizer.encode(_HALF_PAIR.sub("\ufffd", text), add_special_tokens=False)
@@ -150,26 +147,26 @@ class PairReader:
         """Tokens of the context that fit in a window with the question."""
         return self.window - SPECIAL_TOKENS - len(question)
 
-    def ranges(self, question: Pieces, context: Pieces) -> list[tuple[int, int]]:
-        """The windows over a context, as ranges of its tokens."""
-        return plan_windows(len(context), capacity=self.capacity(question), overlap=self.overlap)
-
     def size(self, pair: Pair) -> int:
         """Maximum tokens of a pair's windows together."""
-        return self.window * sum(len(self.ranges(pair.question, text)) for text in pair.passages)
+        return self.window * sum(len(self._ranges(pair.question, text)) for text in pair.passages)
 
-    def window_of(self, question: Pieces, piece: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A window's token ids and the segment of each token (0 question, 1 context), int64.
+    def windows(self, pair: Pair) -> list[Window]:
+        """The overlapping windows over all passages of a pair."""
+        return [
+            self.window_of(pair.question, passage, cut, number)
+            for number, passage in enumerate(pair.passages)
+            for cut in self._ranges(pair.question, passage)
+        ]
 
-        `piece` are ids of a part of the context, shape (tokens,), which begins at
-        `first_token(question)`. Both results have shape (3 + question + context tokens,).
-        """
-        ids = np.concatenate(([self._cls], question.ids, [self._sep], piece, [self._sep]))
-        segments = np.ones(len(ids), dtype=np.int64)
-        segments[: first_token(question)] = 0
-        return ids, segments
+    def _ranges(self, question: Pieces, context: Pieces) -> list[tuple[int, int]]:
+        return plan_windows(len(context), capacity=self.capacity(question), overlap=self.overlap)
 
-
-def first_token(question: Pieces) -> int:
-    """Position of the context's first token in a window."""
-    return 2 + len(question)
+    def window_of(
+        self, question: Pieces, context: Pieces, tokens: tuple[int, int], passage: int = 0
+    ) -> Window:
+        """The window with the question and a range of the context's tokens."""
+        head = np.concatenate(([self._cls], question.ids, [self._sep]))
+        ids = np.concatenate((head, context.ids[slice(*tokens)], [self._sep]))
+        segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
+        return Window(ids, segments, passage, tokens)

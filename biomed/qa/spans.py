@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A span of one passage.
+    """Tokens `first` to `last` of one passage, and the range of tokens of their window.
 
-    Attributes:
-        passage: number of the passage.
-        first: its first token, counted in the passage.
-        last: its last token.
-        score: start plus end logit minus those of [CLS], in the window where this is largest.
-        window: range of the passage's tokens in that window.
+    The score is start plus end logit minus those of [CLS], in the window where this is largest.
     """
 
     passage: int
@@ -29,11 +24,6 @@ class Candidate:
     last: int
     score: float
     window: tuple[int, int]
-
-    def overlaps(self, other: Candidate) -> bool:
-        """Whether they share a token."""
-        apart = self.last < other.first or other.last < self.first
-        return self.passage == other.passage and not apart
 
 
 def best_spans(
@@ -45,18 +35,11 @@ def best_spans(
     longest: int,
     top_k: int = 1,
 ) -> list[tuple[int, int, float]]:
-    """The spans of one window with the largest sum of start and end logit.
+    """The spans of whole words in one window with the largest sum of start and end logit.
 
-    A span begins where a word begins and ends where a word ends. The spans do not overlap: each
-    is the best of those that do not overlap the better ones.
-
-    Args:
-        start: start logits of the context's tokens, shape (tokens,).
-        end: end logits, shape (tokens,).
-        begins: whether a word begins with the token, shape (tokens,), bool.
-        ends: whether a word ends with the token, shape (tokens,), bool.
-        longest: maximum tokens of a span, >= 1.
-        top_k: maximum number of spans, >= 1.
+    All arrays have shape (tokens,): start and end logits of the context, and whether a word begins
+    or ends with the token. A span has at most `longest` tokens. The spans do not overlap: each is
+    the best of those that do not overlap the better ones.
 
     Returns:
         First token, last token (inclusive) and score of each span, best first.
@@ -91,6 +74,7 @@ def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Cand
     for candidate in sorted(candidates, key=lambda c: (-c.score, c.passage, c.first, c.last)):
         if len(kept) == top_k:
             break
-        if not any(candidate.overlaps(other) for other in kept):
+        here = (other for other in kept if other.passage == candidate.passage)
+        if all(other.last < candidate.first or candidate.last < other.first for other in here):
             kept.append(candidate)
     return kept

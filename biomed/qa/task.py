@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from biomed.qa.formats import CONTEXT, QUESTION
@@ -20,19 +19,16 @@ if TYPE_CHECKING:
     from biomed.qa.reading import Pair
     from domainbert.tables import Row
 
+PLACES = ("start", "end", "document", "passage_start", "passage_end")
+
 
 class AskTask(Task):
     """Answers for `score_frame` and `score_file`: one row per answer, best first.
 
-    A row without an answer has `rank` 1, an empty `answer`, no positions, and in `score` that of
-    the best rejected candidate. See `Answer` for the other columns.
-
-    Args:
-        answerer: the model.
-        question: asked of every row's `text`; None: the table has columns `question` and
-            `context` (a text or a list of texts).
-        top_k: see `QuestionAnswerer.answer`.
-        threshold: see `QuestionAnswerer.answer`.
+    Without an answer there is one row with an empty `answer`, no positions, and the score of the
+    best rejected candidate. See `Answer` for the columns. With a `question`, it is asked of every
+    row's `text`; otherwise the table has columns `question` and `context` (a text or a list of
+    texts). `top_k` and `threshold` are those of `QuestionAnswerer.answer`.
     """
 
     name = "answers"
@@ -54,16 +50,9 @@ class AskTask(Task):
         """Rank, answer, position, score, document, and the window it was found in."""
         import pyarrow as pa
 
-        whole = ("start", "end", "document", "passage_start", "passage_end")
-        return pa.schema(
-            [
-                pa.field("rank", pa.int64()),
-                pa.field("answer", pa.string()),
-                pa.field("score", pa.float64()),
-                pa.field("score_kind", pa.string()),
-                *(pa.field(name, pa.int64()) for name in whole),
-            ]
-        )
+        first = {"rank": pa.int64(), "answer": pa.string(), "score": pa.float64()}
+        places = dict.fromkeys(PLACES, pa.int64())
+        return pa.schema({**first, "score_kind": pa.string(), **places})
 
     def read(self, rows: Sequence[Row]) -> Pair | Fault:
         """The tokenised question and context."""
@@ -81,24 +70,25 @@ class AskTask(Task):
 
     def run(self, items: Iterable[Pair]) -> Iterator[list[Answer] | Fault]:
         """The answers of each pair."""
-        for answers in self._answerer.answer_read(items, **self._options):
+        for answers in self._answerer.answer_many(items, **self._options):
             broken = math.isnan(answers[0].score)
             yield Fault("the model's output is not a number") if broken else answers
 
     def rows(self, item: Pair, result: list[Answer]) -> list[dict[str, Any]]:
         """One row per answer."""
         del item
-        kept = {"score", "score_kind"}
-        rows = []
-        for rank, answer in enumerate(result, start=1):
-            row = asdict(answer) | {"rank": rank, "answer": answer.text}
-            del row["text"]
-            if not answer.is_found:
-                row = {name: row[name] for name in kept} | {"rank": 1, "answer": ""}
-            rows.append(row)
-        return rows
+        return [
+            {
+                "rank": rank,
+                "answer": answer.text,
+                "score": answer.score,
+                "score_kind": answer.score_kind,
+                **{name: getattr(answer, name) for name in PLACES if answer.is_found},
+            }
+            for rank, answer in enumerate(result, start=1)
+        ]
 
     def facts(self) -> dict[str, Any]:
         """The model, the question and the options."""
-        model = self._answerer.fingerprint()
-        return {"model": model, "question": self._question, **self._options}
+        answerer = self._answerer
+        return {"model": answerer.fingerprint(), "question": self._question, **self._options}

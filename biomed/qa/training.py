@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import torch
 from pydantic import Field
+from torch.nn.functional import cross_entropy
 
 from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
 from biomed.qa.evaluation import find_threshold, judge, score
+from biomed.qa.examples import WindowMaker
 from biomed.qa.formats import read_questions
-from biomed.qa.objective import AnswerObjective
-from biomed.qa.questions import QuestionSet, check_answered, evenly, split_by_article
+from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
 from domainbert.errors import UserError
+from domainbert.inference import pad
 from domainbert.settings import Count, Settings
+from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
+    from biomed.qa.examples import Example
     from domainbert.training.settings import TrainingSettings
 
 CHOOSING = 96  # validation questions that choose the weights
@@ -32,6 +38,7 @@ NO_ANSWER_NOTE = (
     " The last two columns: the same questions, asked of their own article and of another one, "
     "with the model's own threshold, {threshold:.2f}, which was chosen on these questions."
 )
+log = logging.getLogger(__name__)
 
 
 class QuestionModelTable(ModelTable, QuestionSettings):
@@ -39,11 +46,9 @@ class QuestionModelTable(ModelTable, QuestionSettings):
 
 
 class Validation(Settings):
-    """The `[validation]` table.
+    """The `[validation]` table: share of the last file's articles that is held out.
 
-    Attributes:
-        share: share of the last file's articles that is held out.
-        choosing: number of held-out questions that choose the weights.
+    `choosing` is the number of held-out questions that choose the weights.
     """
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -53,9 +58,7 @@ class Validation(Settings):
 class QuestionRecipe(Recipe):
     """A recipe for question answering.
 
-    Attributes:
-        stages: names of `[training]`, and `negatives`, each with one value per file of questions.
-        validation: what is held out.
+    `stages` has names of `[training]`, and `negatives`, each with one value per file of questions.
     """
 
     model: QuestionModelTable = QuestionModelTable()
@@ -65,17 +68,93 @@ class QuestionRecipe(Recipe):
 
 @dataclass(frozen=True)
 class QuestionStage:
-    """One stage of training.
-
-    Attributes:
-        questions: to train on.
-        training: how to train.
-        negatives: average number of windows without the answer for each one with it.
-    """
+    """One stage of training: the questions, the settings, and `negatives` of `WindowMaker`."""
 
     questions: QuestionSet
     training: TrainingSettings
     negatives: float = 1.0
+
+
+class AnswerObjective(Objective):
+    """Finding the answer in a window, or [CLS] if it is not there.
+
+    The loss is the mean of the cross-entropies of start and end over [CLS] and the context's
+    tokens, the same positions that prediction chooses from. The score is the F1 of the answers to
+    `choosing` validation questions. Questions that share an article or a passage with one of the
+    validation questions are not trained on.
+    """
+
+    metric = "f1"
+
+    def __init__(
+        self, model: QuestionAnswerer, stage: QuestionStage, validation: QuestionSet, choosing: int
+    ) -> None:
+        self.stage, self._model = stage, model
+        self._validation = evenly(validation, choosing)
+        self._questions = without_articles(stage.questions, validation)
+        name, seed = stage.questions.name, stage.training.seed
+        if shared := len(stage.questions) - len(self._questions):
+            log.warning(
+                "%s: %d questions share an article with validation and are left out", name, shared
+            )
+        self.windows = WindowMaker(
+            self._questions,
+            reader=model.reader,
+            negatives=stage.negatives,
+            longest=model.max_answer,
+            seed=seed,
+        )
+        if unusable := self.windows.left_out:
+            log.warning("%s: %d questions have no usable answer and are left out", name, unusable)
+        tokens = stage.training.batch_tokens
+        self._batches = FreshBatches(self.windows, batch_tokens=tokens, seed=seed)
+
+    def batches(self) -> FreshBatches:
+        """Windows of similar length, drawn anew for every epoch."""
+        return self._batches
+
+    def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
+        """Token ids, segments, and the answer's start and end."""
+        del epoch
+        ids, mask = pad(
+            [example.ids for example in batch], pad_token_id=self._model.tokenizer.pad_token_id
+        )
+        tensors = {
+            "input_ids": ids,
+            "token_type_ids": pad([example.segments for example in batch], pad_token_id=0)[0],
+            "start": torch.tensor([example.start for example in batch]),
+            "end": torch.tensor([example.end for example in batch]),
+        }
+        return tensors if mask is None else {**tensors, "attention_mask": mask}
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The mean cross-entropy of start and end."""
+        inputs = {name: value for name, value in batch.items() if name not in ("start", "end")}
+        output = network(**inputs)
+        # The context is segment 1 without the [SEP] that ends it.
+        segments = batch["token_type_ids"]
+        excluded = segments * segments.roll(-1, dims=1) == 0
+        excluded[:, 0] = False
+        losses = [
+            cross_entropy(logits.float().masked_fill(excluded, float("-inf")), batch[name])
+            for name, logits in (("start", output.start_logits), ("end", output.end_logits))
+        ]
+        return torch.stack(losses).mean()
+
+    def score(self, network: Any) -> dict[str, float]:
+        """F1 and exact match on the validation questions."""
+        found = score(judge(self._model, self._validation, network=network))
+        return {"f1": found.f1, "exact": found.exact}
+
+    def facts(self) -> dict[str, Any]:
+        """Hashes of the training and validation questions, and the share of negatives."""
+        return {
+            "questions": self._questions.name,
+            "sha256": self._questions.fingerprint(),
+            "used": len(self.windows),
+            "negatives": self.stage.negatives,
+            "validation_sha256": self._validation.fingerprint(),
+        }
 
 
 def fit(
@@ -92,48 +171,34 @@ def fit(
 
     Each stage keeps the weights with the best F1 on some of the validation questions, taken evenly
     from their articles; at the end all of them are scored. Without a threshold in the settings,
-    the one that best separates right from wrong articles is chosen (`find_threshold`). A training
-    question that shares an article or a passage with validation is left out.
+    the one that best separates right from wrong articles is chosen (`find_threshold`).
 
     Args:
         stages: general questions first. The first stage's rank, dropout, seed and `full` apply to
             all.
-        validation: questions with answers.
+        validation: questions with answers; what shares an article with them is not trained on.
         encoder: shipped name, folder or hub:owner/name.
         settings: windows, longest answer, threshold.
         choosing: number of validation questions that choose the weights.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
-
-    Raises:
-        QuestionError: a stage or the validation side without answers.
-        UserError: no stage, or negatives < 0.
+        checkpoints: see `domainbert.training.train.train`.
+        resume: see there.
     """
     if not stages:
-        msg = "fit needs at least one stage: fit([QuestionStage(questions, TrainingSettings())], …)"
-        raise UserError(msg)
-    for stage in stages:
-        check_answered(stage.questions, what="training")
-    check_answered(validation, what="validation")
-    untrained = QuestionAnswerer.untrained(encoder, training=stages[0].training, settings=settings)
-    objectives = [
-        AnswerObjective(
-            untrained,
-            stage.questions,
-            validation=evenly(validation, choosing),
-            held_out=validation,
-            training=stage.training,
-            negatives=stage.negatives,
+        raise UserError(
+            "fit needs at least one stage: fit([QuestionStage(questions, TrainingSettings())], …)"
         )
-        for stage in stages
-    ]
-    runs = [Stage(o, stage.training) for o, stage in zip(objectives, stages, strict=True)]
+    for stage in stages:
+        stage.questions.check_answered("training")
+    validation.check_answered("validation")
+    untrained = QuestionAnswerer.untrained(encoder, training=stages[0].training, settings=settings)
+    objectives = [AnswerObjective(untrained, stage, validation, choosing) for stage in stages]
+    runs = [Stage(objective, objective.stage.training) for objective in objectives]
     model = train(untrained, *runs, encoder=encoder, checkpoints=checkpoints, resume=resume)
-    articles = {article for question in validation.questions for article in question.articles}
+    names = [f"{stage.questions.name}, questions for training" for stage in stages]
     model.manifest["counts"] = {
-        **{f"{o.questions.name}, questions for training": len(o.windows) for o in objectives},
+        **{name: len(each.windows) for name, each in zip(names, objectives, strict=True)},
         "questions held out": len(validation),
-        "articles held out": len(articles),
+        "articles held out": len({article for q in validation for article in q.articles}),
     }
     judged = judge(model, validation)
     model.manifest["validation"] = asdict(score(judged))
@@ -151,15 +216,10 @@ def train_from_recipe(
     checkpoints: Path | None = None,
     resume: bool = False,
 ) -> QuestionAnswerer:
-    """Read the files, hold out some of the last one's articles, train and score.
-
-    Raises:
-        QuestionError: a file that cannot be read or has no answers.
-        UserError: `[stages]` without one value for each file.
-    """
+    """Read the files, hold out some of the last one's articles, train and score; see `fit`."""
     sets = [read_questions(path) for path in files]
     for questions in sets:
-        check_answered(questions, what="training")
+        questions.check_answered("training")
     share = recipe.validation.share
     last, held_out = split_by_article(sets[-1], share=share)
     model = fit(
@@ -188,14 +248,19 @@ def train_from_recipe(
 
 
 def make_stages(recipe: QuestionRecipe, sets: Sequence[QuestionSet]) -> list[QuestionStage]:
-    """Each file's questions with their own settings."""
+    """Each file's questions with their own settings.
+
+    Raises:
+        UserError: `[stages]` without one value for each file.
+    """
     for name, values in recipe.stages.items():
         if len(values) != len(sets):
-            msg = f"[stages] {name} has {len(values)} values for {len(sets)} files of questions"
-            raise UserError(msg)
+            raise UserError(
+                f"[stages] {name} has {len(values)} values for {len(sets)} files of questions"
+            )
     stages = []
     for number, questions in enumerate(sets):
         own = {name: values[number] for name, values in recipe.stages.items()}
-        options = {"negatives": own.pop("negatives")} if "negatives" in own else {}
-        stages.append(QuestionStage(questions, recipe.training.replaced(**own), **options))
+        negatives = own.pop("negatives", QuestionStage.negatives)
+        stages.append(QuestionStage(questions, recipe.training.replaced(**own), negatives))
     return stages

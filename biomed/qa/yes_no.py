@@ -29,10 +29,7 @@ SCORES_NOTE = (
     "neither trained nor chosen on it. This model is that of the last fold."
 )
 log = logging.getLogger(__name__)
-
-
-# A question, the text that decides it, and the right label.
-Decision = tuple[str, str, str]
+Decision = tuple[str, str, str]  # a question, the text that decides it, and the right label
 
 
 class YesNoAnswerer(BiomedFolder, PairModel):
@@ -50,12 +47,7 @@ class YesNoAnswerer(BiomedFolder, PairModel):
 
 
 class YesNoModelTable(ModelTable):
-    """The `[model]` table.
-
-    Attributes:
-        window: maximum tokens of a window; None: the encoder's limit.
-        overlap: tokens of the context that consecutive windows share.
-    """
+    """The `[model]` table; see `PairSettings`."""
 
     window: Count | None = None
     overlap: Annotated[int, Field(ge=0)] = 0
@@ -71,23 +63,19 @@ def read_decisions(path: str | Path) -> list[Decision]:
     """Read the yes/no questions of PubMedQA or BioASQ; see `biomed.qa.formats.read_questions`.
 
     The context is PubMedQA's abstract without its conclusion, or BioASQ's snippets, one per line.
-
-    Raises:
-        QuestionError: see `read_questions`; or no yes/no question, one without a context, or one
-            whose answer is not yes, no or maybe (also a test file's, which has none).
+    Every question needs a context and an answer.
     """
     read = read_questions(path)
-    questions = [question for question in read.questions if question.kind == "yesno"]
+    questions = [question for question in read if question.kind == "yesno"]
     if not questions:
-        msg = f"{read.name} has no yes/no question"
-        raise QuestionError(msg)
+        raise QuestionError(f"{read.name} has no yes/no question")
     labels = [tuple(answer.lower() for answer in question.answers) for question in questions]
     if wrong := sum(len(label) != 1 or label[0] not in LABELS for label in labels):
-        msg = f"{read.name}: {wrong} yes/no questions are not answered by {', '.join(LABELS)}"
-        raise QuestionError(msg)
+        raise QuestionError(
+            f"{read.name}: {wrong} yes/no questions are not answered by {', '.join(LABELS)}"
+        )
     if empty := sum(not question.passages for question in questions):
-        msg = f"{read.name}: {empty} yes/no questions have no context"
-        raise QuestionError(msg)
+        raise QuestionError(f"{read.name}: {empty} yes/no questions have no context")
     return [
         (q.text, "\n".join(passage.text for passage in q.passages), label[0])
         for q, label in zip(questions, labels, strict=True)
@@ -95,20 +83,15 @@ def read_decisions(path: str | Path) -> list[Decision]:
 
 
 def folds(questions: Sequence[Decision], *, count: int) -> list[list[Decision]]:
-    """Split questions into folds with equal shares of each label, whatever their order.
-
-    Raises:
-        UserError: fewer than 2 folds, or fewer questions than folds.
-    """
+    """Folds (at least 2) with equal shares of each label; the order of the questions is free."""
     if not 2 <= count <= len(questions):
-        msg = f"folds must be between 2 and the {len(questions)} questions, got {count}"
-        raise UserError(msg)
+        raise UserError(f"folds must be between 2 and the {len(questions)} questions, got {count}")
     ordered = sorted(questions, key=lambda q: (q[2], hashlib.sha256(repr(q).encode()).digest()))
     return [ordered[number::count] for number in range(count)]
 
 
 def evaluate_decisions(model: YesNoAnswerer, questions: Sequence[Decision]) -> dict[str, Any]:
-    """Accuracy, macro F1 and the F1 of each label, for JSON."""
+    """A model's scores; see `score_decisions`."""
     found = model.predict_many((question, context) for question, context, _ in questions)
     return score_decisions([result.label for result in found], [label for *_, label in questions])
 
@@ -128,10 +111,8 @@ def cross_validate(questions: Sequence[Decision], recipe: YesNoRecipe, *, count:
     """Train once per fold, and score each question by the model that never saw it.
 
     For fold i, fold i + 1 chooses the weights and the others are trained on, so the choice never
-    uses the scored fold. PubMedQA's protocol has 10 folds (Jin et al., arXiv 1909.06146).
-
-    Returns:
-        The model of the last fold; its manifest holds the scores over all questions.
+    uses the scored fold. PubMedQA's protocol has 10 folds (Jin et al., arXiv 1909.06146). The
+    result is the model of the last fold, with the scores over all questions in its manifest.
     """
     from domainbert.training.sentences import fit_pairs
 

@@ -57,9 +57,8 @@ def train(
     from biomed.sentences.data import read_examples
     from biomed.sentences.training import SentenceRecipe, train_from_recipe
     from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import save_model
+    from domainbert.training.session import training_run
 
-    options.check_training(out)
     changes = {
         "model.kind": kind,
         "model.objective": objective,
@@ -71,8 +70,9 @@ def train(
         "training.seed": seed,
     }
     plan = read_recipe(SentenceRecipe, recipe, changes)
-    trained = train_from_recipe(plan, read_examples(pairs), read_examples(validation))
-    save_model(trained, out)
+    with training_run(out) as run:
+        trained = train_from_recipe(plan, read_examples(pairs), read_examples(validation))
+        run.save(trained)
     best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
     say(f"validation: {best}; model in {out}")
 

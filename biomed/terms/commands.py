@@ -200,13 +200,13 @@ def train(
     """Train term vectors on names that mean the same, measure them, and write the model folder."""
     from biomed.terms.training import TermRecipe, train_from_recipe
     from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import save_model
+    from domainbert.training.session import training_run
 
-    options.check_training(out)
     changes = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
     plan = read_recipe(TermRecipe, recipe, changes)
-    embedder = train_from_recipe(plan, data, vocabulary=vocabulary)
-    save_model(embedder, out)
+    with training_run(out) as run:
+        embedder = train_from_recipe(plan, data, vocabulary=vocabulary)
+        run.save(embedder)
     say(f"model in {out}; its card says how it was made and how good it is")
 
 

@@ -1,21 +1,50 @@
-"""Build a labelled cohort from a hospital's tables."""
+"""Build a labelled cohort from a hospital's tables: SQL steps in DuckDB, which spills to disk."""
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.definition import load_definition
-from clinical.cohort.pipeline import Request, export_cohort, export_issues, read_source, scratch
+from clinical.cohort.caveats import UNMATCHED, find_caveats, unmatched_values
+from clinical.cohort.definition import Definition, load_definition
+from clinical.cohort.flow import SUMMARY_KEY, count_flow
+from clinical.cohort.reading import Reader, Tables, find_tables, insert_columns, step
 from clinical.cohort.result import Cohort, issues_path
-from clinical.cohort.schemas import load_schema, nearest
+from clinical.cohort.schemas import Schema, check_choice, load_schema
+from clinical.cohort.splits import assign_splits
 from domainbert.errors import UserError
-from domainbert.tables import TableError, atomic_path
+from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
+from domainbert.tables.databases import open_source
 
-NOTES = ("discharge", "early")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+
+MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
+_DAY_US = 86_400_000_000
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """The checked arguments of `build_cohort`."""
+
+    source: str | Path
+    schema: Schema
+    notes: str
+    hours: float
+    definition: Definition
+    seed: int
+    data_end: datetime | None
+    derive_data_end: bool
+    options: ReadOptions
 
 
 def build_cohort(
@@ -48,9 +77,8 @@ def build_cohort(
         definition: a readmission definition in TOML; by default the shipped `readmission-30d`.
         mapping: for "generic", a TOML file with the names of the source's tables and columns.
         seed: seed of the split by patient.
-        out: the Parquet file to write; a list of everything that was wrong with the source is
-            written beside it (`NAME.issues.csv`). By default a temporary file that is deleted with
-            the result.
+        out: the Parquet file to write, with a list of the source's faults (`NAME.issues.csv`)
+            beside it. By default a temporary file that is deleted with the result.
         data_end: until when admissions were recorded; stays discharged less than the horizon
             before it are excluded. A date without a time is the midnight at which the day begins.
             By default it is the last admission for "generic", and unknown for MIMIC, whose dates
@@ -58,16 +86,11 @@ def build_cohort(
         delimiter: of CSV files, such as ";" or "tab"; a tab for .tsv, else a comma by default.
         encoding: of CSV files, such as "cp1252"; UTF-8 by default.
 
-    Returns:
-        The cohort with its flow.
-
     Raises:
         TableError: a table or column that is missing or cannot be read.
         UserError: a wrong definition, mapping or argument.
     """
-    if notes not in NOTES:
-        msg = f"unknown notes {notes!r}{nearest(notes, NOTES)}; expected one of {NOTES}"
-        raise UserError(msg)
+    check_choice("notes", notes, ("discharge", "early"))
     if not (math.isfinite(hours) and hours > 0):
         msg = f"hours must be a number above 0, got {hours!r}"
         raise UserError(msg)
@@ -83,22 +106,19 @@ def build_cohort(
         seed=seed,
         data_end=_moment(data_end),
         derive_data_end=schema == "generic" and data_end is None,
-        delimiter="\t" if delimiter == "tab" else delimiter,
-        encoding=encoding,
+        options=ReadOptions(delimiter, encoding),
     )
-    if out is not None:
-        return _build(request, Path(out))
-    keep = tempfile.TemporaryDirectory(prefix="cohort-")
-    return _build(request, Path(keep.name) / "cohort.parquet", keep=keep)
-
-
-def _build(request: Request, out: Path, *, keep: Any = None) -> Cohort:
-    listed = issues_path(out)
-    with atomic_path(out) as table, atomic_path(listed) as listing, scratch(out.parent) as con:
-        caveats = read_source(con, request)
-        export_issues(con, listing)
-        export_cohort(con, table, request=request, caveats=caveats)
-    return Cohort.open(out, keep=keep)
+    keep = tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
+    path = Path(keep.name) / "cohort.parquet" if keep else Path(str(out))
+    with (
+        atomic_path(path) as table,
+        atomic_path(issues_path(path)) as listing,
+        _scratch(path.parent) as con,
+    ):
+        caveats = _read_source(con, request)
+        _export_issues(con, listing)
+        _export_cohort(con, table, request=request, caveats=caveats)
+    return Cohort.open(path, keep=keep)
 
 
 def _moment(value: str | date | None) -> datetime | None:
@@ -113,3 +133,142 @@ def _moment(value: str | date | None) -> datetime | None:
     except ValueError:
         msg = f"data_end must be an ISO date such as '2019-12-31' or 'none', got {value!r}"
         raise UserError(msg) from None
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that spills to disk in `folder`, removed when the block ends.
+
+    Its own messages are replaced: they may quote the line that failed, which may be a note.
+    """
+    import duckdb
+
+    with (
+        tempfile.TemporaryDirectory(prefix=".cohort-", dir=folder) as private,
+        duckdb.connect() as con,
+    ):
+        con.execute("SET temp_directory = $path", {"path": private})
+        con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+        con.execute("SET TimeZone = 'UTC'")
+        # In a notebook without widgets there is no progress bar, and switching it off fails.
+        with suppress(duckdb.InvalidInputException):
+            con.execute("SET enable_progress_bar = false")
+        # Nothing may be downloaded at run time.
+        con.execute("SET autoinstall_known_extensions = false")
+        con.create_function(
+            "python_id_key", id_key, ["VARCHAR"], "VARCHAR", null_handling="special"
+        )
+        try:
+            yield con
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            msg = f"the cohort cannot be built: {str(error).splitlines()[0]}"
+            raise TableError(msg) from None
+        except duckdb.Error as error:
+            msg = (
+                f"the source cannot be read to its end ({type(error).__name__}): a file is "
+                "incomplete, or a connection was lost"
+            )
+            raise TableError(msg) from None
+
+
+def _read_source(con: duckdb.DuckDBPyConnection, request: Request) -> list[str]:
+    """Read every table of the source once, and decide about every row except for the texts.
+
+    Returns what a reader of the cohort should know.
+    """
+    with open_source(request.source, con, request.options) as source:
+        tables = find_tables(source, request.schema, notes=request.notes)
+        con.execute(step("macros"))
+        _set_rules(con, request, tables)
+        Reader(con, source, request.schema).read(tables)
+    return find_caveats(con, request, tables)
+
+
+def _export_issues(con: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Write the list of everything that was wrong with a row of the source."""
+    con.execute(step("texts"))
+    con.execute(step("issues"))
+    con.execute("COPY (SELECT * REPLACE (no_formula(id) AS id) FROM issues "
+                "ORDER BY source, problem, row) TO $path (FORMAT csv, HEADER)",
+                {"path": str(path)})  # fmt: skip
+
+
+def _export_cohort(
+    con: duckdb.DuckDBPyConnection, path: Path, *, request: Request, caveats: list[str]
+) -> None:
+    """Write the cohort piece by piece, with the definition and the flow in its metadata."""
+    import pyarrow.parquet as pq
+
+    # Patients are split by their ids as they are compared.
+    found = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")
+    patients = [row[0] for row in found.fetchall()]
+    con.execute("CREATE TABLE splits (patient_id VARCHAR, split VARCHAR)")
+    insert_columns(con, "splits", [patients, list(assign_splits(patients, seed=request.seed))])
+    con.execute(step("cohort"))
+    metadata = {
+        SUMMARY_KEY: json.dumps(_summary(con, request, caveats), ensure_ascii=False),
+        "clinical.definition": request.definition.text,
+        "clinical.definition_sha256": request.definition.sha256,
+    }
+    query = step("piece")
+    pieces = con.execute("SELECT first_stay, last_stay FROM pieces ORDER BY first_stay").fetchall()
+
+    def read(first: int, last: int) -> Any:
+        bounds = {"first_stay": first, "last_stay": last}
+        return con.sql(query, params=bounds).to_arrow_table().replace_schema_metadata(metadata)
+
+    # The cohort of an empty source has columns too.
+    with pq.ParquetWriter(path, read(0, 0).schema, compression="zstd") as writer:
+        for first, last in pieces or [(0, 0)]:
+            writer.write_table(read(first, last))
+
+
+def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:
+    """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
+    episode, index = request.definition.episode, request.definition.index
+    readmission, schema = request.definition.readmission, request.schema
+    rules: dict[str, tuple[Any, str]] = {
+        "gap_us": (round(episode.transfer_gap_hours * _HOUR_US), "BIGINT"),
+        "horizon_us": (round(readmission.horizon_days * _DAY_US), "BIGINT"),
+        "hours_us": (round(request.hours * _HOUR_US), "BIGINT"),
+        "data_end": (request.data_end, "TIMESTAMP"),
+        "derive_data_end": (request.derive_data_end, "BOOLEAN"),
+        "early": (request.notes == "early", "BOOLEAN"),
+        "exclude_deaths": (readmission.death_after_discharge == "exclude", "BOOLEAN"),
+        "minimum_age": (index.minimum_age, "DOUBLE"),
+        "maximum_age": (index.maximum_age, "DOUBLE"),
+        "newborn_types": (list(index.newborn_types), "VARCHAR[]"),
+        "died_locations": (list(index.died_locations), "VARCHAR[]"),
+        "planned_types": (list(readmission.planned_types), "VARCHAR[]"),
+        "discharge_categories": (list(schema.summary_categories), "VARCHAR[]"),
+        "addendum_kinds": (list(schema.addendum_kinds), "VARCHAR[]"),
+        "has_patients": (tables.patients is not None, "BOOLEAN"),
+        "has_notes": (bool(tables.notes), "BOOLEAN"),
+        "has_types": ("admission_type" in tables.admissions.chosen, "BOOLEAN"),
+        "deaths_known": ("death_date" in tables.known, "BOOLEAN"),
+    }
+    columns = ", ".join(f"${name}::{kind} AS {name}" for name, (_, kind) in rules.items())
+    con.execute(f"CREATE TABLE rules AS SELECT {columns}", {k: v for k, (v, _) in rules.items()})
+
+
+def _summary(
+    con: duckdb.DuckDBPyConnection, request: Request, caveats: list[str]
+) -> dict[str, Any]:
+    definition = request.definition
+    data_end = con.execute("SELECT data_end FROM rules").fetchall()[0][0]
+    return {
+        "schema": request.schema.name,
+        "notes": request.notes,
+        "hours": request.hours if request.notes == "early" else None,
+        "seed": request.seed,
+        "data_end": data_end.isoformat() if data_end else None,
+        "definition": {
+            "name": definition.name,
+            "version": definition.version,
+            "sha256": definition.sha256,
+            "horizon_days": definition.readmission.horizon_days,
+        },
+        **count_flow(con, table=request.schema.admissions.table),
+        "unmatched": {column: unmatched_values(con, column, limit=100) for column in UNMATCHED},
+        "caveats": caveats,
+    }

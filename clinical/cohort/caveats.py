@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import duckdb
 
-    from clinical.cohort.pipeline import Request
+    from clinical.cohort.build import Request
     from clinical.cohort.reading import Tables
 
 SINGLE_CENTRE = (
@@ -24,14 +24,10 @@ _SHOWN = 10
 
 def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
     """The caveats of a cohort as sentences, most general first."""
-    said = [SINGLE_CENTRE]
-    said += _missing_tables(request, tables)
-    said += _missing_columns(tables)
+    said = [SINGLE_CENTRE, *_missing(request, tables)]
     if request.schema.name == "generic":
-        said += _vocabulary(con, tables)
-    said += _data_end(con, request)
-    said += _times(con, request, tables)
-    return said
+        said += _vocabulary(con, request, tables)
+    return said + _data_end(con, request) + _times(con, tables)
 
 
 def unmatched_values(con: duckdb.DuckDBPyConnection, column: str, *, limit: int) -> dict[str, int]:
@@ -46,8 +42,9 @@ def unmatched_values(con: duckdb.DuckDBPyConnection, column: str, *, limit: int)
     return dict(con.execute(query).fetchall())
 
 
-def _missing_tables(request: Request, tables: Tables) -> list[str]:
-    absent = ", ".join(tables.absent)
+def _missing(request: Request, tables: Tables) -> list[str]:
+    """What follows from tables and columns that the source lacks."""
+    known, absent = tables.known, ", ".join(tables.absent)
     patients = request.schema.patients
     said = {
         f"No table of notes ({absent or 'none is mapped'}): the cohort has labels and no text.":
@@ -55,13 +52,6 @@ def _missing_tables(request: Request, tables: Tables) -> list[str]:
         f"Tables of notes that were not found: {absent}.": tables.notes and absent,
         f"No table {patients.table if patients else ''}: age and sex may be unknown.":
             patients and not tables.patients,
-    }  # fmt: skip
-    return [sentence for sentence, applies in said.items() if applies]
-
-
-def _missing_columns(tables: Tables) -> list[str]:
-    known = tables.known
-    said = {
         "No dates of death: deaths after discharge are unknown.": "death_date" not in known,
         "No column tells of deaths in hospital: such stays count as discharged alive.":
             not {"died", "death_time", "discharge_location"} & known,
@@ -71,25 +61,23 @@ def _missing_columns(tables: Tables) -> list[str]:
     return [sentence for sentence, applies in said.items() if applies]
 
 
-def _vocabulary(con: duckdb.DuckDBPyConnection, tables: Tables) -> list[str]:
+def _vocabulary(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
     """Words of the source that the definition does not have, and what follows from them."""
     said = []
-    lists = con.execute("SELECT died_locations, planned_types FROM rules").fetchall()[0]
     locations = unmatched_values(con, "discharge_location", limit=_SHOWN + 1)
     if locations:
         said.append(
             f"Discharge locations that count as alive: {_listed(locations)}. A word for death "
             "belongs into died_locations of the definition."
         )
-    has_death = "SELECT count(*) FROM admissions, rules WHERE list_contains(died_locations, {})"
-    matched = con.execute(has_death.format("discharge_location")).fetchall()[0][0]
-    if locations and not matched and not {"died", "death_time"} & tables.known:
+    dead = "SELECT count_if(list_contains(died_locations, discharge_location)) FROM admissions"
+    if locations and not _one(con, f"{dead}, rules") and not {"died", "death_time"} & tables.known:
+        words = " or ".join(request.definition.index.died_locations) or "listed"
         said.append(
-            f"Deaths in hospital cannot be told: no discharge location is {_either(lists[0])}, and "
+            f"Deaths in hospital cannot be told: no discharge location is {words}, and "
             "no other column tells of them, so every stay counts as discharged alive."
         )
-    types = unmatched_values(con, "admission_type", limit=_SHOWN + 1)
-    if types:
+    if types := unmatched_values(con, "admission_type", limit=_SHOWN + 1):
         said.append(
             f"Admission types that count as unplanned: {_listed(types)}. A word for planned "
             "admissions belongs into planned_types of the definition."
@@ -102,7 +90,7 @@ def _data_end(con: duckdb.DuckDBPyConnection, request: Request) -> list[str]:
     if request.data_end is not None:
         return []
     days = f"{request.definition.readmission.horizon_days:g} days"
-    end = con.execute("SELECT data_end FROM rules").fetchall()[0][0]
+    end = _one(con, "SELECT data_end FROM rules")
     if end is not None:
         said = (
             f"No end of data was given: the last admission, {end:%Y-%m-%d %H:%M}, is taken for it. "
@@ -118,42 +106,34 @@ def _data_end(con: duckdb.DuckDBPyConnection, request: Request) -> list[str]:
     return [said]
 
 
-def _times(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
-    said = []
-    for found in (tables.admissions, tables.patients, *tables.notes):
-        formats = found.table.ambiguous_formats() if found else None
-        if found and formats:
-            said.append(
-                f"Times of {found.name} may fit more than one time_format: those that fit "
-                f"{formats[0]!r} and {formats[1]!r} are read by the first."
-            )
-    decimal, untimed = con.execute(
-        "SELECT count_if(id_was_decimal), count_if(status = 'used' AND charted_by IS NULL) "
-        "FROM notes"
-    ).fetchall()[0]
-    if decimal:
+def _times(con: duckdb.DuckDBPyConnection, tables: Tables) -> list[str]:
+    said = [
+        f"Times of {found.name} may fit more than one time_format: those that fit "
+        f"{formats[0]!r} and {formats[1]!r} are read by the first."
+        for found in filter(None, (tables.admissions, tables.patients, *tables.notes))
+        if (formats := found.table.ambiguous_formats())
+    ]
+    if decimal := _one(con, "SELECT count_if(id_was_decimal) FROM notes"):
         said.append(f"{decimal} notes write their stay id as a decimal; read as whole numbers.")
-    if untimed:
+    untimed = "SELECT count_if(status = 'used' AND charted_by IS NULL) FROM notes"
+    if count := _one(con, untimed):
         said.append(
-            f"{untimed} notes have no readable chart time: they follow the other notes of their "
+            f"{count} notes have no readable chart time: they follow the other notes of their "
             "stay, in the order of their ids."
         )
-    unreadable = con.execute(
-        "SELECT count_if(fault = 'unreadable_time') FROM admissions"
-    ).fetchall()[0][0]
-    if unreadable:
+    if count := _one(con, "SELECT count_if(fault = 'unreadable_time') FROM admissions"):
         said.append(
-            f"{unreadable} admissions have times that are not ISO 8601 (2019-12-31 10:00): day and "
+            f"{count} admissions have times that are not ISO 8601 (2019-12-31 10:00): day and "
             "month are never guessed; give time_format in a mapping (schema='generic')."
         )
     return said
+
+
+def _one(con: duckdb.DuckDBPyConnection, query: str) -> Any:
+    return con.execute(query).fetchall()[0][0]
 
 
 def _listed(counts: dict[str, int]) -> str:
     """`HOME (2,301), SNF (210) and more`."""
     parts = [f"{value} ({count:,})" for value, count in list(counts.items())[:_SHOWN]]
     return ", ".join(parts) + (" and more" if len(counts) > _SHOWN else "")
-
-
-def _either(words: list[str]) -> str:
-    return " or ".join(words) or "listed"

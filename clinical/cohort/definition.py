@@ -14,8 +14,6 @@ from domainbert.errors import UserError
 from domainbert.settings import Positive, Settings
 from domainbert.training.recipes import read_recipe
 
-SHIPPED = "readmission-30d"
-
 
 def _upper(value: Any) -> Any:
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
@@ -29,24 +27,13 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class Episode(Settings):
-    """The `[episode]` table.
-
-    Attributes:
-        transfer_gap_hours: stays at most this far apart are one episode.
-    """
+    """Which stays are one episode of care."""
 
     transfer_gap_hours: NotNegative
 
 
 class Index(Settings):
-    """The `[index]` table.
-
-    Attributes:
-        newborn_types: admission types of newborns, upper case.
-        died_locations: discharge locations that mean death, upper case.
-        minimum_age: youngest age kept, in whole years; None for no limit.
-        maximum_age: oldest age kept, in whole years; None for no limit.
-    """
+    """Which episodes are followed up; ages are in whole years."""
 
     newborn_types: UpperTexts
     died_locations: UpperTexts
@@ -55,13 +42,7 @@ class Index(Settings):
 
 
 class Readmission(Settings):
-    """The `[readmission]` table.
-
-    Attributes:
-        horizon_days: a readmission begins less than this many days after discharge.
-        planned_types: admission types of planned stays, upper case.
-        death_after_discharge: whether stays with a death within the horizon are kept.
-    """
+    """What counts as a readmission."""
 
     horizon_days: Positive
     planned_types: UpperTexts
@@ -69,15 +50,9 @@ class Readmission(Settings):
 
 
 class Definition(Settings):
-    """A readmission definition; `clinical/definitions/readmission-30d.toml` has the reasons.
+    """A readmission definition; `definitions/readmission-30d.toml` explains every key.
 
-    Attributes:
-        name: name of the definition.
-        version: its version.
-        episode: which stays are one episode of care.
-        index: which episodes are followed up.
-        readmission: what counts as a readmission.
-        text: the TOML text itself.
+    `text` is the TOML text itself.
     """
 
     name: Text
@@ -99,19 +74,15 @@ def load_definition(path: str | Path | None = None) -> Definition:
     Raises:
         UserError: no such file, not TOML, a missing or unknown key, or a wrong value.
     """
-    shipped = Path(str(resources.files("clinical"))) / "definitions" / f"{SHIPPED}.toml"
-    path = shipped if path is None else Path(path)
+    folder = Path(str(resources.files("clinical"))) / "definitions"
+    path = folder / "readmission-30d.toml" if path is None else Path(path)
     return read_recipe(Definition, path, {"text": read_text(path)})
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a TOML file.
-
-    Raises:
-        UserError: no such file, or not UTF-8.
-    """
+def read_text(path: Path) -> str:
+    """The text of a TOML file; `UserError` if it cannot be read."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path} cannot be read as a TOML file ({type(error).__name__})"
         raise UserError(msg) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.flow import STEPS
@@ -18,127 +18,85 @@ _PADDING = 0.12
 _GAP = 0.26
 _MAIN = (0.1, 3.0)  # left edge and width of the boxes that lead down
 _ASIDE = (3.45, 3.65)  # of the boxes of what was left out
-_FONT = 8.5
+_MIDDLE = _MAIN[0] + _MAIN[1] / 2
 _SIDES = {"train": "Training", "val": "Validation", "test": "Test"}
-
-
-@dataclass(frozen=True)
-class _Level:
-    """A box and, on the way to it, what was left out."""
-
-    title: str
-    left: int
-    removed: tuple[tuple[str, int], ...]
+_PEN: dict[str, Any] = {"color": "black", "linewidth": 0.9}
 
 
 def plot_flow(summary: dict[str, Any]) -> Figure:
-    """Draw a flow from top to bottom, with what was left out on the right.
+    """Draw a flow, as `Cohort.save_flow_json` writes it, with what was left out on the right.
 
-    Reasons that removed nothing are not drawn.
-
-    Args:
-        summary: what `Cohort.save_flow_json` writes.
+    Reasons that removed nothing are not drawn; boxes that no reason separates are drawn as one.
     """
     from matplotlib.figure import Figure
 
-    levels = _levels(summary)
-    cohort = _cohort_lines(summary)
-    asides = [_aside_lines(level) for level in levels]
-    down = [_GAP * 2 + (_height(lines) if lines else 0) for lines in asides]
-    total = (
-        _height([""]) + sum(down) + _height([""]) * (len(levels) - 1)
-        + _height(cohort) + _GAP * 2 + _height(["", "", ""]) + 0.1
-    )  # fmt: skip
-    figure = Figure(figsize=(_WIDTH, total))
+    figure = Figure()
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, _WIDTH)
-    axes.set_ylim(-total, 0)
     axes.axis("off")
-    y = _box(axes, _MAIN, -0.05, [f"Admissions (n = {_n(summary['steps'][0]['left'])})"])
-    for level, aside, space in zip(levels, asides, down, strict=True):
-        lines = cohort if level is levels[-1] else [f"{level.title} (n = {_n(level.left)})"]
-        y = _step(axes, y, space, aside, lines)
-    _draw_sides(axes, summary, y)
-    return figure
-
-
-def _levels(summary: dict[str, Any]) -> list[_Level]:
-    """The boxes below the first; boxes that no reason separates are drawn as the lower one."""
+    y = _box(axes, _MAIN, -0.05, [f"Admissions (n = {summary['steps'][0]['left']:,})"])
+    levels = []
     titles = {step: title for title, step, _ in STEPS}
-    levels: list[_Level] = []
-    for row in summary["steps"][1:]:
-        title = titles[row["step"]]
-        if not levels or levels[-1].title != title:
-            levels.append(_Level(title, row["left"], ()))
-        removed = levels[-1].removed
-        if row["removed"]:
-            removed = (*removed, (row["reason"], row["removed"]))
-        levels[-1] = _Level(title, row["left"], removed)
-    drawn = [level for level in levels if level.removed]
-    last = levels[-1]
-    return drawn if last.removed else [*drawn[:-1], replace(last, removed=_removed(drawn[-1:]))]
-
-
-def _removed(levels: list[_Level]) -> tuple[tuple[str, int], ...]:
-    return levels[0].removed if levels else ()
-
-
-def _aside_lines(level: _Level) -> list[str]:
-    if not level.removed:
-        return []
-    total = sum(count for _, count in level.removed)
-    reasons = [f"   {reason} (n = {_n(count)})" for reason, count in level.removed]
-    return [f"Left out (n = {_n(total)})", *reasons]
+    for title, group in groupby(summary["steps"][1:], key=lambda row: titles[row["step"]]):
+        rows = [row for row in group if row["removed"]]
+        if rows:
+            levels.append((f"{title} (n = {rows[-1]['left']:,})", rows))
+    for number, (title, rows) in enumerate(levels or [("", [])], start=1):
+        is_last = number >= len(levels)
+        y = _step(axes, y, rows, _cohort_lines(summary) if is_last else [title])
+    y = _draw_sides(axes, summary, y) - 0.1
+    figure.set_size_inches(_WIDTH, -y)
+    axes.set_xlim(0, _WIDTH)
+    axes.set_ylim(y, 0)
+    return figure
 
 
 def _cohort_lines(summary: dict[str, Any]) -> list[str]:
     kept, days = summary["kept"], summary["definition"]["horizon_days"]
-    when = (
-        "at discharge"
-        if summary["notes"] == "discharge"
-        else f"{summary['hours']:g} h after admission"
-    )
+    is_early = summary["notes"] == "early"
+    when = f"{summary['hours']:g} h after admission" if is_early else "at discharge"
     return [
-        f"Cohort (n = {_n(kept['stays'])})",
-        f"patients: {_n(kept['patients'])}",
+        f"Cohort (n = {kept['stays']:,})",
+        f"patients: {kept['patients']:,}",
         f"readmitted within {days:g} days: {_share(kept)}",
         f"prediction {when}",
     ]
 
 
-def _draw_sides(axes: Axes, summary: dict[str, Any], top: float) -> None:
-    """The sides of the split, side by side below the cohort."""
+def _step(axes: Axes, top: float, rows: list[dict[str, Any]], lines: list[str]) -> float:
+    """An arrow down to the next box, with a branch to what was left out; the new bottom."""
+    space = 2 * _GAP
+    if rows:
+        aside = [f"Left out (n = {sum(row['removed'] for row in rows):,})"]
+        aside += [f"   {row['reason']} (n = {row['removed']:,})" for row in rows]
+        space += _height(aside)
+        branch = top - space / 2
+        _arrow(axes, (_MIDDLE, branch), (_ASIDE[0], branch))
+        _box(axes, _ASIDE, branch + _height(aside) / 2, aside)
+    _arrow(axes, (_MIDDLE, top), (_MIDDLE, top - space))
+    return _box(axes, _MAIN, top - space, lines)
+
+
+def _draw_sides(axes: Axes, summary: dict[str, Any], top: float) -> float:
+    """The sides of the split, side by side below the cohort; the new bottom."""
     sides = [(name, summary["splits"][name]) for name in _SIDES if name in summary["splits"]]
     if not sides:
-        return
+        return top
     space = 0.2
     width = (_ASIDE[0] + _ASIDE[1] - _MAIN[0] - space * (len(sides) - 1)) / len(sides)
-    middle = _MAIN[0] + _MAIN[1] / 2
-    rail = top - _GAP
-    centres = []
+    rail = bottom = top - _GAP
+    centres = [_MIDDLE]
     for number, (name, counts) in enumerate(sides):
         left = _MAIN[0] + number * (width + space)
         centres.append(left + width / 2)
         _arrow(axes, (centres[-1], rail), (centres[-1], rail - _GAP))
-        _box(axes, (left, width), rail - _GAP, [
-            f"{_SIDES[name]} (n = {_n(counts['stays'])})",
-            f"patients: {_n(counts['patients'])}",
+        bottom = _box(axes, (left, width), rail - _GAP, [
+            f"{_SIDES[name]} (n = {counts['stays']:,})",
+            f"patients: {counts['patients']:,}",
             f"readmitted: {_share(counts)}",
         ])  # fmt: skip
-    axes.plot([middle, middle], [top, rail], color="black", linewidth=0.9)
-    axes.plot([min(*centres, middle), max(*centres, middle)], [rail, rail],
-              color="black", linewidth=0.9)  # fmt: skip
-
-
-def _step(axes: Axes, top: float, space: float, aside: list[str], lines: list[str]) -> float:
-    """An arrow down to the next box, with a branch to what was left out; the new bottom."""
-    middle = _MAIN[0] + _MAIN[1] / 2
-    if aside:
-        branch = top - space / 2
-        _arrow(axes, (middle, branch), (_ASIDE[0], branch))
-        _box(axes, _ASIDE, branch + _height(aside) / 2, aside)
-    _arrow(axes, (middle, top), (middle, top - space))
-    return _box(axes, _MAIN, top - space, lines)
+    axes.plot([_MIDDLE, _MIDDLE], [top, rail], **_PEN)
+    axes.plot([min(centres), max(centres)], [rail, rail], **_PEN)
+    return bottom
 
 
 def _box(axes: Axes, place: tuple[float, float], top: float, lines: list[str]) -> float:
@@ -146,19 +104,18 @@ def _box(axes: Axes, place: tuple[float, float], top: float, lines: list[str]) -
     from matplotlib.patches import Rectangle
 
     left, width = place
-    height = _height(lines)
-    axes.add_patch(Rectangle((left, top - height), width, height, facecolor="white",
+    bottom = top - _height(lines)
+    axes.add_patch(Rectangle((left, bottom), width, top - bottom, facecolor="white",
                              edgecolor="black", linewidth=0.9))  # fmt: skip
     for number, line in enumerate(lines):
-        axes.text(left + 0.1, top - _PADDING - (number + 0.5) * _LINE, line, fontsize=_FONT,
-                  va="center", fontweight="bold" if number == 0 else "normal")  # fmt: skip
-    return top - height
+        axes.text(left + 0.1, top - _PADDING - (number + 0.5) * _LINE, line, fontsize=8.5,
+                  va="center", fontweight="normal" if number else "bold")  # fmt: skip
+    return bottom
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    axes.annotate("", xy=end, xytext=start, arrowprops={
-        "arrowstyle": "-|>", "color": "black", "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0,
-    })  # fmt: skip
+    arrow = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, **_PEN}
+    axes.annotate("", xy=end, xytext=start, arrowprops=arrow)
 
 
 def _height(lines: list[str]) -> float:
@@ -166,9 +123,5 @@ def _height(lines: list[str]) -> float:
 
 
 def _share(counts: dict[str, int]) -> str:
-    rate = f" ({100 * counts['readmitted'] / counts['stays']:.1f}%)" if counts["stays"] else ""
-    return f"{_n(counts['readmitted'])}{rate}"
-
-
-def _n(count: int) -> str:
-    return f"{count:,}"
+    rate = f" ({counts['readmitted'] / counts['stays']:.1%})" if counts["stays"] else ""
+    return f"{counts['readmitted']:,}{rate}"

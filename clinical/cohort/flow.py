@@ -9,6 +9,7 @@ from domainbert.tables.csv_files import NO_ROW
 if TYPE_CHECKING:
     import duckdb
 
+SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of the file
 # (what is left, step, reason): every exclusion rule, in the order in which they are tried. The step
 # is the value of the column `exclusion`; steps with the same first entry share a box of the figure.
 STEPS: tuple[tuple[str, str, str], ...] = (
@@ -27,15 +28,12 @@ STEPS: tuple[tuple[str, str, str], ...] = (
     ("Cohort", "left_early", "discharged before the prediction time"),
     ("Cohort", "no_text", "no note to predict from"),
 )
-_SIDES = ("train", "val", "test")
 
 
 def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
     """Count the flow, the cohort and the issues of a finished build.
 
-    Args:
-        con: where the tables `cohort`, `notes`, `flaws` and `issues` are.
-        table: name of the table of admissions.
+    Reads the tables `cohort`, `notes`, `flaws` and `issues`; `table` names that of admissions.
     """
     removed = dict(con.execute("SELECT exclusion, count(*) FROM cohort GROUP BY ALL").fetchall())
     kept = removed.pop(None, 0)
@@ -47,46 +45,36 @@ def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
     left = kept + sum(removed.values())
     steps = [{"step": "admissions", "reason": "all admissions", "removed": 0, "left": left}]
     for _, step, reason in STEPS:
-        left -= removed.get(step, 0)
-        steps.append(
-            {"step": step, "reason": reason, "removed": removed.get(step, 0), "left": left}
-        )
+        count = removed.get(step, 0)
+        left -= count
+        steps.append({"step": step, "reason": reason, "removed": count, "left": left})
     if left != kept:
         msg = f"the flow leaves {left} stays and the cohort has {kept}: a step is not listed"
         raise AssertionError(msg)
-    return {"steps": steps, **_count_cohort(con)}
 
+    def rows(query: str) -> list[dict[str, Any]]:
+        return con.sql(query).to_arrow_table().to_pylist()
 
-def _count_cohort(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    def rows(query: str) -> list[tuple[Any, ...]]:
-        return con.execute(query).fetchall()
-
-    stays, patients, readmitted, transfers, died = rows(
-        "SELECT count(*), count(DISTINCT patient_id), count(*) FILTER (readmitted = 1), "
-        "count(*) FILTER (transfer), count(*) FILTER (died_within_horizon) "
-        "FROM cohort WHERE exclusion IS NULL"
-    )[0]
-    sides = rows(
-        "SELECT split, count(*), count(DISTINCT patient_id), count(*) FILTER (readmitted = 1) "
-        "FROM cohort WHERE exclusion IS NULL GROUP BY split"
+    counts = (
+        "count(*) AS stays, count(DISTINCT patient_id) AS patients, "
+        "count(*) FILTER (readmitted = 1) AS readmitted"
     )
+    (total,) = rows(
+        f"SELECT {counts}, count(*) FILTER (transfer) AS transfers, "  # noqa: S608
+        "count(*) FILTER (died_within_horizon) AS died_within_horizon "
+        "FROM cohort WHERE exclusion IS NULL"
+    )
+    sides = rows(
+        f"SELECT split, {counts} FROM cohort WHERE exclusion IS NULL "  # noqa: S608
+        "GROUP BY split ORDER BY list_position(['train', 'val', 'test'], split)"
+    )
+    notes = rows("SELECT status, count(*) AS n FROM notes GROUP BY ALL ORDER BY 1")
     return {
-        "kept": {
-            "stays": stays,
-            "patients": patients,
-            "readmitted": readmitted,
-            "transfers": transfers,
-            "died_within_horizon": died,
-        },
-        "splits": {
-            side: {"stays": n, "patients": people, "readmitted": positive}
-            for side, n, people, positive in sorted(sides, key=lambda row: _SIDES.index(row[0]))
-        },
-        "notes_read": dict(rows("SELECT status, count(*) FROM notes GROUP BY ALL ORDER BY 1")),
-        "issues": [
-            {"source": source, "problem": problem, "count": count}
-            for source, problem, count in rows(
-                "SELECT source, problem, count(*) FROM issues GROUP BY ALL ORDER BY ALL"
-            )
-        ],
+        "steps": steps,
+        "kept": total,
+        "splits": {side.pop("split"): side for side in sides},
+        "notes_read": {row["status"]: row["n"] for row in notes},
+        "issues": rows(
+            "SELECT source, problem, count(*) AS count FROM issues GROUP BY ALL ORDER BY ALL"
+        ),
     }

@@ -7,19 +7,26 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from clinical.cohort.schemas import TIMES, Notes, TableMap
+from clinical.cohort.schemas import Notes, TableMap
 from domainbert.errors import UserError
 from domainbert.tables import TableError, require_columns
 from domainbert.tables.csv_files import FlawedCSVError
-from domainbert.tables.sql import identifier, quoted
+from domainbert.tables.sources import identifier, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import duckdb
 
     from clinical.cohort.schemas import Schema
     from domainbert.tables.sources import Source
 
 _log = logging.getLogger(__name__)
+
+_TIMES = frozenset({
+    "admit_time", "discharge_time", "death_time", "birth_date", "death_date", "chart_time",
+    "chart_date",
+})  # fmt: skip
 
 
 def step(name: str) -> str:
@@ -29,12 +36,7 @@ def step(name: str) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """A table of the source, matched to our columns.
-
-    Attributes:
-        table: what was looked for.
-        chosen: our columns that the table has -> its names for them.
-    """
+    """A table of the source; `chosen` maps our columns that it has to its names for them."""
 
     table: TableMap
     chosen: dict[str, str]
@@ -49,21 +51,19 @@ class Found:
 
         Row numbers follow the order of the file; without them DuckDB reads it with all cores.
         """
-        columns = ", ".join(
-            f"{self._column(ours, schema)} AS {ours}" for ours in self.table.known()
-        )
+        columns = [f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns]
         scan = source.scan(self.name, list(dict.fromkeys(self.chosen.values())))
         row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
-        return f"SELECT {row} AS row, {columns} FROM {scan}"  # noqa: S608
+        return f"SELECT {row} AS row, {', '.join(columns)} FROM {scan}"  # noqa: S608
 
     def _column(self, ours: str, schema: Schema) -> str:
-        if ours == "category" and ours not in self.chosen and isinstance(self.table, Notes):
-            # A table of notes that does not name its categories holds discharge summaries.
-            return quoted(self.table.category_value or schema.summary_categories[0])
         if ours not in self.chosen:
+            if ours == "category" and isinstance(self.table, Notes):
+                # A table of notes that does not name its categories holds discharge summaries.
+                return quoted(self.table.category_value or schema.summary_categories[0])
             return "NULL::VARCHAR"
         column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
-        formats = self.table.time_format if ours in TIMES else ()
+        formats = self.table.time_format if ours in _TIMES else ()
         return f"coalesce({', '.join([*(_iso(column, form) for form in formats), column])})"
 
 
@@ -93,27 +93,27 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     """Match the tables of an open source for a prediction "early" or at "discharge".
 
     Raises:
-        TableError: a table or column that is not optional is not there.
+        TableError: a table or column that is not optional is missing.
         UserError: an early prediction from notes without a category or a time.
     """
-    admissions = _find(source, schema.admissions, schema=schema)
+    admissions = _find(source, schema.admissions, schema)
     if admissions is None:
         msg = f"[admissions] of the schema {schema.name!r} cannot be optional"
         raise TableError(msg)
-    wanted = schema.notes_for(notes)
-    found = [_find(source, table, schema=schema) for table in wanted]
-    if notes == "early":
-        for table in filter(None, found):
-            _check_early(table, schema)
-    return Tables(
-        admissions=admissions,
-        patients=_find(source, schema.patients, schema=schema) if schema.patients else None,
-        notes=[table for table in found if table is not None],
-        absent=[table.table for table, there in zip(wanted, found, strict=True) if there is None],
-    )
+    patients = _find(source, schema.patients, schema) if schema.patients else None
+    found: list[Found] = []
+    absent: list[str] = []
+    for table in schema.notes_for(notes):
+        if match := _find(source, table, schema):
+            found.append(match)
+            if notes == "early":
+                _check_early(match, schema)
+        else:
+            absent.append(table.table)
+    return Tables(admissions, patients, found, absent)
 
 
-def _find(source: Source, table: TableMap, *, schema: Schema) -> Found | None:
+def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
     """Match one table; None if it is absent and may be."""
     available = source.columns(table.table)
     if available is None:
@@ -128,26 +128,22 @@ def _find(source: Source, table: TableMap, *, schema: Schema) -> Found | None:
         match = next((spelled[name.lower()] for name in theirs if name.lower() in spelled), None)
         if match is not None:
             chosen[ours] = match
-        elif ours not in table.optional:
-            _refuse(f"{table.table} in {source.name}", ours, theirs[0], available, schema)
+        elif theirs and ours not in table.optional:
+            try:
+                require_columns(available, theirs[:1], source=f"{table.table} in {source.name}")
+            except TableError as error:
+                if schema.name != "generic":
+                    raise
+                # With the user's own names the mapping is wrong, not the table.
+                fix = f"Write its name after `{ours} =` in the mapping"
+                message = str(error).replace(f"Rename it to {theirs[0]!r}", fix)
+                raise TableError(message) from None
     return Found(table, chosen)
-
-
-def _refuse(place: str, ours: str, theirs: str, available: list[str], schema: Schema) -> None:
-    try:
-        require_columns(available, [theirs], source=place)
-    except TableError as error:
-        if schema.name != "generic":
-            raise
-        # With the user's own names the mapping is wrong, not the table.
-        fix = f"Write its name after `{ours} =` in the mapping"
-        raise TableError(str(error).replace(f"Rename it to {theirs!r}", fix)) from None
 
 
 def _check_early(found: Found, schema: Schema) -> None:
     """Raise if a discharge summary or a late note could get into an early prediction."""
     rule = "early prediction must never see a discharge summary"
-    msg = ""
     has_value = isinstance(found.table, Notes) and found.table.category_value is not None
     if "category" not in found.chosen and not has_value:
         msg = (
@@ -164,8 +160,9 @@ def _check_early(found: Found, schema: Schema) -> None:
             f"early prediction needs the time of each note; add to [notes] for {found.name}: "
             'chart_time = "its column"'
         )
-    if msg:
-        raise UserError(msg)
+    else:
+        return
+    raise UserError(msg)
 
 
 @dataclass(frozen=True)
@@ -191,7 +188,10 @@ class Reader:
         for table in tables.notes:
             _log.info("reading %s", table.name)
             self._read_notes(table)
-        self._keep_flaws()
+        run("CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)")
+        flaws = [flaw for flaws in self.source.flaws.values() for flaw in flaws]
+        columns = [[flaw[n] for flaw in flaws] for n in range(3)]
+        insert_columns(self.con, "flaws", columns)
         self.source.check_unchanged()
 
     def _read_notes(self, table: Found) -> None:
@@ -221,11 +221,9 @@ class Reader:
                 if then:
                     self.con.execute(step(then))
             except duckdb.Error:
-                error = self.source.error(table.name)
+                error = self.source.errors.get(table.name.lower())
                 if error is None:
                     raise
-                if isinstance(error, TableError):
-                    raise error from None
                 if isinstance(error, TableError):  # it says itself what is wrong
                     raise error from None
                 if not (is_first and isinstance(error, FlawedCSVError)):
@@ -236,13 +234,14 @@ class Reader:
             else:
                 return
 
-    def _keep_flaws(self) -> None:
-        import pyarrow as pa
 
-        fields = (("source", pa.string()), ("line", pa.int64()), ("problem", pa.string()))
-        rows = [
-            dict(zip(("source", "line", "problem"), f, strict=True)) for f in self.source.flaws()
-        ]
-        self.con.register("found_flaws", pa.Table.from_pylist(rows, schema=pa.schema(fields)))
-        self.con.execute("CREATE TABLE flaws AS SELECT * FROM found_flaws")
-        self.con.unregister("found_flaws")
+def insert_columns(
+    con: duckdb.DuckDBPyConnection, table: str, columns: Sequence[Sequence[object]]
+) -> None:
+    """Add rows, given column by column, to a table."""
+    import pyarrow as pa
+
+    names = [f"c{number}" for number in range(len(columns))]
+    con.register("new_rows", pa.table(list(map(pa.array, columns)), names=names))
+    con.execute(f"INSERT INTO {table} SELECT * FROM new_rows")  # noqa: S608
+    con.unregister("new_rows")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.figure import plot_flow
-from clinical.cohort.pipeline import SUMMARY_KEY
+from clinical.cohort.flow import SUMMARY_KEY
 from domainbert.tables import TableError, atomic_path, read_metadata
 
 if TYPE_CHECKING:
@@ -47,14 +47,10 @@ class Cohort:
 
     @classmethod
     def open(cls, path: str | Path, *, keep: Any = None) -> Cohort:
-        """Open a cohort that `build_cohort` wrote.
-
-        Args:
-            path: its Parquet file.
-            keep: an object that must live as long as the result.
+        """Open a cohort that `build_cohort` wrote; `keep` must live as long as the result.
 
         Raises:
-            TableError: a file that no `build_cohort` wrote.
+            TableError: a file that `build_cohort` did not write.
         """
         import pandas as pd
 
@@ -65,12 +61,10 @@ class Cohort:
         summary = json.loads(metadata[SUMMARY_KEY])
         return cls(
             path=Path(path),
-            flow=pd.DataFrame(summary["steps"], columns=["step", "reason", "removed", "left"]),
+            flow=pd.DataFrame(summary["steps"]),
             issues=pd.DataFrame(summary["issues"], columns=["source", "problem", "count"]),
             n_admissions=summary["steps"][0]["left"],
-            n_stays=summary["kept"]["stays"],
-            n_patients=summary["kept"]["patients"],
-            n_readmitted=summary["kept"]["readmitted"],
+            **{f"n_{what}": summary["kept"][what] for what in ("stays", "patients", "readmitted")},
             caveats=tuple(summary["caveats"]),
             summary=summary,
             _keep=keep,
@@ -81,9 +75,9 @@ class Cohort:
 
         `text` is a list of notes; `readmitted` is an integer, missing on excluded rows.
         """
-        import pyarrow.parquet as pq
+        import pandas as pd
 
-        frame = pq.read_table(self.path).to_pandas()
+        frame = pd.read_parquet(self.path)
         frame["text"] = frame["text"].map(list)
         return frame.astype({"readmitted": "Int8", "age": "Int16"})
 
@@ -96,8 +90,8 @@ class Cohort:
         import pandas as pd
 
         types = {"source": str, "row": "Int64", "id": str, "problem": str}
-        frame = pd.read_csv(issues_path(self.path), dtype=types, keep_default_na=False,
-                            na_values={"row": [""]})  # fmt: skip
+        path = issues_path(self.path)
+        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values={"row": [""]})
         # The file has an apostrophe before an id that a spreadsheet would run as a formula.
         frame["id"] = frame["id"].str.replace("^'(?=[=+@-])", "", regex=True)
         return frame

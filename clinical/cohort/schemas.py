@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from importlib import resources
-from itertools import permutations
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -17,10 +17,6 @@ from domainbert.settings import Settings
 from domainbert.training.recipes import read_recipe
 
 SCHEMAS = ("mimic3", "mimic4", "generic")
-TIMES = frozenset({
-    "admit_time", "discharge_time", "death_time", "birth_date", "death_date", "chart_time",
-    "chart_date",
-})  # fmt: skip
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -34,11 +30,11 @@ def _names(value: Any) -> tuple[str, ...]:
 def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
     import duckdb
 
-    for time_format in formats:
-        try:
+    try:
+        for time_format in formats:
             duckdb.execute("SELECT try_strptime('', $format)", {"format": time_format})
-        except duckdb.Error:
-            raise PydanticCustomError("format", 'codes such as "%d.%m.%Y %H:%M"') from None
+    except duckdb.Error:
+        raise PydanticCustomError("format", 'codes such as "%d.%m.%Y %H:%M"') from None
     return formats
 
 
@@ -46,11 +42,12 @@ def _tables(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _upper_names(value: Any) -> Any:
+def _upper_names(value: Any) -> tuple[str, ...]:
     return tuple(name.strip().upper() for name in _names(value))
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+UpperNames = Annotated[tuple[str, ...], BeforeValidator(_upper_names)]
 
 
 class TableMap(Settings):
@@ -63,41 +60,36 @@ class TableMap(Settings):
         time_format: strptime formats of its times, tried in order before ISO 8601.
     """
 
-    role: ClassVar[str]
     table: Text
     may_be_absent: bool = False
     optional: Names = ()
     time_format: Annotated[Names, AfterValidator(_formats)] = ()
 
-    @classmethod
-    def known(cls) -> tuple[str, ...]:
-        """Our columns of this kind of table, in order."""
-        return tuple(name for name in cls.model_fields if name not in _NO_COLUMNS)
-
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
-        """Our columns that are mapped -> the source's names, the first that is there being used."""
-        return {name: getattr(self, name) for name in self.known() if getattr(self, name)}
+        """Our columns in order -> the source's names, of which the first one found is used."""
+        settings = {*TableMap.model_fields, "category_value"}
+        return {name: names for name, names in self if name not in settings}
 
     def ambiguous_formats(self) -> tuple[str, str] | None:
         """Two of its formats that read one text as two different times, if there are any."""
         import duckdb
 
         query = (
-            "SELECT try_strptime(strftime(TIMESTAMP '2019-03-04 05:06:07', $one), $other) "
-            "<> try_strptime(strftime(TIMESTAMP '2019-03-04 05:06:07', $one), $one)"
+            "SELECT try_strptime(strftime(moment, $one), $other) <> "
+            "try_strptime(strftime(moment, $one), $one) "
+            "FROM (SELECT TIMESTAMP '2019-03-04 05:06:07' AS moment)"
         )
-        for one, other in permutations(self.time_format, 2):
-            if duckdb.execute(query, {"one": one, "other": other}).fetchall()[0][0]:
-                first, second = sorted((one, other), key=self.time_format.index)
-                return first, second
+        for first, second in combinations(self.time_format, 2):
+            for one, other in ((first, second), (second, first)):
+                if duckdb.execute(query, {"one": one, "other": other}).fetchall()[0][0]:
+                    return first, second
         return None
 
 
 class Admissions(TableMap):
     """The table of stays."""
 
-    role = "admissions"
     patient_id: Names
     stay_id: Names
     admit_time: Names
@@ -117,7 +109,6 @@ class Admissions(TableMap):
 class Patients(TableMap):
     """The table of patients."""
 
-    role = "patients"
     patient_id: Names
     sex: Names = ()
     birth_date: Names = ()
@@ -127,13 +118,8 @@ class Patients(TableMap):
 
 
 class Notes(TableMap):
-    """A table of notes.
+    """A table of notes; `category_value` is the category of all of them, without such a column."""
 
-    Attributes:
-        category_value: the category of every note of the table, if it has no such column.
-    """
-
-    role = "notes"
     note_id: Names = ()
     patient_id: Names = ()
     stay_id: Names
@@ -146,9 +132,6 @@ class Notes(TableMap):
     category_value: Text | None = None
 
 
-_NO_COLUMNS = {*TableMap.model_fields, "category_value"}
-
-
 class Schema(Settings):
     """The tables of one kind of hospital database.
 
@@ -156,8 +139,7 @@ class Schema(Settings):
         admissions: the table of stays.
         patients: the table of patients, or None.
         notes: the tables of notes, perhaps none.
-        discharge_categories: categories of discharge summaries, upper case; empty where a mapping
-            does not name them.
+        discharge_categories: categories of discharge summaries, upper case; may be empty.
         addendum_kinds: kinds of notes that are addenda, upper case.
         name: "mimic3", "mimic4" or "generic".
     """
@@ -165,8 +147,8 @@ class Schema(Settings):
     admissions: Admissions
     patients: Patients | None = None
     notes: Annotated[tuple[Notes, ...], BeforeValidator(_tables)] = ()
-    discharge_categories: Annotated[tuple[str, ...], BeforeValidator(_upper_names)] = ()
-    addendum_kinds: Annotated[tuple[str, ...], BeforeValidator(_upper_names)] = ("ADDENDUM",)
+    discharge_categories: UpperNames = ()
+    addendum_kinds: UpperNames = ("ADDENDUM",)
     name: str = "generic"
 
     @property
@@ -175,18 +157,19 @@ class Schema(Settings):
         return self.discharge_categories or ("DISCHARGE SUMMARY",)
 
     def notes_for(self, prediction: str) -> list[Notes]:
-        """The tables of notes that an early prediction, or one at discharge, can use.
+        """The tables of notes that a prediction, "early" or at "discharge", can use.
 
-        A table of discharge summaries only is not opened for an early prediction.
+        A table of nothing but summaries is not opened for an early prediction, and a table without
+        summaries not for one at discharge.
         """
-        unusable = prediction == "early"
-        return [table for table in self.notes if self._is_summary(table) is not unusable]
 
-    def _is_summary(self, table: Notes) -> bool | None:
-        """Whether a table holds only summaries or no summaries; None if its rows must tell."""
-        if table.category_value is None:
-            return None
-        return table.category_value.strip().upper() in self.summary_categories
+        def is_usable(table: Notes) -> bool:
+            if table.category_value is None:  # its rows tell
+                return True
+            is_summary = table.category_value.strip().upper() in self.summary_categories
+            return is_summary == (prediction == "discharge")
+
+        return [table for table in self.notes if is_usable(table)]
 
 
 def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
@@ -196,9 +179,7 @@ def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
         UserError: an unknown schema, a mapping with a missing or unknown key, a mapping with a
             shipped schema, or none with "generic".
     """
-    if schema not in SCHEMAS:
-        msg = f"unknown schema {schema!r}{nearest(schema, SCHEMAS)}; expected one of {SCHEMAS}"
-        raise UserError(msg)
+    check_choice("schema", schema, SCHEMAS)
     if (schema == "generic") != (mapping is not None):
         msg = (
             "schema='generic' needs the names of your columns: "
@@ -213,7 +194,10 @@ def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
     return read_recipe(Schema, path, {"name": schema})
 
 
-def nearest(name: str, known: tuple[str, ...]) -> str:
-    """`; did you mean 'x'?`, or nothing where no known name is close."""
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise `UserError` with the nearest known value if a value is not one of them."""
+    if value not in known:
+        near = difflib.get_close_matches(value.lower(), known, n=1)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"unknown {what} {value!r}{guess}; expected one of {known}"
+        raise UserError(msg)

@@ -26,10 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
-    """The key by which each row's patient is compared, shape (rows,), dtype object.
+    """The key by which each row's patient is compared (see `id_key`), shape (rows,), dtype object.
 
-    Ids are compared by `domainbert.tables.ids.id_key`: "1001", 1001, "1001.0" and " 1001 " are one
-    patient. A row without a patient id counts as a patient of its own, which is logged.
+    A row without a patient id counts as a patient of its own, which is logged.
     """
     keys = [id_key(patient) for patient in patient_ids]
     if missing := sum(key is None for key in keys):
@@ -41,48 +40,32 @@ def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
 def assign_splits(
     patient_ids: Iterable[object], *, seed: int = 0, fractions: Mapping[str, float] = FRACTIONS
 ) -> np.ndarray:
-    """The side of every row, decided by its patient id alone.
+    """The side of every row, decided by its patient id alone, shape (rows,), dtype object.
 
     A keyed hash maps each patient (see `patient_keys`) to a number in [0, 1), and the fractions
-    cut that interval. A patient therefore keeps its side when rows are added or reordered, and
-    the shares of the outcomes differ between sides by chance only. The sizes are fractions of the
-    patients in expectation, not exact counts. Rows without a patient id are split one by one, by
-    their position.
+    cut that interval. A patient therefore keeps its side when rows are added or reordered. The
+    sizes are fractions of the patients in expectation, not exact counts.
 
-    Args:
-        patient_ids: one id a row, shape (rows,).
-        seed: another seed is another split.
-        fractions: share of the patients of each side; positive, summing to 1.
-
-    Returns:
-        Names of sides, shape (rows,), dtype object.
+    Rows without a patient id are split by their position. Another seed is another split.
 
     Raises:
-        UserError: fractions that do not sum to 1.
+        UserError: fractions (shares of the patients of each side) that do not sum to 1.
     """
     names, edges = list(fractions), np.cumsum(list(fractions.values()))
     if min(fractions.values()) <= 0 or abs(edges[-1] - 1) > 1e-9:
         msg = f"fractions must be positive and sum to 1, got {dict(fractions)}"
         raise UserError(msg)
-    keys = patient_keys(patient_ids)
-    places = {
-        key: int(np.searchsorted(edges, _unit_hash(key, seed=seed), side="right"))
-        for key in set(keys)
-    }
-    return np.array([names[min(places[key], len(names) - 1)] for key in keys], dtype=object)
-
-
-def _unit_hash(key: str, *, seed: int) -> float:
-    digest = hashlib.blake2b(key.encode(), digest_size=8, key=str(seed).encode()).digest()
-    return int.from_bytes(digest) / 2**64
+    keys, key = patient_keys(patient_ids), str(seed).encode()
+    digests = [hashlib.blake2b(k.encode(), digest_size=8, key=key).digest() for k in keys]
+    places = [int.from_bytes(digest) / 2**64 for digest in digests]
+    found = np.searchsorted(edges, places, side="right")
+    return np.array(names, dtype=object)[np.minimum(found, len(names) - 1)]
 
 
 def check_disjoint(
     frame: pd.DataFrame, *, patient: str = "patient_id", split: str = "split"
 ) -> None:
-    """Check that no patient is on two sides; for how ids are compared see `patient_keys`.
-
-    Rows without a side (excluded ones) do not count.
+    """Check that no patient is on two sides; rows without a side (excluded ones) do not count.
 
     Raises:
         UserError: with the number of patients on more than one side.
@@ -101,9 +84,8 @@ def check_disjoint(
 def usable_stays(cohort: pd.DataFrame) -> pd.DataFrame:
     """The rows to train and score on: no exclusion, a label, a side, and at least one note.
 
-    Args:
-        cohort: `patient_id`, `text` (list of notes), `readmitted` (0/1, missing on excluded rows)
-            and `split`; optionally `exclusion`.
+    The columns are `patient_id`, `text` (list of notes), `readmitted` (0/1, missing on excluded
+    rows), `split` and optionally `exclusion`.
 
     Raises:
         TableError: a column is missing.
@@ -143,12 +125,9 @@ def _present_notes(notes: Any) -> list[str]:
 
 
 def read_cohort(path: Path, *, also: Sequence[Path] = ()) -> pd.DataFrame:
-    """Read a cohort, with the train sides of others.
+    """Read a cohort (see `usable_stays`), with the train sides of others.
 
-    Args:
-        path: a table with the columns of `usable_stays`.
-        also: more cohorts, of which only the train side is used. Patients have one identity
-            everywhere: ids of different hospitals must differ.
+    Patients have one identity everywhere: ids of different hospitals must differ.
 
     Raises:
         UserError: patients of another cohort's train side are on the val or test side here.
@@ -191,14 +170,8 @@ def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
     """Hashes of the patients a model is trained and chosen on, for its manifest.
 
     They let `overlap` find patients of another cohort among them. They do not show ids, but
-    someone with the model folder and a list of candidate ids can test each of
-    them: a folder with these hashes is pseudonymous, not anonymous.
-
-    Args:
-        rows: `patient_id` and `split`; rows without a patient id are left out.
-
-    Returns:
-        `salt` (hex), `rounds`, and for each side but "test" the sorted hashes in base64.
+    someone with the model folder and a list of candidate ids can test each of them: a folder with
+    these hashes is pseudonymous, not anonymous. Rows of the side "test" are left out.
     """
     salt = secrets.token_bytes(16)
     sides = rows[rows["split"] != "test"].groupby("split")["patient_id"]

@@ -13,16 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from clinical.cohort.splits import assign_splits
-from clinical.datasets.icd9 import (
-    DIAGNOSIS_TITLES,
-    ENCOUNTERS,
-    ID_COLUMNS,
-    ID_TITLES,
-    MISSING,
-    CodeTitles,
-    read_titles,
-    source_file,
-)
+from clinical.datasets import icd9
+from clinical.datasets.icd9 import ID_COLUMNS, MISSING, CodeTitles
 from domainbert.tables import TableError, read_table, require_columns, table_columns
 
 if TYPE_CHECKING:
@@ -30,21 +22,12 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = [
-    "DIAGNOSIS_TITLES",
-    "DIED_OR_HOSPICE",
-    "ENCOUNTERS",
-    "FRACTIONS",
-    "ID_TITLES",
-    "CodeTitles",
-    "build_diabetes130",
-    "narrate",
-    "read_titles",
-]
-
 FRACTIONS: Final = MappingProxyType({"train": 0.80, "val": 0.08, "test": 0.12})
 DIED_OR_HOSPICE: Final = "died or hospice"
 
+_GROUPS: Final = {
+    "age": "age", "sex": "gender", "ethnicity": "race", "insurance": "payer_code",
+}  # fmt: skip
 _DIED_OR_HOSPICE_IDS: Final = ("11", "13", "14", "19", "20", "21")
 _COUNTS: Final = (
     *("number_inpatient", "number_emergency", "number_outpatient", "number_diagnoses"),
@@ -57,7 +40,6 @@ _DRUG_NAMES: Final = (
     "metformin-rosiglitazone metformin-pioglitazone"
 )
 _DRUGS: Final = tuple(_DRUG_NAMES.split())
-
 _NUMBER_WORDS: Final = "no one two three four five six seven eight nine ten"
 _NUMBERS: Final = tuple(_NUMBER_WORDS.split())
 _DECADES: Final = "teens twenties thirties forties fifties sixties seventies eighties nineties"
@@ -66,13 +48,9 @@ _PEOPLE: Final = {"Female": ("Woman", "her"), "Male": ("Man", "his")}
 _RACES: Final = {"AfricanAmerican": "African American", "Other": "other race"}
 # The source does not explain its payer codes; these are obvious, the others stay codes.
 _PAYERS: Final = {
-    "MC": "Medicare",
-    "MD": "Medicaid",
-    "HM": "HMO",
-    "BC": "Blue Cross",
-    "SP": "self-pay",
+    "MC": "Medicare", "MD": "Medicaid", "HM": "HMO", "BC": "Blue Cross", "SP": "self-pay",
     "WC": "workers' compensation",
-}
+}  # fmt: skip
 _A1C: Final = {">7": "seven to eight percent", ">8": "above eight percent", "Norm": "normal"}
 _GLUCOSE: Final = {">200": "above 200", ">300": "above 300", "Norm": "normal"}
 _DOSES: Final = {"Up": "raised", "Down": "lowered", "Steady": "unchanged"}
@@ -96,89 +74,69 @@ _COLUMNS: Final = (
 
 
 def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
-    """Turn the source folder into a cohort table.
+    """Turn the folder with the three files of the source into a cohort table.
 
-    Every encounter of the source is a row. Encounters that ended in death or hospice cannot be
-    followed by a readmission: they have an `exclusion` and no `split`. The others are split by
-    patient. The source has no dates, so the times and `days_to_readmission` are null.
-
-    Args:
-        folder: folder with the three files of the source.
-        seed: seed of the split.
-
-    Returns:
-        The cohort table with one row for each encounter, in the order of the source; `age` is a
-        band such as `[70-80)` and `insurance` a payer code.
+    Every encounter of the source is a row, in its order. Encounters that ended in death or hospice
+    cannot be followed by a readmission: they have an `exclusion` and no `split`. The others are
+    split by patient, according to `seed`. The source has no dates, so the times and
+    `days_to_readmission` are null. `age` is a band such as `[70-80)`, `insurance` a payer code.
 
     Raises:
         TableError: a missing file or column, or an unknown value.
     """
     import pandas as pd
 
-    titles = read_titles(folder)
-    source = _read_encounters(source_file(folder, ENCOUNTERS), titles=titles)
+    titles = icd9.read_titles(folder)
+    source = _read_encounters(icd9.source_file(folder, icd9.ENCOUNTERS), titles=titles)
     excluded = source["discharge_disposition_id"].isin(_DIED_OR_HOSPICE_IDS)
     sides = assign_splits(source["patient_nbr"], seed=seed, fractions=FRACTIONS)
     notes = [[narrate(row, titles=titles)] for row in source.to_dict("records")]
-    unknown_time = pd.Series(pd.NaT, index=source.index, dtype="datetime64[ns]")
     return pd.DataFrame(
         {
             "patient_id": source["patient_nbr"],
             "stay_id": source["encounter_id"],
-            "admit_time": unknown_time,
-            "discharge_time": unknown_time,
-            "text": pd.Series(notes, index=source.index, dtype=object),
+            "admit_time": pd.NaT,
+            "discharge_time": pd.NaT,
+            "text": notes,
             "readmitted": source["readmitted"].eq("<30").astype("int64"),
-            "days_to_readmission": pd.Series(float("nan"), index=source.index, dtype="float64"),
-            "split": pd.Series(sides, index=source.index, dtype="str").mask(excluded),
+            "days_to_readmission": float("nan"),
+            "split": pd.Series(sides, dtype="str").mask(excluded),
             "exclusion": pd.Series(DIED_OR_HOSPICE, index=source.index).where(excluded),
-            "age": _or_null(source["age"]),
-            "sex": _or_null(source["gender"]),
-            "ethnicity": _or_null(source["race"]),
-            "insurance": _or_null(source["payer_code"]),
+            **{name: _or_null(source[column]) for name, column in _GROUPS.items()},
         }
     )
 
 
 def narrate(row: Mapping[str, str], *, titles: CodeTitles) -> str:
-    """Write one encounter as a short discharge note.
+    """Write one encounter, a row of the source as text, as a short discharge note.
 
-    Args:
-        row: the source's columns of one encounter, all as strings.
-        titles: what its codes mean.
-
-    Returns:
-        Up to six short paragraphs, one per line, without what the source does not know.
+    It has up to six short paragraphs, one per line, without what the source does not know.
     """
+    ids = {column: titles.ids[column].get(row[column], "") for column in ID_COLUMNS}
+    disposition = ids["discharge_disposition_id"]
     paragraphs = (
-        f"{_person(row)} {_visits(row)}",
-        _admission(row, titles=titles),
+        _person(row),
+        _admission(row, ids["admission_type_id"], ids["admission_source_id"]),
         _course(row),
-        _diagnoses(row, titles=titles),
+        _diagnoses(row, titles),
         _drugs(row),
-        _disposition(row, titles=titles),
+        f"Disposition: {disposition}." if disposition else "",
     )
-    return "\n".join(paragraph for paragraph in paragraphs if paragraph)
+    return "\n".join(filter(None, paragraphs))
 
 
 def _person(row: Mapping[str, str]) -> str:
     noun, pronoun = _PEOPLE.get(row["gender"], ("Patient", "the"))
     decade = _AGES.get(row["age"])
     age = f"in {pronoun} {decade}" if decade else "under ten years old"
-    race = _RACES.get(row["race"], row["race"])
-    return f"{noun} {age}, {race}." if _known(race) else f"{noun} {age}."
-
-
-def _visits(row: Mapping[str, str]) -> str:
+    race = f", {_RACES.get(row['race'], row['race'])}" if _known(row["race"]) else ""
     inpatient = _count(row["number_inpatient"], "inpatient stay")
     emergency = _count(row["number_emergency"], "emergency visit")
     outpatient = _count(row["number_outpatient"], "outpatient visit")
-    return f"In the year before: {inpatient}, {emergency}, {outpatient}."
+    return f"{noun} {age}{race}. In the year before: {inpatient}, {emergency}, {outpatient}."
 
 
-def _admission(row: Mapping[str, str], *, titles: CodeTitles) -> str:
-    kind = titles.ids["admission_type_id"].get(row["admission_type_id"], "")
-    source = titles.ids["admission_source_id"].get(row["admission_source_id"], "")
+def _admission(row: Mapping[str, str], kind: str, source: str) -> str:
     specialty, payer = _specialty(row["medical_specialty"]), row["payer_code"]
     parts = (
         kind,
@@ -186,7 +144,7 @@ def _admission(row: Mapping[str, str], *, titles: CodeTitles) -> str:
         f"under {specialty}" if specialty else "",
         f"payer {_PAYERS.get(payer, payer)}" if _known(payer) else "",
     )
-    told = ", ".join(part for part in parts if part)
+    told = ", ".join(filter(None, parts))
     return f"Admission: {told}." if told else ""
 
 
@@ -208,20 +166,18 @@ def _course(row: Mapping[str, str]) -> str:
         _count(row["num_lab_procedures"], "lab test"),
         _count(row["num_medications"], "medication"),
     ]
-    if a1c := _A1C.get(row["A1Cresult"]):
-        parts.append(f"A1C {a1c}")
-    if glucose := _GLUCOSE.get(row["max_glu_serum"]):
-        parts.append(f"glucose {glucose}")
+    if row["A1Cresult"] in _A1C:
+        parts.append(f"A1C {_A1C[row['A1Cresult']]}")
+    if row["max_glu_serum"] in _GLUCOSE:
+        parts.append(f"glucose {_GLUCOSE[row['max_glu_serum']]}")
     return f"Course: {', '.join(parts)}."
 
 
-def _diagnoses(row: Mapping[str, str], *, titles: CodeTitles) -> str:
-    first, *others = (
-        titles.diagnosis(row[name]) if _known(row[name]) else ""
-        for name in ("diag_1", "diag_2", "diag_3")
-    )
+def _diagnoses(row: Mapping[str, str], titles: CodeTitles) -> str:
+    codes = (row["diag_1"], row["diag_2"], row["diag_3"])
+    first, *others = (titles.diagnosis(code) if _known(code) else "" for code in codes)
     number = _count(row["number_diagnoses"], "diagnosis", plural="diagnoses")
-    secondary = "; ".join(title for title in others if title)
+    secondary = "; ".join(filter(None, others))
     told = f"Principal of {number}: {first}." if first else f"{number.capitalize()}."
     return f"{told} Secondary: {secondary}." if secondary else told
 
@@ -232,11 +188,6 @@ def _drugs(row: Mapping[str, str]) -> str:
         return "Diabetes drugs: none."
     change = "changed" if row["change"] == "Ch" else "not changed"
     return f"Diabetes drugs: {', '.join(doses)}; treatment {change}."
-
-
-def _disposition(row: Mapping[str, str], *, titles: CodeTitles) -> str:
-    phrase = titles.ids["discharge_disposition_id"].get(row["discharge_disposition_id"], "")
-    return f"Disposition: {phrase}." if phrase else ""
 
 
 def _count(text: str, noun: str, *, plural: str = "") -> str:

@@ -1,8 +1,7 @@
 """Titles of the codes in the diabetes table: its three id columns, and ICD-9-CM diagnoses.
 
-Most rows of the table have diagnosis categories such as 428, which the file of ICD-9-CM titles does
-not name. A category gets the words that the titles of its codes share, or a name from
-`icd9_categories.csv` where that gives no good name.
+Most rows have diagnosis categories such as 428, which the file of ICD-9-CM titles does not name. A
+category gets the words that the titles of its codes share, or a name from `icd9_categories.csv`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import csv
 import difflib
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -72,8 +71,8 @@ class CodeTitles:
         diagnoses: ICD-9-CM titles by code or category, without a dot.
     """
 
-    ids: Mapping[str, Mapping[str, str]] = field(repr=False)
-    diagnoses: Mapping[str, str] = field(repr=False)
+    ids: Mapping[str, Mapping[str, str]]
+    diagnoses: Mapping[str, str]
 
     def diagnosis(self, code: str) -> str:
         """The title of an ICD-9-CM code, or of the nearest category above it, or the code."""
@@ -87,27 +86,16 @@ class CodeTitles:
 
 
 def read_titles(folder: str | Path) -> CodeTitles:
-    """Read what the codes mean: the id tables and the ICD-9-CM titles of the folder.
-
-    Raises:
-        TableError: a file that is not there, or that does not hold what its name says.
-    """
-    return CodeTitles(
-        ids=_read_ids(source_file(folder, ID_TITLES)),
-        diagnoses=_read_diagnoses(source_file(folder, DIAGNOSIS_TITLES)),
-    )
+    """Read what the codes mean; `TableError` if a file is missing or holds something else."""
+    ids, diagnoses = source_file(folder, ID_TITLES), source_file(folder, DIAGNOSIS_TITLES)
+    return CodeTitles(_read_ids(ids), _read_diagnoses(diagnoses))
 
 
 def source_file(folder: str | Path, name: str) -> Path:
-    """The path of one of the source's files.
-
-    Raises:
-        TableError: the folder or the file is not there.
-    """
+    """The path of one of the source's files; `TableError` if it does not exist."""
     folder = Path(folder)
-    path = folder / name
-    if path.is_file():
-        return path
+    if (folder / name).is_file():
+        return folder / name
     if not folder.is_dir():
         files = f"{ENCOUNTERS}, {ID_TITLES} and {DIAGNOSIS_TITLES}"
         msg = f"{folder}: no such folder; name the one that holds {files}"
@@ -133,10 +121,10 @@ def _read_ids(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _phrase(title: str) -> str:
-    phrase = title.lower()
+    title = title.lower()
     for pattern, plain in _ID_REWRITES:
-        phrase = re.sub(pattern, plain, phrase)
-    return phrase.rstrip(" .")
+        title = re.sub(pattern, plain, title)
+    return title.rstrip(" .")
 
 
 def _category_length(code: str) -> int:
@@ -147,33 +135,23 @@ def _read_diagnoses(path: Path) -> dict[str, str]:
     """Titles by code, category (428, V45, E849) and subcategory."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     pairs = (line.partition(" ")[::2] for line in text.replace("\t", " ").splitlines())
-    codes = {
-        code: title.strip() for code, title in pairs if _CODE.fullmatch(code) and title.strip()
-    }
+    codes = {code: title for code, title in pairs if _CODE.fullmatch(code) and title.strip()}
     if not codes:
         msg = f"{path.name} has no lines such as '4280  Congestive heart failure, unspecified'"
         raise TableError(msg)
     groups: dict[str, list[str]] = defaultdict(list)
     for code, title in codes.items():
         for length in range(_category_length(code), 5):
-            groups[code[:length]].append(title)
+            groups[code[:length]].append(title.strip())
     named = {group: _category(titles) for group, titles in groups.items()}
-    named |= _read_categories()
-    named |= {code: _BOILERPLATE.sub("", title) for code, title in codes.items()}
+    with Path(__file__).with_name("icd9_categories.csv").open(encoding="utf-8", newline="") as file:
+        named |= {row["code"]: row["title"] for row in csv.DictReader(file)}
+    named |= {code: _BOILERPLATE.sub("", title.strip()) for code, title in codes.items()}
     return {code: " ".join(title.split()) for code, title in named.items() if title}
 
 
-def _read_categories() -> dict[str, str]:
-    """The names that cannot be had from the titles of a category's codes."""
-    with Path(__file__).with_name("icd9_categories.csv").open(encoding="utf-8", newline="") as file:
-        return {row["code"]: row["title"] for row in csv.DictReader(file)}
-
-
 def _category(titles: list[str]) -> str:
-    """The words that the titles of a category share, or its last "unspecified" or "other" title.
-
-    Empty if there is neither: no name is better than a wrong one.
-    """
+    """What the titles of a category share, else its last "unspecified" or "other" title, or ""."""
     heads = {title.split(",")[0] for title in titles}
     if len(heads) == 1:
         return heads.pop()

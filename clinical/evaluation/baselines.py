@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clinical.cohort.splits import assign_splits, patient_keys
 from clinical.risk.calibration import checked
 from domainbert.errors import UserError
 from domainbert.tables import is_missing, require_columns
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 WORDS = 5000
 """Most frequent words in the paper's bag."""
@@ -28,6 +29,8 @@ _MANY_PHRASES = 200_000  # bounds the memory of the phrase table on large hospit
 _RARE = 5  # a phrase needs this many stays
 _SMALL = 1000  # below this number of stays, phrases of two stays are kept too
 _GRIDS = {"bag of words": (0.01, 0.1, 1.0), "TF-IDF": (0.3, 1.0, 10.0)}
+_FOLDS = 5
+_FOLD_PENALTY = 0.3  # in the middle of what works for cohorts of this kind
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,8 @@ def baselines(
     (Huang, Altosaar and Ranganath 2019, section 4). `TF-IDF` is the one to beat: words and pairs
     of words, weighted by inverse document frequency, with logarithmic counts.
 
-    Args:
-        train: rows of a cohort: text (a list of notes, or one string) and readmitted (0/1).
-        val: the same, of other patients, with both outcomes.
-        test: the same; its outcomes are not used and may be absent.
-        seed: of the solver.
+    Each table has `text` (a list of notes, or one string) and `readmitted` (0/1); the outcomes of
+    `test` are not used and may be absent. The seed is that of the solver.
 
     Raises:
         TableError: a column is missing.
@@ -66,8 +66,7 @@ def baselines(
     for name, frame in (("train", train), ("val", val)):
         require_columns(frame.columns, ("text", "readmitted"), source=name)
     require_columns(test.columns, ("text",), source="test")
-    train_y = _outcomes(train["readmitted"], len(train))
-    val_y = _outcomes(val["readmitted"], len(val))
+    train_y, val_y = (_outcomes(frame["readmitted"]) for frame in (train, val))
     texts = [joined(frame) for frame in (train, val, test)]
     return {
         name: _best(vectorizer(name, stays=len(train)), grid, texts, train_y, val_y, seed=seed)
@@ -88,15 +87,31 @@ def _best(
 
     train = learn_words(words, texts[0])
     val, test = (words.transform(side) for side in texts[1:])
-    models = {c: fit_words(train, train_y, c=c, seed=seed) for c in grid}
-    scores = {c: probabilities(model, val) for c, model in models.items()}
+    models = {c: logistic(c, seed=seed).fit(train, train_y) for c in grid}
+    scores = {c: model.predict_proba(val)[:, 1] for c, model in models.items()}
     best = max(grid, key=lambda c: roc_auc_score(val_y, scores[c]))
-    return BaselineScores(
-        validation=scores[best],
-        test=probabilities(models[best], test),
-        c=best,
-        n_features=train.shape[1],
-    )
+    tested = models[best].predict_proba(test)[:, 1]
+    return BaselineScores(scores[best], tested, c=best, n_features=train.shape[1])
+
+
+def out_of_fold(rows: pd.DataFrame) -> NDArray[np.float64]:
+    """Each training stay's probability from TF-IDF and logistic regression on other patients.
+
+    Raises:
+        UserError: all patients are in one fold, or no text contains a word.
+    """
+    from sklearn.model_selection import PredefinedSplit, cross_val_predict
+
+    shares = {str(k): 1 / _FOLDS for k in range(_FOLDS)}
+    fold = assign_splits(rows["patient_id"], seed=1, fractions=shares).astype(int)
+    if len(set(fold)) < 2:
+        patients = len(set(patient_keys(rows["patient_id"])))
+        raise UserError(f"{patients} patients fall into one fold; a teacher needs more")
+    features = learn_words(vectorizer("TF-IDF", stays=len(rows)), joined(rows))
+    labels = rows["readmitted"].to_numpy(dtype=np.float64)
+    model, folds = logistic(_FOLD_PENALTY), PredefinedSplit(fold)
+    found = cross_val_predict(model, features, labels, cv=folds, method="predict_proba")
+    return np.asarray(found[:, 1])
 
 
 def vectorizer(name: str, *, stays: int) -> Any:
@@ -123,26 +138,20 @@ def learn_words(words: Any, texts: Sequence[str]) -> Any:
     raise UserError(failed)
 
 
-def fit_words(features: Any, y: NDArray[np.float64], *, c: float, seed: int = 0) -> Any:
-    """Logistic regression of y, shape (stays,), on features; c is the inverse of its penalty."""
+def logistic(c: float, *, seed: int = 0) -> Any:
+    """An unfitted logistic regression; c is the inverse of its penalty."""
     from sklearn.linear_model import LogisticRegression
 
     # liblinear: raw counts differ in scale a thousandfold, which slows the other solvers down.
-    model = LogisticRegression(C=c, solver="liblinear", max_iter=1000, random_state=seed)
-    return model.fit(features, y)
+    return LogisticRegression(C=c, solver="liblinear", max_iter=1000, random_state=seed)
 
 
-def probabilities(model: Any, features: Any) -> NDArray[np.float64]:
-    """A fitted model's probabilities of readmission, shape (stays,)."""
-    return np.asarray(model.predict_proba(features)[:, 1], dtype=np.float64)
-
-
-def _outcomes(y: ArrayLike, stays: int) -> NDArray[np.float64]:
-    outcome, _ = checked(y, np.zeros(stays))
-    if not 0 < outcome.sum() < stays:
+def _outcomes(y: pd.Series) -> NDArray[np.float64]:
+    outcome, _ = checked(y, np.zeros(len(y)))
+    if not 0 < outcome.sum() < len(y):
         raise UserError(
-            f"{int(outcome.sum())} of {stays} stays are readmitted; a baseline needs both outcomes "
-            "in training and in validation"
+            f"{int(outcome.sum())} of {len(y)} stays are readmitted; a baseline needs both "
+            "outcomes in training and in validation"
         )
     return outcome
 

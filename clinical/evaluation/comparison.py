@@ -29,13 +29,9 @@ MODEL = "domainbert"
 class Comparison:
     """A model and the baselines on one side of a cohort.
 
-    Attributes:
-        stays: the stays that were scored, with the model's `probability` and `score`.
-        evaluations: name -> measures; the model first, then the baselines.
-        scores: name -> risks, shape (stays,).
-        groups: the model by subgroup.
-        verdicts: what the measures say, in sentences.
-        caveats: what a reader of the measures should know.
+    `stays` are those that were scored, with the model's `probability` and `score`. `evaluations`
+    and `scores` (risks, shape (stays,)) are by name, the model first. `groups` is the model by
+    subgroup. `verdicts` say what the measures mean, `caveats` what their reader should know.
     """
 
     stays: pd.DataFrame = field(repr=False)
@@ -49,15 +45,10 @@ class Comparison:
 def compare(
     model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "test", bootstrap: int = 1000
 ) -> Comparison:
-    """Score one side of a cohort and measure it.
+    """Score and measure one side of a cohort (see `clinical.cohort.splits.usable_stays`).
 
     The baselines are fitted on the cohort's own training side and tuned on its validation side.
-
-    Args:
-        model: its calibrator and alert threshold come from its own validation.
-        cohort: see `clinical.cohort.splits.usable_stays`.
-        split: the side to measure.
-        bootstrap: resamples of patients for the intervals.
+    The model's calibrator and alert threshold come from its own validation.
 
     Raises:
         UserError: the side has no stays, no stay can be scored, or the model was trained on
@@ -69,7 +60,12 @@ def compare(
         there = ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
         msg = f"the cohort has no stays on the side {split!r}; its sides: {there}"
         raise UserError(msg)
-    caveats = [*_seen_patients(model, side, split), *_calibration_caveat(model)]
+    caveats = _seen_patients(model, side, split)
+    if model.settings.calibration is None:
+        reason = model.manifest.get("calibration_refused") or "none was fitted"
+        caveats.append(
+            f"The model has no calibrator ({reason}): its probability is the rule's score."
+        )
     risks = list(counted(model.predict_many(side["text"]), what="scoring", total=len(side)))
     scored = [risk.status == "ok" for risk in risks]
     if not any(scored):
@@ -88,14 +84,10 @@ def compare(
             scores[name] = baseline.test
             point = recall_at_precision(val["readmitted"], baseline.validation)
             thresholds[name] = point.threshold if point else None
-    keys = patient_keys(side["patient_id"])
+    keys, outcome = patient_keys(side["patient_id"]), side["readmitted"]
     evaluations = {
         name: evaluate(
-            side["readmitted"],
-            score,
-            patients=keys,
-            threshold=thresholds[name],
-            bootstrap=bootstrap,
+            outcome, score, patients=keys, threshold=thresholds[name], bootstrap=bootstrap
         )
         for name, score in scores.items()
     }
@@ -128,13 +120,6 @@ def _seen_patients(model: ReadmissionModel, side: pd.DataFrame, split: str) -> l
     raise UserError(msg)
 
 
-def _calibration_caveat(model: ReadmissionModel) -> list[str]:
-    if model.settings.calibration is not None:
-        return []
-    reason = model.manifest.get("calibration_refused") or "none was fitted"
-    return [f"The model has no calibrator ({reason}): its probability is the rule's score."]
-
-
 def write_comparison(
     comparison: Comparison,
     folder: str | Path,
@@ -147,25 +132,15 @@ def write_comparison(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     outcome, scores = comparison.stays["readmitted"], comparison.scores
-    drawn = {"calibration.png": plot_calibration(outcome, scores)}
+    drawn = {}
     if outcome.nunique() == 2:
         numbers = comparison.evaluations
-        drawn = {
-            "roc.png": plot_roc(outcome, scores, evaluations=numbers),
-            "precision_recall.png": plot_precision_recall(outcome, scores, evaluations=numbers),
-            **drawn,
-        }
+        drawn["roc.png"] = plot_roc(outcome, scores, evaluations=numbers)
+        drawn["precision_recall.png"] = plot_precision_recall(outcome, scores, evaluations=numbers)
+    drawn["calibration.png"] = plot_calibration(outcome, scores)
     figures = [save_figure(figure, folder / name) for name, figure in drawn.items()]
-    said: dict[str, Any] = {
-        "groups": comparison.groups,
-        "facts": facts,
-        "verdicts": comparison.verdicts,
-        "caveats": comparison.caveats,
-    }
-    write_metrics(folder, comparison.evaluations, **said)
-    return write_report(
-        folder, comparison.evaluations, title=title, figures=figures, flow=flow, **said
-    )
+    write_metrics(folder, comparison, facts=facts)
+    return write_report(folder, comparison, title=title, figures=figures, flow=flow, facts=facts)
 
 
 def record(comparison: Comparison, model: ReadmissionModel) -> None:

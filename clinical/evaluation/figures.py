@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.measures import MEASURES, PRECISION, Stays, positives, precisions
+from clinical.evaluation.measures import MEASURES, PRECISION, Measure, Stays, precisions
 from clinical.evaluation.reliability import reliability_curve
 from clinical.risk.calibration import checked
 from domainbert.errors import UserError
 from domainbert.figures import COLOURS, DASHES, GREY, new_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
     from clinical.evaluation.intervals import Evaluation
+    from clinical.risk.stays import StayRisk
 
 _CROWD = 60  # from this many windows on, white gaps would hide them
 _LINE = 0.085  # height of a line of text on the risk axis
@@ -39,21 +41,12 @@ def plot_roc(
         evaluations: name -> its evaluation, for the AUROC and its interval in the legend.
 
     Raises:
-        UserError: bad input, see `clinical.risk.calibration.checked`, no scores, or one outcome
-            only.
+        UserError: bad input, no scores, or one outcome only.
     """
     figure, axes = _square("False positive rate (1 − specificity)", "True positive rate (recall)")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
-        outcome, risk = _both(y, probability)
-        true, false, _ = positives(outcome, risk)
-        area = _area(evaluations, name, "auroc", outcome, risk)
-        axes.plot(
-            np.r_[0, false / false[-1]],
-            np.r_[0, true / true[-1]],
-            label=f"{name}: AUROC {area}",
-            **look,
-        )
+    for true, false, look in _curves(y, scores, evaluations, MEASURES[0]):
+        axes.plot(np.r_[0, false / false[-1]], np.r_[0, true / true[-1]], **look)
     _legend(axes, loc="lower right")
     return figure
 
@@ -69,19 +62,12 @@ def plot_precision_recall(
     Arguments and errors are those of `plot_roc`. The dotted line is the 80% precision of RP80.
     """
     figure, axes = _square("Recall", "Precision")
-    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
-        outcome, risk = _both(y, probability)
-        true, false, _ = positives(outcome, risk)
+    for true, false, look in _curves(y, scores, evaluations, MEASURES[1]):
         reached = precisions(true, false)
-        area = _area(evaluations, name, "auprc", outcome, risk)
         axes.plot(
-            np.r_[0, true / true[-1]],
-            np.r_[reached[0], reached],
-            drawstyle="steps-pre",
-            label=f"{name}: AUPRC {area}",
-            **look,
+            np.r_[0, true / true[-1]], np.r_[reached[0], reached], drawstyle="steps-pre", **look
         )
-    share = float(checked(y, next(iter(scores.values())))[0].mean())
+    share = float(np.mean(np.asarray(y)))
     _level(axes, share, f"prevalence {share:.3f}", below=True, linestyle=(0, (5, 3)))
     _level(axes, PRECISION, "80% precision", below=False, linestyle=(0, (1, 2)))
     _legend(axes, loc="lower right", bbox_to_anchor=(1, 1))  # above: curves may be anywhere
@@ -90,43 +76,36 @@ def plot_precision_recall(
 
 def _level(axes: Axes, level: float, text: str, *, below: bool, linestyle: Any) -> None:
     axes.axhline(level, color=GREY, linewidth=0.9, linestyle=linestyle, zorder=1)
-    axes.annotate(
-        text,
-        (1, level),
-        (0, -3 if below else 3),
-        textcoords="offset points",
-        ha="right",
-        va="top" if below else "bottom",
-        color=GREY,
-        size=8,
-    )
+    offset, side = ((0, -3), "top") if below else ((0, 3), "bottom")
+    _note(axes, text, (1, level), offset, ha="right", va=side, color=GREY, size=8)
+
+
+def _note(
+    axes: Axes, text: str, place: tuple[float, float], offset: tuple[int, int], **look: Any
+) -> None:
+    """A text beside a place, `offset` in points."""
+    axes.annotate(text, place, offset, textcoords="offset points", annotation_clip=False, **look)
 
 
 def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int = 10) -> Figure:
     """Observed against predicted risk, one panel for each set, over a histogram of the risks.
 
-    Points are bins of equally many stays with 95% Wilson intervals. The axes omit the highest
-    0.5% of risks, which the last bar of the histogram counts.
-
-    Args:
-        y: shape (n,), 0 or 1.
-        scores: name -> risks, shape (n,), in [0, 1].
-        bins: largest number of bins.
-
-    Raises:
-        UserError: bad input, see `clinical.risk.calibration.checked`, or no scores.
+    Points are bins of equally many stays, at most `bins`, with 95% Wilson intervals. The axes omit
+    the highest 0.5% of risks, which the last bar of the histogram counts. For `y` and `scores` see
+    `plot_roc`; one outcome alone is enough.
     """
-    curves = [_reliability(y, probability, bins=bins) for probability in scores.values()]
+    curves = [reliability_curve(y, risks, bins=bins) for risks in scores.values()]
     looks = _looks(scores)
     tails = [np.quantile(np.asarray(risks, dtype=float), 0.995) for risks in scores.values()]
-    top = min(1.0, 1.05 * float(max(*tails, *(curve[[0, 3]].max() for curve in curves))))
+    top = min(1.0, 1.05 * float(max(*tails, *(c[["predicted", "high"]].max(None) for c in curves))))
     # Placed by hand: an upper panel is square, and the lower one has exactly its width.
     columns = len(scores)
     width, margin = 0.8 / columns, 0.15 / columns
-    boxes = []
-    for number in range(columns):
-        left = margin + number / columns
-        boxes += [(left, 0.28, width, 0.64), (left, 0.1, width, 0.14)]
+    boxes = [
+        (margin + number / columns, bottom, width, height)
+        for number in range(columns)
+        for bottom, height in ((0.28, 0.64), (0.1, 0.14))
+    ]
     figure, axes = new_axes((1.2 + 3.6 * columns, 5.6), *boxes)
     for number, (name, probability) in enumerate(scores.items()):
         upper, lower = axes[2 * number : 2 * number + 2]
@@ -141,45 +120,31 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
     return figure
 
 
-def _reliability_panel(axes: Axes, curve: np.ndarray, *, top: float, look: dict[str, Any]) -> None:
-    predicted, observed, low, high = curve
+def _reliability_panel(
+    axes: Axes, curve: pd.DataFrame, *, top: float, look: dict[str, Any]
+) -> None:
     axes.plot([0, top], [0, top], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    error = np.abs(np.stack([observed - low, high - observed]))
-    axes.errorbar(predicted, observed, error, marker="o", markersize=4, elinewidth=0.8, **look)
+    observed = curve["observed"]
+    error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
+    axes.errorbar(
+        curve["predicted"], observed, error, marker="o", markersize=4, elinewidth=0.8, **look
+    )
     axes.set(xlim=(0, top), ylim=(0, top))
     axes.tick_params(labelbottom=False)
 
 
-def _reliability(y: ArrayLike, probability: ArrayLike, *, bins: int) -> np.ndarray:
-    """Shape (4, bins): predicted, observed, low, high."""
-    points = reliability_curve(y, probability, bins=bins)
-    return np.array([(p.predicted, p.observed, p.low, p.high) for p in points]).T
-
-
-def plot_windows(
-    starts: ArrayLike,
-    ends: ArrayLike,
-    probabilities: ArrayLike,
-    *,
-    notes: ArrayLike,
-    score: float,
-) -> Figure:
-    """Window probabilities along the notes of one stay.
-
-    Args:
-        starts: shape (windows,), first character of each window in its note.
-        ends: shape (windows,), the character after its last.
-        probabilities: shape (windows,), in [0, 1].
-        notes: shape (windows,), the number of each window's note; notes follow one another.
-        score: the stay's value of the readmission rule.
+def plot_windows(risk: StayRisk) -> Figure:
+    """Window probabilities along the notes of one stay, one note after the other.
 
     Raises:
-        UserError: no window, or lengths differ.
+        UserError: the stay has no window.
     """
-    first, last, risks = (np.asarray(a, dtype=float) for a in (starts, ends, probabilities))
-    numbers = np.asarray(notes)
-    if not len(risks) or not len(first) == len(last) == len(risks) == len(numbers):
-        raise UserError("starts, ends, probabilities and notes must be of one length, at least 1")
+    if not risk.windows:
+        raise UserError(f"the stay has no window to draw; its status is {risk.status!r}")
+    first, last, numbers, risks = (
+        np.array([getattr(window, name) for window in risk.windows])
+        for name in ("start", "end", "note", "probability")
+    )
     names, places = np.unique(numbers, return_inverse=True)
     lengths = np.array([last[places == place].max() for place in range(len(names))])
     offsets = np.r_[0, np.cumsum(lengths)[:-1]]
@@ -190,7 +155,7 @@ def plot_windows(
     )
     for bar in bars:
         bar.set(edgecolor="white", linewidth=0.6 if len(risks) < _CROWD else 0)
-    _stay_lines(axes, risks, score)
+    _stay_lines(axes, risk)
     _note_marks(axes, names, offsets, lengths)
     axes.set(xlim=(0, lengths.sum()), ylim=(0, 1), ylabel="Window probability")
     axes.set_xlabel("Characters of the stay's notes")
@@ -198,13 +163,13 @@ def plot_windows(
     return figure
 
 
-def _stay_lines(axes: Axes, risks: np.ndarray, score: float) -> None:
+def _stay_lines(axes: Axes, risk: StayRisk) -> None:
     """The three numbers of a stay, with labels at the right edge that do not overlap."""
     lines = sorted(
         [
-            (float(risks.max()), "$P_{max}$", COLOURS[1], (0, (5, 1.5))),
-            (float(risks.mean()), "$P_{mean}$", COLOURS[2], (0, (1, 1))),
-            (score, "score", "#222222", "-"),
+            (risk.p_max, "$P_{max}$", COLOURS[1], (0, (5, 1.5))),
+            (risk.p_mean, "$P_{mean}$", COLOURS[2], (0, (1, 1))),
+            (risk.score, "score", "#222222", "-"),
         ]
     )
     places = [level for level, *_ in lines]
@@ -212,18 +177,11 @@ def _stay_lines(axes: Axes, risks: np.ndarray, score: float) -> None:
         places[i] = max(places[i], places[i - 1] + _LINE)
     for i in reversed(range(len(places))):
         places[i] = min(places[i], 1 - _LINE * (len(places) - 1 - i))
+    beside = ("axes fraction", "data")
     for place, (level, name, colour, style) in zip(places, lines, strict=True):
         axes.axhline(level, color=colour, linestyle=style, linewidth=1.3)
-        axes.annotate(
-            f"{name} {level:.2f}",
-            (1, place),
-            (5, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            annotation_clip=False,
-        )
+        text = f"{name} {level:.2f}"
+        _note(axes, text, (1, place), (5, 0), xycoords=beside, va="center", color=colour)
 
 
 def _note_marks(axes: Axes, names: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> None:
@@ -233,16 +191,8 @@ def _note_marks(axes: Axes, names: np.ndarray, offsets: np.ndarray, lengths: np.
         if start:
             axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
         if length > 0.08 * total:
-            axes.annotate(
-                f"note {name}",
-                (start + length / 2, 1),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                color=GREY,
-                size=8,
-                annotation_clip=False,
-            )
+            middle = (start + length / 2, 1)
+            _note(axes, f"note {name}", middle, (0, 3), ha="center", color=GREY, size=8)
 
 
 def _square(across: str, up: str) -> tuple[Figure, Axes]:
@@ -266,28 +216,30 @@ def _looks(scores: Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
     ]
 
 
-def _both(y: ArrayLike, probability: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    outcome, risk = checked(y, probability)
-    if not 0 < outcome.sum() < len(outcome):
-        raise UserError(
-            f"{int(outcome.sum())} of {len(outcome)} stays are readmitted; this curve needs both "
-            "outcomes"
-        )
-    return outcome, risk
-
-
-def _area(
+def _curves(
+    y: ArrayLike,
+    scores: Mapping[str, ArrayLike],
     evaluations: Mapping[str, Evaluation] | None,
-    name: str,
-    measure: str,
-    outcome: np.ndarray,
-    risk: np.ndarray,
-) -> str:
-    """The area under a curve, with its interval where it was evaluated."""
-    if evaluations and name in evaluations:
-        return str(getattr(evaluations[name], measure))
-    function = next(m.function for m in MEASURES if m.field == measure)
-    return f"{function(Stays(outcome, risk).weighted()):.3f}"
+    measure: Measure,
+) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
+    """True and false positives by falling threshold, and how to draw each set of risks.
+
+    The label has the area under the curve, with its interval where it was evaluated.
+    """
+    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
+        outcome, risk = checked(y, probability)
+        if not 0 < outcome.sum() < len(outcome):
+            raise UserError(
+                f"{int(outcome.sum())} of {len(outcome)} stays are readmitted; this curve needs "
+                "both outcomes"
+            )
+        stays = Stays(outcome, risk).weighted()
+        if evaluations and name in evaluations:
+            area = str(getattr(evaluations[name], measure.field))
+        else:
+            area = f"{measure.function(stays):.3f}"
+        true, false, _ = stays.curve
+        yield true, false, {"label": f"{name}: {measure.name} {area}", **look}
 
 
 def _legend(axes: Axes, **where: Any) -> None:

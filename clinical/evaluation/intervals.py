@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from domainbert.errors import UserError
 from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
@@ -78,10 +78,9 @@ class Evaluation:
         """One row a measure: metric, value, low, high (NaN where there is none)."""
         import pandas as pd
 
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
         rows = [
             {"metric": name, **asdict(value)}
-            for name, value in values.items()
+            for name, value in vars(self).items()
             if isinstance(value, Interval)
         ]
         return pd.DataFrame(rows).astype({"value": float, "low": float, "high": float})
@@ -95,7 +94,6 @@ def evaluate(
     threshold: float | None = None,
     bootstrap: int = 1000,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Measure risks against outcomes, with 95% intervals by resampling patients.
 
@@ -110,15 +108,12 @@ def evaluate(
         y: shape (n,), 0 or 1.
         probability: shape (n,), in [0, 1].
         patients: n patient ids, compared by `domainbert.tables.ids.id_key`.
-        threshold: an alert threshold chosen on validation, such as
-            `recall_at_precision(y_val, probability_val).threshold`.
+        threshold: an alert threshold chosen on validation, in [0, 1]; see `recall_at_precision`.
         bootstrap: number of resamples; 0 gives values without intervals.
         seed: of the resampling. The same patients and seed give the same resamples.
-        progress: called as `progress(done, bootstrap)` after every resample.
 
     Raises:
-        UserError: lengths differ, y is not 0/1, a probability is missing or outside [0, 1], a
-            patient id is missing, or `threshold` or `bootstrap` is out of range.
+        UserError: values that are missing or out of range, or lengths that differ.
     """
     outcome, risk = checked(y, probability)
     codes = _patient_codes(patients, n=len(outcome))
@@ -128,8 +123,12 @@ def evaluate(
         raise UserError(f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more")
     stays, n_patients = Stays(outcome, risk, threshold=threshold), int(codes.max()) + 1
     enough = n_patients >= MIN_PATIENTS
-    drawn = list(_resample(stays, codes, bootstrap if enough else 0, seed, progress))
-    intervals = _intervals(_measure(stays), np.array(drawn), bootstrap if enough else 0)
+    drawn = list(_resample(stays, codes, bootstrap if enough else 0, seed))
+    columns = np.array(drawn).reshape(-1, len(MEASURES)).T
+    intervals = {
+        measure.field: _interval(value, column, at_least=_DEFINED * bootstrap, name=measure.field)
+        for measure, value, column in zip(MEASURES, _measure(stays), columns, strict=True)
+    }
     point = recall_at_precision(outcome, risk) if stays.varies else None
     if point is None:
         intervals["rp80"] = Interval(None)
@@ -172,75 +171,50 @@ def _patient_codes(patients: Iterable[object], *, n: int) -> NDArray[np.intp]:
 
 
 def _resample(
-    stays: Stays,
-    codes: NDArray[np.intp],
-    bootstrap: int,
-    seed: int,
-    progress: Callable[[int, int], None] | None,
+    stays: Stays, codes: NDArray[np.intp], bootstrap: int, seed: int
 ) -> Iterator[list[float]]:
     """The measures of every resample of patients that contains both outcomes."""
     random, patients = np.random.default_rng(seed), int(codes.max()) + 1
-    outcome = stays.y[np.argsort(stays.order)]
-    for done in range(1, bootstrap + 1):
+    for _ in range(bootstrap):
         drawn = np.bincount(random.integers(patients, size=patients), minlength=patients)
         weights = drawn[codes].astype(np.float64)
-        if not stays.varies or 0 < weights @ outcome < weights.sum():
+        if not stays.varies or 0 < weights @ stays.y < weights.sum():
             yield _measure(stays, weights)
-        if progress:
-            progress(done, bootstrap)
 
 
-def _intervals(
-    values: list[float], replicates: NDArray[np.float64], bootstrap: int
-) -> dict[str, Interval]:
-    columns = replicates.reshape(-1, len(MEASURES)).T
-    return {
-        measure.field: _interval(value, drawn, bootstrap=bootstrap, reflect=measure.field == "ece")
-        for measure, value, drawn in zip(MEASURES, values, columns, strict=True)
-    }
-
-
-def _interval(
-    value: float, drawn: NDArray[np.float64], *, bootstrap: int, reflect: bool
-) -> Interval:
+def _interval(value: float, drawn: NDArray[np.float64], *, at_least: float, name: str) -> Interval:
     if np.isnan(value):
         return Interval(None)
     drawn = drawn[~np.isnan(drawn)]
-    if not bootstrap or len(drawn) < _DEFINED * bootstrap:
+    if not len(drawn) or len(drawn) < at_least:
         return Interval(value)
     low, high = (float(edge) for edge in np.quantile(drawn, [0.025, 0.975]))
-    if reflect:
+    if name == "ece":
         low, high = max(0.0, 2 * value - high), max(value, 2 * value - low)
     return Interval(value, low, high)
 
 
-def spell(value: Mapping[str, Any] | None, *, digits: int = 3) -> str:
+def spell(value: Mapping[str, Any] | None) -> str:
     """A number with its interval, from the dictionary of an `Interval`."""
     if not value or value["value"] is None:
         return "–"
     if value["low"] is None:
-        return f"{value['value']:.{digits}f}"
-    return f"{value['value']:.{digits}f} [{value['low']:.{digits}f}, {value['high']:.{digits}f}]"
+        return f"{value['value']:.3f}"
+    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
 
 
 def measure_rows(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
     """Table of measures by models, as cards and the command line show it; a head row first."""
-    rows = [["", *evaluations]]
-    for measure in MEASURES:
-        if measure.card:
-            found = [getattr(e, measure.field) for e in evaluations.values()]
-            rows.append(
-                [measure.name, *(spell(asdict(one), digits=measure.digits) for one in found)]
-            )
-    return rows
+    rows = [
+        [measure.name, *(str(getattr(e, measure.field)) for e in evaluations.values())]
+        for measure in MEASURES
+        if measure.card
+    ]
+    return [["", *evaluations], *rows]
 
 
 def verdicts(evaluations: Mapping[str, Evaluation]) -> list[str]:
-    """What the numbers say against the first set of risks, one sentence each; often nothing.
-
-    Args:
-        evaluations: the model first, then the baselines, all on the same stays.
-    """
+    """What the numbers say of the first set of risks against the others; often nothing."""
     (model, own), *baselines = evaluations.items()
     area = own.auroc
     if area.value is None:
@@ -251,17 +225,17 @@ def verdicts(evaluations: Mapping[str, Evaluation]) -> list[str]:
     elif area.low is None or area.low <= 0.5:
         said.append(f"{model} is not shown to rank better than chance (AUROC {area}).")
     for name, other in baselines:
-        if other.auroc.value is None:
+        theirs = other.auroc.value
+        if theirs is None:
             continue
-        if area.value <= other.auroc.value:
+        if area.value <= theirs:
             said.append(
-                f"{model} is no better than {name} (AUROC {area.value:.3f} and "
-                f"{other.auroc.value:.3f})."
+                f"{model} is no better than {name} (AUROC {area.value:.3f} and {theirs:.3f})."
             )
-        elif area.low is None or area.low <= other.auroc.value:
+        elif area.low is None or area.low <= theirs:
             said.append(
                 f"{model} is not shown to be better than {name}: its interval contains the "
-                f"AUROC of {name}, {other.auroc.value:.3f}."
+                f"AUROC of {name}, {theirs:.3f}."
             )
     slope = own.calibration_slope
     if slope.low is not None and slope.high is not None and not slope.low <= 1 <= slope.high:

@@ -32,29 +32,25 @@ class OperatingPoint:
     threshold: float
 
 
+@dataclass(frozen=True)
 class Stays:
-    """Outcomes and risks of stays, sorted by risk, with what does not depend on the weights.
+    """Outcomes (0 or 1) and risks of stays, shape (n,), and the alert threshold of validation.
 
-    Args:
-        y: shape (n,), 0 or 1, n >= 1.
-        risk: shape (n,), in [0, 1].
-        threshold: of alerts, chosen on validation; None for none.
-
-    Attributes:
-        order: shape (n,), the sorting permutation; weights come in the order of `y`.
-        varies: whether both outcomes occur.
+    Holds what does not depend on the weights.
     """
 
-    def __init__(self, y: Floats, risk: Floats, *, threshold: float | None = None) -> None:
-        self.order = np.argsort(risk, kind="stable")
-        self.y, self.risk, self.threshold = y[self.order], risk[self.order], threshold
-        self.varies = bool(0 < y.sum() < len(y))
+    y: Floats
+    risk: Floats
+    threshold: float | None = None
 
     def weighted(self, weights: Floats | None = None) -> WeightedStays:
-        """The stays with a weight each, shape (n,), not negative; 1 each by default."""
-        return WeightedStays(
-            self, np.ones_like(self.risk) if weights is None else weights[self.order]
-        )
+        """The stays with a weight each, shape (n,), by default 1."""
+        return WeightedStays(self, np.ones_like(self.risk) if weights is None else weights)
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether both outcomes occur."""
+        return bool(0 < self.y.sum() < len(self.y))
 
     @cached_property
     def cells(self) -> NDArray[np.intp]:
@@ -82,8 +78,13 @@ class WeightedStays:
 
     @cached_property
     def curve(self) -> tuple[Floats, Floats, Floats]:
-        """True and false positives (weights) at each falling distinct threshold."""
-        return positives(self.stays.y, self.stays.risk, self.weights)
+        """True positives, false positives and threshold, by falling distinct threshold."""
+        from sklearn.metrics import confusion_matrix_at_thresholds
+
+        _, false, _, true, thresholds = confusion_matrix_at_thresholds(
+            self.stays.y, self.stays.risk, sample_weight=self.weights
+        )
+        return true, false, thresholds
 
     @cached_property
     def calibration(self) -> tuple[float, float]:
@@ -93,20 +94,12 @@ class WeightedStays:
         return found or (np.nan, np.nan)
 
     @cached_property
-    def alerts(self) -> Floats:
-        """The weights of the stays at or above the threshold, 0 elsewhere."""
-        threshold = self.stays.threshold
-        return self.weights * (self.stays.risk >= (np.inf if threshold is None else threshold))
-
-
-def positives(
-    y: Floats, risk: Floats, weights: Floats | None = None
-) -> tuple[Floats, Floats, Floats]:
-    """True positives, false positives and thresholds, by falling distinct threshold."""
-    from sklearn.metrics import confusion_matrix_at_thresholds
-
-    _, false, _, true, thresholds = confusion_matrix_at_thresholds(y, risk, sample_weight=weights)
-    return true, false, thresholds
+    def alerts(self) -> tuple[float, float]:
+        """Weight of the stays at or above the threshold, and of the readmitted among them."""
+        if self.stays.threshold is None:
+            return np.nan, np.nan
+        alerts = self.weights * (self.stays.risk >= self.stays.threshold)
+        return float(alerts.sum()), float(alerts @ self.stays.y)
 
 
 def precisions(true: Floats, false: Floats) -> Floats:
@@ -133,16 +126,9 @@ def _rp80(stays: WeightedStays) -> float:
     return float(np.max(true, where=enough, initial=0.0) / true[-1])
 
 
-def _recall(stays: WeightedStays) -> float:
-    if stays.stays.threshold is None:
-        return np.nan
-    return float(stays.alerts @ stays.stays.y) / stays.positive
-
-
 def _precision(stays: WeightedStays) -> float:
-    if stays.stays.threshold is None or not stays.alerts.any():
-        return np.nan
-    return float(stays.alerts @ stays.stays.y / stays.alerts.sum())
+    alerts, right = stays.alerts
+    return right / alerts if alerts else np.nan
 
 
 def _ece(stays: WeightedStays) -> float:
@@ -152,16 +138,9 @@ def _ece(stays: WeightedStays) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure.
+    """One measure: its key in `Evaluation` and JSON, its name, how to read it, its function.
 
-    Attributes:
-        field: its key in `Evaluation`, JSON and manifests.
-        name: as tables show it.
-        reading: how to read it, one or two sentences.
-        function: weighted stays -> a number; NaN where there is none.
-        both: whether it needs both outcomes; without them it is None.
-        digits: decimals shown.
-        card: whether model cards and the command line show it.
+    `both` says whether it needs both outcomes, `card` whether cards and the command line show it.
     """
 
     field: str
@@ -169,7 +148,6 @@ class Measure:
     reading: str
     function: Callable[[WeightedStays], float]
     both: bool = True
-    digits: int = 3
     card: bool = True
 
 
@@ -205,7 +183,7 @@ MEASURES = (
         "Recall at the threshold",
         "Share of readmissions found at the threshold chosen beforehand on validation: what to "
         "expect in use.",
-        _recall,
+        lambda stays: stays.alerts[1] / stays.positive,
     ),
     Measure(
         "precision_at_threshold",
@@ -252,27 +230,20 @@ def recall_at_precision(
     """The largest recall with at least a given precision, and its threshold (RP80).
 
     The threshold is the best one for these very stays: choose it on validation and keep it for
-    the test, where a fresh choice is optimistic.
+    the test, where a fresh choice is optimistic. Of thresholds with equal recall the highest is
+    returned; None where no threshold is precise enough.
 
-    Args:
-        y: shape (n,), 0 or 1.
-        probability: shape (n,), in [0, 1].
-        precision: the smallest share of alerts that must be right, in (0, 1].
-
-    Returns:
-        Of thresholds with equal recall the highest; None where no threshold is precise enough.
+    Source: Huang, Altosaar and Ranganath 2019, section 4.
 
     Raises:
         UserError: bad input, see `checked`, or a precision outside (0, 1].
-
-    Source: Huang, Altosaar and Ranganath 2019, section 4.
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision is {precision}; it must lie in (0, 1], such as 0.8")
     outcome, risk = checked(y, probability)
     if not outcome.any():
         return None
-    true, false, thresholds = positives(outcome, risk)
+    true, false, thresholds = Stays(outcome, risk).weighted().curve
     reached = precisions(true, false)
     if not (reached >= precision).any():
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from clinical.evaluation.intervals import Evaluation, Interval
+    from clinical.evaluation.comparison import Comparison
+    from clinical.evaluation.intervals import Interval
 
 _LONGEST = 200  # characters of a table's cell; a longer one is likely to be a note
-_IMAGES = {
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-}
+_IMAGES = (".png", ".svg", ".jpg", ".jpeg")
 _CAPTIONS = {
     "roc": "ROC curve. The dotted diagonal is what chance gives.",
     "precision_recall": "Precision and recall at every threshold, above the prevalence.",
@@ -37,45 +34,34 @@ _METRICS_VERSION = 2
 
 def write_report(
     folder: str | Path,
-    evaluations: Mapping[str, Evaluation],
+    comparison: Comparison,
     *,
     title: str,
     figures: Sequence[str | Path] = (),
-    groups: pd.DataFrame | None = None,
     flow: pd.DataFrame | None = None,
     facts: Mapping[str, Any] | None = None,
-    verdicts: Sequence[str] = (),
-    caveats: Sequence[str] = (),
 ) -> Path:
     """Write `report.html`: one file with its figures and style inside, and no links.
 
     Args:
         folder: made if it does not exist.
-        evaluations: name -> measures; the model first, then the baselines on the same stays.
+        comparison: what was measured; its verdicts and caveats are at the top.
         title: heading of the page.
         figures: PNG, SVG or JPEG files, in this order; names such as `roc.png` get a caption.
-        groups: from `clinical.evaluation.subgroups.by_group`.
         flow: how the cohort was selected, one row a step.
         facts: about the model: encoder, data, c, seed.
-        verdicts: what the measures say, shown at the top.
-        caveats: what a reader should know, shown at the top.
-
-    Returns:
-        The page's path.
 
     Raises:
         UserError: a table contains what may be note text (a column `text`, lists, long strings),
             or a figure of another kind.
-        OSError: a figure cannot be read.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    measured = groups is not None and groups["auroc"].notna().any()
-    tables = {
-        name: _table(frame, name=name)
-        for name, frame in (("groups", groups if measured else None), ("flow", flow))
-        if frame is not None and len(frame)
-    }
+    groups, tables = comparison.groups, {}
+    if measured := bool(groups["auroc"].notna().any()):
+        tables["groups"] = _table(groups, name="groups")
+    if flow is not None and len(flow):
+        tables["flow"] = _table(flow, name="flow")
     environment = Environment(
         loader=PackageLoader("clinical"),
         autoescape=True,
@@ -86,42 +72,32 @@ def write_report(
     environment.filters |= {"number": _number, "range": _range, "cell": _cell}
     page = environment.get_template("report.html.j2").render(
         title=title,
-        evaluation=next(iter(evaluations.values())),
-        columns=evaluations,
+        evaluation=next(iter(comparison.evaluations.values())),
+        columns=comparison.evaluations,
         measures=MEASURES,
         figures=[_inline(Path(path)) for path in figures],
         facts=dict(facts or {}),
         tables=tables,
-        too_small=groups is not None and len(groups) > 0 and not measured,
-        verdicts=verdicts,
-        caveats=caveats,
+        too_small=len(groups) > 0 and not measured,
+        verdicts=comparison.verdicts,
+        caveats=comparison.caveats,
     )
     return _write(folder, "report.html", page)
 
 
 def write_metrics(
-    folder: str | Path,
-    evaluations: Mapping[str, Evaluation],
-    *,
-    groups: pd.DataFrame | None = None,
-    facts: Mapping[str, Any] | None = None,
-    verdicts: Sequence[str] = (),
-    caveats: Sequence[str] = (),
+    folder: str | Path, comparison: Comparison, *, facts: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write `metrics.json`, always with the same keys, in full precision.
-
-    The keys are `version, model, baselines, groups, facts, verdicts, caveats`; what is not
-    available is null. For the arguments see `write_report`.
-    """
-    model, *others = evaluations.items()
+    """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
+    model, *others = comparison.evaluations.items()
     content = {
         "version": _METRICS_VERSION,
         "model": model[1].to_dict(),
         "baselines": {name: other.to_dict() for name, other in others},
-        "groups": [] if groups is None else _records(groups),
+        "groups": _without_gaps(comparison.groups).to_dict("records"),
         "facts": dict(facts or {}),
-        "verdicts": list(verdicts),
-        "caveats": list(caveats),
+        "verdicts": comparison.verdicts,
+        "caveats": comparison.caveats,
     }
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
     return _write(folder, "metrics.json", text + "\n")
@@ -135,25 +111,17 @@ def _write(folder: str | Path, name: str, text: str) -> Path:
     return path
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(name): None if value != value else value for name, value in row.items()}
-        for row in frame.astype(object).to_dict("records")
-    ]
-
-
 def _plain(value: Any) -> Any:
     """NumPy numbers as numbers, anything else that JSON does not know as a string."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
 def _inline(path: Path) -> dict[str, str]:
-    kind = _IMAGES.get(path.suffix.lower())
-    if kind is None:
+    if path.suffix.lower() not in _IMAGES:
         raise UserError(f"{path.name} is not a figure; expected {', '.join(_IMAGES)}")
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     caption = _CAPTIONS.get(path.stem, path.stem.replace("_", " "))
-    return {"source": f"data:{kind};base64,{data}", "caption": caption}
+    return {"source": f"data:{guess_type(path.name)[0]};base64,{data}", "caption": caption}
 
 
 def _table(frame: pd.DataFrame, *, name: str) -> dict[str, Any]:
@@ -165,7 +133,13 @@ def _table(frame: pd.DataFrame, *, name: str) -> dict[str, Any]:
                 f"{_LONGEST} characters), which a report must not show; drop that column"
             )
     labels = [str(column).replace("_", " ") for column in frame.columns]
-    return {"labels": labels, "rows": frame.astype(object).to_numpy().tolist()}
+    return {"labels": labels, "rows": _without_gaps(frame).to_numpy().tolist()}
+
+
+def _without_gaps(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same table as Python objects, None where a value is missing."""
+    objects = frame.astype(object)
+    return objects.where(objects.notna(), None)
 
 
 def _noteish(cell: object) -> bool:
@@ -177,14 +151,13 @@ def _number(value: float | None) -> str:
 
 
 def _range(interval: Interval) -> str:
-    if interval.low is None or interval.high is None:
-        return ""
-    return f"{_number(interval.low)} to {_number(interval.high)}"
+    ends = (interval.low, interval.high)
+    return "" if None in ends else " to ".join(map(_number, ends))
 
 
 def _cell(value: object) -> str:
     """A value of a table: gaps are empty, fractions have three digits."""
-    if value is None or value != value:  # NaN and NaT are not themselves
+    if value is None:
         return ""
     if isinstance(value, bool | str):
         return str(value)

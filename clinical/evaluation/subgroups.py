@@ -29,7 +29,10 @@ def by_group(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Ranking and mean risk in groups of stays.
+    """Ranking and mean risk in groups of stays, one row a group.
+
+    Groups of fewer than `SMALLEST_GROUP` stays show only their n, because more could identify
+    people; `reason` says what is missing and why, else it is empty.
 
     Args:
         frame: one row a stay: patient_id, readmitted (0/1), probability, and the columns to group
@@ -38,14 +41,8 @@ def by_group(
         bootstrap: resamples of patients for each interval.
         seed: of the resampling.
 
-    Returns:
-        One row a group: column, group, n, prevalence, mean_probability, auroc, auroc_low,
-        auroc_high, reason. Groups of fewer than `SMALLEST_GROUP` stays show only their n, because
-        more could identify people; `reason` says what is missing and why, else it is empty.
-
     Raises:
         TableError: a column is missing.
-        UserError: as for `evaluate`.
     """
     import pandas as pd
 

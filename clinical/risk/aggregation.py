@@ -23,27 +23,19 @@ if TYPE_CHECKING:
 DEFAULT_C = 2.0
 
 
-def check_c(c: float) -> float:
-    """Return c as a float.
-
-    Raises:
-        UserError: c is not a finite number above 0.
-    """
+def check_c(c: float) -> None:
+    """Raise UserError unless c is a finite number above 0."""
     if not (math.isfinite(c) and c > 0):
         msg = f"c must be a finite number above 0, got {c}; the usual choice is c=2.0"
         raise UserError(msg)
-    return float(c)
 
 
 def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
-    """The risk of one stay.
+    """The risk of one stay, between the mean and the maximum of its windows.
 
     Args:
         probabilities: of its windows, shape (n,), n >= 1, each in [0, 1]; order does not matter.
         c: > 0; the mean weighs n/c against the maximum's 1.
-
-    Returns:
-        A number in [P_mean, P_max]; with one window, that window's probability.
 
     Raises:
         UserError: no window, a probability outside [0, 1] or NaN, or c not above 0.
@@ -63,18 +55,12 @@ def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
 def aggregate_stays(
     probabilities: np.ndarray, counts: np.ndarray, *, c: float = DEFAULT_C
 ) -> np.ndarray:
-    """The risks of many stays at once.
+    """The risks of many stays, shape (stays,); errors as for `aggregate`.
 
     Args:
-        probabilities: of all windows, stay after stay, shape (windows,), each in [0, 1].
-        counts: windows of each stay, shape (stays,), each >= 1; their sum is `windows`.
+        probabilities: of all windows, stay after stay, shape (windows,).
+        counts: windows of each stay, shape (stays,), each >= 1.
         c: > 0.
-
-    Returns:
-        Shape (stays,), float64.
-
-    Raises:
-        UserError: as `aggregate`, or counts that do not fit.
     """
     check_c(c)
     values = np.asarray(probabilities, dtype=np.float64)
@@ -101,17 +87,13 @@ def aggregate_stays(
 def aggregate_tensor(
     probabilities: torch.Tensor, stay: torch.Tensor, *, stays: int, c: float = DEFAULT_C
 ) -> torch.Tensor:
-    """The rule on tensors, with gradients.
+    """The rule on tensors, with gradients (shared at a tie for the maximum), shape (stays,).
 
     Args:
         probabilities: of windows, shape (windows,), in [0, 1].
-        stay: number of the stay that each window belongs to, shape (windows,), int64, every
-            number from 0 to stays - 1 at least once.
-        stays: how many stays there are.
+        stay: the stay of each window, shape (windows,), int64, each of 0 to stays - 1 occurring.
+        stays: how many there are.
         c: > 0.
-
-    Returns:
-        Shape (stays,). At a tie for the maximum the gradient is shared.
     """
     check_c(c)
     empty = probabilities.new_zeros(stays)

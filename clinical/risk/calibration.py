@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import special
 
 from domainbert.errors import UserError
 
@@ -34,31 +35,27 @@ class Platt:
     intercept: float
 
     def apply(self, probability: ArrayLike) -> Floats:
-        """Correct probabilities of any shape, in [0, 1]; the result has the same shape."""
+        """Correct probabilities of any shape, in [0, 1]."""
         return sigmoid(self.intercept + self.slope * logit(probability))
 
 
 def logit(probability: ArrayLike) -> Floats:
     """Log-odds of probabilities (any shape, in [0, 1]), clipped to `CLIP` from both ends."""
-    p = np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP)
-    return np.log(p) - np.log1p(-p)
+    clipped = np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP)
+    return np.asarray(special.logit(clipped))
 
 
 def sigmoid(value: ArrayLike) -> Floats:
-    """The logistic function, any shape, without overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * np.asarray(value, dtype=np.float64)))
+    """The logistic function of values of any shape."""
+    return np.asarray(special.expit(np.asarray(value, dtype=np.float64)))
 
 
 def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
-    """Outcomes and probabilities as two float arrays of equal length.
-
-    Args:
-        y: shape (n,), 0 or 1 (or False and True), n >= 1.
-        probability: shape (n,), in [0, 1].
+    """Outcomes (0 or 1) and probabilities (in [0, 1]) as float arrays of one length, n >= 1.
 
     Raises:
-        UserError: the lengths differ, both are empty, y contains values other than 0 and 1, or a
-            probability is missing or outside [0, 1]. Values are counted, never shown.
+        UserError: lengths differ, both are empty, or values are missing or out of range. Values
+            are counted, never shown.
     """
     outcome, risk = _floats(y, "y"), _floats(probability, "probability")
     if len(outcome) != len(risk):
@@ -68,11 +65,9 @@ def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
         )
     if not len(outcome):
         raise UserError("y and probability are empty; pass at least one stay")
-    wrong = int(np.count_nonzero((outcome != 0) & (outcome != 1)))
-    if wrong:
+    if wrong := int(np.count_nonzero((outcome != 0) & (outcome != 1))):
         raise UserError(f"y holds {wrong} values that are not 0 or 1; drop unlabelled stays first")
-    wrong = int(np.count_nonzero(~((risk >= 0) & (risk <= 1))))
-    if wrong:
+    if wrong := int(np.count_nonzero(~((risk >= 0) & (risk <= 1)))):
         raise UserError(
             f"probability holds {wrong} values that are missing or outside [0, 1]; "
             "pass probabilities, not logits, and only stays that were scored"
@@ -93,19 +88,11 @@ def _floats(values: ArrayLike, name: str) -> Floats:
 
 
 def fit_platt(y: ArrayLike, probability: ArrayLike) -> Platt:
-    """Fit a logistic correction on stays that the model was not trained on.
-
-    Args:
-        y: shape (n,), 0 or 1.
-        probability: shape (n,), in [0, 1].
-
-    Returns:
-        The unpenalised maximum-likelihood slope and intercept of y on logit(probability).
+    """Fit y (0 or 1) on logit(probability) by maximum likelihood, on stays kept from training.
 
     Raises:
         UserError: bad input (see `checked`), fewer than `MIN_EVENTS` stays of either outcome, no
-            finite fit, or a slope that is not positive (the probabilities rank the stays
-            backwards, and a calibrator would turn their order around).
+            finite fit, or a slope that is not positive, which would reverse the order of stays.
     """
     outcome, risk = checked(y, probability)
     events = int(outcome.sum())
@@ -132,16 +119,13 @@ def fit_platt(y: ArrayLike, probability: ArrayLike) -> Platt:
 def fit_logistic(
     x: Floats, y: Floats, weights: Floats, *, start: tuple[float, float] = (1.0, 0.0)
 ) -> tuple[float, float] | None:
-    """Slope and intercept of a weighted logistic regression of y on one variable.
+    """Slope and intercept of a weighted, unpenalised logistic regression; None if not finite.
 
     Args:
         x: shape (n,).
         y: shape (n,), 0 or 1.
         weights: shape (n,), not negative.
         start: slope and intercept to start from.
-
-    Returns:
-        The maximum-likelihood (slope, intercept); None where it does not exist.
     """
     from scipy.optimize import root
 

@@ -72,15 +72,12 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         *,
         groups: Sequence[object] | None = None,
     ) -> Self:
-        """Train.
-
-        The inner validation split is stratified by label and keeps patients together.
+        """Train; the inner validation split is stratified by label and keeps patients together.
 
         Args:
             X: stays, each a note or a list of notes, shape (stays,).
             y: 1 = readmitted within 30 days, else 0, shape (stays,).
-            groups: patient of each stay, shape (stays,); without it every stay counts as a
-                patient of its own.
+            groups: patient of each stay, shape (stays,); by default every stay is its own.
 
         Raises:
             UserError: X is a string or a DataFrame, lengths differ, labels other than 0 and 1, or
@@ -88,21 +85,15 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         """
         import pandas as pd
 
-        stays = _stays(X)
-        labels = _labels(y)
-        patients = list(range(len(labels))) if groups is None else list(groups)
+        stays, labels = _stays(X), _labels(y)
+        patients = range(len(labels)) if groups is None else list(groups)
         if not len(stays) == len(labels) == len(patients):
             msg = f"X, y and groups differ: {len(stays)}, {len(labels)}, {len(patients)} rows"
             raise UserError(msg)
         keys = patient_keys(patients)
-        cohort = pd.DataFrame(
-            {
-                "patient_id": keys,
-                "text": pd.Series(stays, dtype=object),
-                "readmitted": labels,
-                "split": self._split(labels, keys),
-            }
-        )
+        text = pd.Series(stays, dtype=object)
+        cohort = pd.DataFrame({"patient_id": keys, "text": text, "readmitted": labels})
+        cohort["split"] = self._split(labels, keys)
         recipe = ReadmissionRecipe(
             model=ReadmissionTable().replaced(encoder=str(self.encoder), objective=self.objective),
             training=TrainingSettings(
@@ -130,9 +121,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         folds = min(max(2, round(1 / self.validation_fraction)), patients)
         splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=self.random_state)
         _, held_out = next(splitter.split(np.zeros(len(labels)), labels, keys))
-        sides = np.full(len(labels), "train", dtype=object)
-        sides[held_out] = "val"
-        return sides
+        return np.where(np.isin(np.arange(len(labels)), held_out), "val", "train")
 
     def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
         """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""
@@ -141,11 +130,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
-        """1 where the probability is at least one half, shape (stays,).
-
-        Raises:
-            UserError: a stay cannot be scored; `predict_proba` gives NaN for it.
-        """
+        """1 where the probability is at least one half; UserError where there is none."""
         positive = self.predict_proba(X)[:, 1]
         if np.isnan(positive).any():
             rows = np.flatnonzero(np.isnan(positive))
@@ -158,7 +143,6 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _stays(X: Any) -> list[Any]:  # noqa: N803
-    """The stays of X, one item each."""
     if isinstance(X, str | bytes | dict) or not hasattr(X, "__iter__") or hasattr(X, "columns"):
         kind = type(X).__name__
         msg = f"X is a {kind}; expected one note or list of notes a stay, such as frame['text']"
@@ -167,7 +151,6 @@ def _stays(X: Any) -> list[Any]:  # noqa: N803
 
 
 def _labels(y: ArrayLike | None) -> np.ndarray:
-    """Labels as integers, shape (stays,)."""
     if y is None:
         msg = "ReadmissionClassifier requires y to be passed, but the target y is None"
         raise UserError(msg)

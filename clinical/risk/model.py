@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c
 from clinical.risk.calibration import Platt, sigmoid
-from clinical.risk.stays import ReadStay, Status, StayReader, StayRisk, WindowRisk
+from clinical.risk.stays import ReadStay, StayReader, StayRisk, WindowRisk
 from domainbert.encoders import window_limit
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
+from domainbert.markdown import table
 from domainbert.model import Model
 
 if TYPE_CHECKING:
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from domainbert.scoring.cache import WindowCache
     from domainbert.storage import TaskConfig
 
-TASK = "readmission"
-LABELS = ("readmitted",)
-TRAIN_COMMAND = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
 UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a calibrated chance"
 log = logging.getLogger(__name__)
 
@@ -42,9 +40,8 @@ class ReadmissionSettings:
         window: largest window in tokens, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens that consecutive windows share.
         c: of the readmission rule, > 0.
-        clean_notes: blank out marks that carry no meaning (see `clinical.risk.notes`).
-        join_notes: window a stay's notes as one text, as the paper does with early notes, instead
-            of each separately.
+        clean_notes: blank out marks that carry no meaning (see `clinical.risk.stays.clean`).
+        join_notes: window a stay's notes as one text, as the paper does with early notes.
         calibration: slope and intercept on the logit scale; None without a calibrator.
         alert_threshold: the probability from which validation reached 80% precision; None if no
             probability did.
@@ -75,9 +72,13 @@ class ReadmissionModel(Model):
         settings: see `ReadmissionSettings`.
         device: where to run; by default CUDA where there is one, else the CPU.
         batch_tokens: tokens of one batch, padding counted; by default by device.
+
+    Attributes:
+        cache: a `domainbert.scoring.cache.WindowCache`; windows in it are not scored again.
     """
 
-    task, labels, train_command = TASK, LABELS, TRAIN_COMMAND
+    task, labels = "readmission", ("readmitted",)
+    train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
     settings_class = ReadmissionSettings
 
     def __init__(
@@ -94,17 +95,11 @@ class ReadmissionModel(Model):
         super().__init__(
             network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
-        limit = window_limit(network.config)
-        windower = Windower(
-            tokenizer,
-            window=self.settings.window or limit,
-            overlap=self.settings.overlap,
-            limit=limit,
-        )
+        own, limit = self.settings, window_limit(network.config)
+        windower = Windower(tokenizer, window=own.window or limit, overlap=own.overlap, limit=limit)
+        self._reader = StayReader(windower, own.clean_notes, own.join_notes)
         self._said_uncalibrated = False
-        self._reader = StayReader(
-            windower, clean_notes=self.settings.clean_notes, join_notes=self.settings.join_notes
-        )
+        self.cache: WindowCache | None = None
 
     @property
     def c(self) -> float:
@@ -113,7 +108,7 @@ class ReadmissionModel(Model):
 
     def __repr__(self) -> str:
         """Name the parts, never the notes."""
-        return f"ReadmissionModel(window={self._reader.window}, c={self.c:g})"
+        return f"ReadmissionModel(window={self._reader.windower.window}, c={self.c:g})"
 
     @classmethod
     def network_class(cls) -> Any:
@@ -143,16 +138,25 @@ class ReadmissionModel(Model):
         return super().read_settings(stored)
 
     def card(self, config: TaskConfig) -> str:
-        """Markdown for the folder's README."""
-        from clinical.risk.card import model_card
+        """Markdown for the folder's README, from its manifest.
 
-        return model_card(config)
+        The recipe wrote `card` there; `clinical.evaluation.comparison.record` the measures.
+        """
+        from jinja2 import Environment, PackageLoader
+
+        manifest = config.manifest
+        scores = manifest.get("score_table")
+        # Markdown for people, not HTML for a browser: nothing to escape.
+        environment = Environment(loader=PackageLoader("clinical"), autoescape=False)  # noqa: S701
+        return environment.get_template("model_card.md.j2").render(
+            config=asdict(config),
+            manifest=manifest,
+            card=manifest.get("card", {}),
+            scores=table(scores[0], scores[1:]) if scores else "",
+        )
 
     def predict(self, stay: str | Sequence[str]) -> StayRisk:
-        """The risk of one stay.
-
-        Args:
-            stay: one note, or a list of the stay's notes in time order.
+        """The risk of one stay: one note, or a list of its notes in time order.
 
         Raises:
             UserError: no note has text, or a note is not a string.
@@ -169,14 +173,10 @@ class ReadmissionModel(Model):
         *,
         stay_ids: Iterable[object] | None = None,
     ) -> Iterator[StayRisk]:
-        """The risks of many stays, in the order given, as they finish, in flat memory.
+        """The risks of many stays (each a note or a list of notes), in order, in flat memory.
 
-        A stay that cannot be scored does not affect the others: its result has a `status` and a
-        `reason`.
-
-        Args:
-            stays: each one note (a string) or a list of notes.
-            stay_ids: one for each stay, returned with the results.
+        A stay that cannot be scored has a `status` and a `reason`, and does not affect the others.
+        `stay_ids`, one for each stay, are returned with the results.
 
         Raises:
             UserError: `stays` is a string.
@@ -197,7 +197,7 @@ class ReadmissionModel(Model):
         else:
             prepared = (self._reader.read(*pair) for pair in zip(stays, stay_ids, strict=True))
         chunks = chunked(
-            prepared, size=lambda s: 1 + s.coverage.tokens, limit=self.runner.buffer_tokens
+            prepared, size=lambda s: 1 + s.risk.coverage.tokens, limit=self.runner.buffer_tokens
         )
         for chunk in read_ahead(chunks):
             windows = [window.input_ids for stay in chunk for _, window in stay.windows]
@@ -207,14 +207,7 @@ class ReadmissionModel(Model):
                 yield self._risk(stay, probabilities[end - len(stay.windows) : end])
 
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-        """The raw window level: token ids -> probabilities.
-
-        Args:
-            windows: token ids with [CLS] and [SEP], each of shape (tokens,) and at most the
-                encoder's limit long; not padded.
-
-        Returns:
-            Shape (windows,), float64, in [0, 1].
+        """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
 
         Raises:
             UserError: an empty window, or one longer than the encoder's limit.
@@ -225,25 +218,21 @@ class ReadmissionModel(Model):
             if not 0 < len(array) <= longest:
                 msg = f"window {number} has {len(array)} tokens; expected 1 to {longest}"
                 raise UserError(msg)
+        if self.cache is not None:
+            return sigmoid(self.cache.logits(arrays, self.runner.logits))
         return sigmoid(self.runner.logits(arrays))
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
-        """The windows of each stay as token ids, each of shape (tokens,); what training reads."""
+        """The windows of each stay as token ids, each of shape (tokens,), for training."""
         prepared = (self._reader.read(stay) for stay in stays)
         return [[window.input_ids for _, window in stay.windows] for stay in prepared]
 
     def window_probabilities(
         self, windows: Sequence[Sequence[np.ndarray]], *, network: PreTrainedModel | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities of all windows of many stays at once.
+        """Probabilities of the windows (from `token_ids`) of many stays, and windows per stay.
 
-        Args:
-            windows: from `token_ids`.
-            network: use this one instead of the model's own (one in training, say).
-
-        Returns:
-            probabilities of shape (windows,) stay after stay, and windows of each stay, shape
-            (stays,).
+        `network`, such as one in training, is used instead of the model's own.
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         logits = runner.logits([window for stay in windows for window in stay])
@@ -256,7 +245,7 @@ class ReadmissionModel(Model):
         named: Mapping[str, str] | None = None,
         keep: Sequence[str] = (),
     ) -> pd.DataFrame:
-        """Score a table of notes, or of stays.
+        """Score a table of notes, or of stays, into one row a stay, in order of first appearance.
 
         Args:
             frame: `text`, one note a row, where rows with one `stay_id` are one stay (in
@@ -264,11 +253,6 @@ class ReadmissionModel(Model):
                 or one row a stay, with a list of notes as `text`.
             named: our column name -> the frame's, where they differ.
             keep: other columns to carry into the result.
-
-        Returns:
-            One row a stay, in order of first appearance: the id columns, then `probability,
-            score, p_max, p_mean, n_windows, n_tokens, calibrated`, `alert` where the model has a
-            threshold, `status` and `reason`.
 
         Raises:
             TableError: there is no column `text`.
@@ -279,16 +263,16 @@ class ReadmissionModel(Model):
         return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
 
     def _risk(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
-        if stay.status != "ok":
-            return _unscored(stay, stay.status, stay.reason)
+        if stay.risk.status != "ok":
+            return stay.risk
         if not (finite := np.isfinite(probabilities)).all():
-            wrong = int(np.argmin(finite))
-            return _unscored(stay, "error", f"the model gave no number for window {wrong}")
+            reason = f"the model gave no number for window {np.argmin(finite)}"
+            return replace(stay.risk, status="error", reason=reason)
         score = float(aggregate_stays(probabilities, np.array([len(probabilities)]), c=self.c)[0])
         calibration, threshold = self.settings.calibration, self.settings.alert_threshold
         probability = float(Platt(*calibration).apply(score)) if calibration else score
-        return StayRisk(
-            stay_id=stay.stay_id,
+        return replace(
+            stay.risk,
             probability=probability,
             score=score,
             p_max=float(probabilities.max()),
@@ -298,18 +282,8 @@ class ReadmissionModel(Model):
                 WindowRisk(note, window.start, window.end, float(p))
                 for (note, window), p in zip(stay.windows, probabilities, strict=True)
             ),
-            coverage=stay.coverage,
             alert=None if threshold is None else probability >= threshold,
         )
-
-
-def _unscored(stay: ReadStay, status: Status, reason: str) -> StayRisk:
-    nan = math.nan
-    return StayRisk(
-        *(stay.stay_id, nan, nan, nan, nan, False, (), stay.coverage),
-        status=status,
-        reason=reason,
-    )
 
 
 def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:

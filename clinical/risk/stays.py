@@ -1,14 +1,15 @@
-"""Stays: reading their notes into windows, and the risk that comes out."""
+"""Stays: their notes cleaned and cut into windows, and the risk that comes out."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from clinical.risk.notes import clean
 from domainbert.tables.ids import id_text, is_missing
 
 if TYPE_CHECKING:
@@ -17,6 +18,25 @@ if TYPE_CHECKING:
 NOTE_JOINT = "\n\n"
 
 Status = Literal["ok", "empty", "error"]
+
+# De-identification marks of MIMIC-III ([**2151-7-16**], [**Known lastname 1234**]) and of
+# MIMIC-IV (___), rules drawn with dashes or equals signs, and the number of a section or list
+# item at the start of a line ("3. Congestive heart failure").
+_MARKS = re.compile(
+    r"\[\*\*[^\[\]]{0,300}\*\*\]"
+    r"|_{2,}"
+    r"|[-=*~#]{3,}"
+    r"|^[ \t]{0,40}\d{1,2}[.)](?=[ \t])",
+    re.MULTILINE,
+)
+
+
+def clean(note: str) -> str:
+    """The note with marks that carry no meaning replaced by spaces.
+
+    No character moves, so a span of the cleaned note is the same span of the original.
+    """
+    return _MARKS.sub(lambda mark: re.sub(r"[^\n]", " ", mark.group()), note)
 
 
 @dataclass(frozen=True)
@@ -41,14 +61,10 @@ class UnreadSpan:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What of a stay was read.
+    """What of a stay was read: characters of its notes, tokens and windows scored.
 
-    Attributes:
-        characters: of all its notes.
-        tokens: word pieces scored, without special tokens; each once where windows do not
-            overlap.
-        windows: windows scored.
-        unread: normally empty.
+    Special tokens do not count, and each token counts once where windows do not overlap. `unread`
+    is normally empty.
     """
 
     characters: int
@@ -69,11 +85,10 @@ class StayRisk:
         p_max: largest window probability.
         p_mean: mean window probability.
         calibrated: whether `probability` is calibrated.
-        windows: every window in reading order.
+        windows: in reading order.
         coverage: what was read.
         alert: whether `probability` reaches the model's alert threshold; None without one.
-        status: "ok"; "empty" where no note has text; "error" where a note is not text or the
-            model gave no number.
+        status: "ok", "empty" (no note has text) or "error" (not text, or no number).
         reason: why it is not "ok", else "".
     """
 
@@ -92,64 +107,47 @@ class StayRisk:
 
 @dataclass(frozen=True)
 class ReadStay:
-    """A stay cut into windows, to be scored.
+    """A stay cut into windows, each with the number of its note, and its risk without numbers."""
 
-    Attributes:
-        stay_id: as given, as a string.
-        windows: of all notes in reading order, each with the number of its note.
-        coverage: what was read.
-        status: "ok", "empty" or "error"; there are windows only where it is "ok".
-        reason: why it is not "ok", else "".
-    """
-
-    stay_id: str | None
     windows: list[tuple[int, Window]] = field(repr=False)
-    coverage: Coverage
-    status: Status
-    reason: str
+    risk: StayRisk
 
 
+@dataclass(frozen=True)
 class StayReader:
-    """Check, clean and window the notes of stays.
+    """Checks, cleans and windows the notes of stays; see `ReadmissionSettings`.
 
-    Args:
-        windower: cuts texts into windows.
-        clean_notes: blank out marks that carry no meaning (see `clinical.risk.notes`).
-        join_notes: window a stay's notes as one text instead of each separately; positions then
-            count through the joined text, as note 0.
+    With `join_notes`, positions count through the joined text, as note 0.
     """
 
-    def __init__(self, windower: Windower, *, clean_notes: bool, join_notes: bool) -> None:
-        self.window = windower.window
-        self._windower, self._clean, self._join = windower, clean_notes, join_notes
+    windower: Windower
+    clean_notes: bool
+    join_notes: bool
 
     def read(self, stay: Any, stay_id: object = None) -> ReadStay:
-        """Window one stay. Nothing raises: a fault becomes a status.
-
-        Args:
-            stay: one note, or the stay's notes in time order; missing notes are recorded.
-            stay_id: returned with the result.
-        """
+        """Window one note, or a list of notes in time order; a fault becomes a status."""
         notes, unread, reason = _texts(stay)
-        if self._join and notes:
+        if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
-        texts = [clean(text) if self._clean else text for _, text in notes]
+        texts = [clean(text) if self.clean_notes else text for _, text in notes]
         windows: list[tuple[int, Window]] = []
         tokens = 0
-        for (number, _), parts in zip(notes, self._windower.split_many(texts), strict=True):
+        for (number, _), parts in zip(notes, self.windower.split_many(texts), strict=True):
             windows += [(number, window) for window in parts.windows]
             unread += [UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread]
             tokens += parts.tokens
-        coverage = Coverage(
-            characters=sum(len(text) for _, text in notes),
-            tokens=tokens,
-            windows=len(windows),
-            unread=tuple(unread),
-        )
+        characters = sum(len(text) for _, text in notes)
+        coverage = Coverage(characters, tokens, len(windows), tuple(unread))
         status: Status = "error" if reason else "ok" if windows else "empty"
         if status == "empty":
             reason = "no note of this stay has any text"
-        return ReadStay(id_text(stay_id), windows, coverage, status, reason)
+        nan = math.nan
+        risk = StayRisk(
+            *(id_text(stay_id), nan, nan, nan, nan, False, (), coverage),
+            status=status,
+            reason=reason,
+        )
+        return ReadStay(windows, risk)
 
 
 def _texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:

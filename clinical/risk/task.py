@@ -25,15 +25,11 @@ class _Stay:
     """The notes of a stay in time order, and what was noticed while reading them."""
 
     notes: Any = field(repr=False)
-    remarks: tuple[str, ...]
+    remarks: list[str]
 
 
 class ReadmissionTask(Task):
-    """Scores stays: the rows with one `stay_id`, or each row where there is none.
-
-    Args:
-        model: the model.
-    """
+    """Scores stays: the rows with one `stay_id`, or each row where there is none."""
 
     name: ClassVar[str] = "readmission"
     columns = (PATIENT, STAY, NOTE, TIME, TEXT)
@@ -41,6 +37,7 @@ class ReadmissionTask(Task):
 
     def __init__(self, model: ReadmissionModel) -> None:
         self._model = model
+        self._alerts = model.settings.alert_threshold is not None
 
     @property
     def output(self) -> pa.Schema:
@@ -49,9 +46,7 @@ class ReadmissionTask(Task):
 
         fields = [(name, pa.float64()) for name in _NUMBERS]
         fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64()), ("calibrated", pa.bool_())]
-        if self._model.settings.alert_threshold is not None:
-            fields.append(("alert", pa.bool_()))
-        return pa.schema(fields)
+        return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
 
     def read(self, rows: Sequence[Row]) -> _Stay | Fault:
         """The notes of one stay."""
@@ -61,10 +56,13 @@ class ReadmissionTask(Task):
         remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
         texts = [row.cells.get("text") for row in rows]
         if len(rows) == 1:
-            return _Stay(texts[0], tuple(remarks))
+            return _Stay(texts[0], remarks)
         if any(text is not None and not isinstance(text, str) for text in texts):
             return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
-        kept = _first_of_each_note(rows)
+        notes: dict[str | int, Row] = {}  # the first row of each note_id
+        for row in rows:
+            notes.setdefault(id_key(row.cells.get("note_id")) or row.number, row)
+        kept = list(notes.values())
         if dropped := len(rows) - len(kept):
             remarks.append(f"{dropped} rows with a repeated note_id left out")
         kept, unreadable = _in_time_order(kept)
@@ -73,10 +71,10 @@ class ReadmissionTask(Task):
                 f"{unreadable} notes have a chart_time that is not an ISO date: notes in the "
                 "order of the table"
             )
-        notes = [row.cells.get("text") for row in kept]
-        if copies := len(notes) - len(set(notes)) - max(0, notes.count(None) - 1):
+        texts = [row.cells.get("text") for row in kept]
+        if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
             remarks.append(f"{copies} notes repeat another note's text and are counted again")
-        return _Stay(notes, tuple(remarks))
+        return _Stay(texts, remarks)
 
     def run(self, items: Iterable[_Stay]) -> Iterator[StayRisk]:
         """The risk of each stay."""
@@ -88,50 +86,30 @@ class ReadmissionTask(Task):
         remarks = [result.reason, *item.remarks]
         if unread and result.status == "ok":
             remarks.append(f"{unread} passage{'s' if unread > 1 else ''} unread")
-        made: dict[str, Any] = {name: getattr(result, name) for name in _NUMBERS}
-        if result.status != "ok":
-            made = {}
-        if self._model.settings.alert_threshold is not None:
-            made["alert"] = result.alert
-        return [
-            {
-                **made,
-                "n_windows": result.coverage.windows,
-                "n_tokens": result.coverage.tokens,
-                "calibrated": self._model.settings.calibration is not None,
-                "status": result.status,
-                "reason": "; ".join(filter(None, remarks)),
-            }
-        ]
+        row: dict[str, Any] = {
+            "n_windows": result.coverage.windows,
+            "n_tokens": result.coverage.tokens,
+            "calibrated": self._model.settings.calibration is not None,
+            "status": result.status,
+            "reason": "; ".join(filter(None, remarks)),
+        }
+        if self._alerts:
+            row["alert"] = result.alert
+        if result.status == "ok":
+            row |= {name: getattr(result, name) for name in _NUMBERS}
+        return [row]
 
     def facts(self) -> dict[str, Any]:
         """The model."""
         return {"model": self._model.fingerprint()}
 
 
-def _first_of_each_note(rows: Sequence[Row]) -> list[Row]:
-    seen: set[str] = set()
-    kept = []
-    for row in rows:
-        note = id_key(row.cells.get("note_id"))
-        if note is None or note not in seen:
-            kept.append(row)
-        if note is not None:
-            seen.add(note)
-    return kept
-
-
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
     """By `chart_time` where every note has one, else as they came; unreadable times are counted."""
     import pandas as pd
 
-    given = [row.cells.get("chart_time") for row in rows]
-    times = pd.to_datetime(
-        pd.Series(given, dtype=object), errors="coerce", format="ISO8601", utc=True
-    )
+    given = pd.Series([row.cells.get("chart_time") for row in rows], dtype=object)
+    times = pd.to_datetime(given, errors="coerce", format="ISO8601", utc=True)
     if times.isna().any():
-        unreadable = sum(
-            cell is not None for cell, bad in zip(given, times.isna(), strict=True) if bad
-        )
-        return rows, unreadable
+        return rows, int((times.isna() & given.notna()).sum())
     return [rows[i] for i in times.argsort(kind="stable")], 0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from clinical.cohort.splits import assign_splits, patient_hashes, patient_keys, usable_stays
-from clinical.evaluation.baselines import fit_words, joined, learn_words, probabilities, vectorizer
+from clinical.cohort.splits import patient_hashes, usable_stays
+from clinical.evaluation.baselines import out_of_fold
 from clinical.evaluation.measures import recall_at_precision
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.calibration import fit_platt
@@ -32,23 +32,16 @@ if TYPE_CHECKING:
 
 C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 EPSILON = 1e-6
-TEACHER_FOLDS = 5
-TEACHER_PENALTY = 0.3  # inverse strength, in the middle of what works for cohorts of this kind
 log = logging.getLogger(__name__)
 
 
 class ReadmissionTable(ModelTable):
-    """The `[model]` table of a readmission recipe.
+    """The `[model]` table of a readmission recipe; for the rest see `ReadmissionSettings`.
 
     Attributes:
         objective: "window" is the paper's: each window carries its stay's label. "stay" trains
             through the readmission rule, so that a stay counts once however long its notes are.
         teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
-        window: largest window in tokens; the encoder's limit by default.
-        overlap: tokens that consecutive windows share.
-        c: of the readmission rule while training, > 0.
-        clean_notes: see `ReadmissionSettings`.
-        join_notes: see `ReadmissionSettings`.
     """
 
     objective: Literal["stay", "window"] = "stay"
@@ -78,24 +71,19 @@ def fit(
 
     Positive stays are weighted up by the training prevalence; no side is resampled. Training
     keeps the weights with the best validation AUROC. Then c, a calibrator and an alert threshold
-    are fitted on validation; with too few stays, or a model that ranks them no better than
-    chance, there is no calibrator, and the log and the card say why.
+    are fitted on validation. If that fails, the log and the card say why.
 
     Args:
-        cohort: see `clinical.cohort.splits.usable_stays`; every row's test side is left alone.
+        cohort: see `clinical.cohort.splits.usable_stays`; the test side is not used.
         recipe: how to train; the defaults by default.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there; refused if anything differs.
         record_patients: keep hashes of the patients in the manifest, so that evaluation refuses
             patients that were trained on; see `clinical.cohort.splits.patient_hashes`.
 
-    Returns:
-        The trained model, on the device it trained on.
-
     Raises:
         TableError: a column is missing.
-        UserError: patients on more than one side, labels other than 0 and 1, a side without both
-            outcomes, or a resumed run that differs.
+        UserError: the cohort cannot be trained on, or a resumed run differs.
     """
     from domainbert.training.train import Stage, train
 
@@ -103,16 +91,11 @@ def fit(
     rows = usable_stays(cohort)
     _check_sides(rows)
     table = recipe.model
+    around = table.model_dump(exclude={"encoder", "objective", "teacher"})
     model = ReadmissionModel.untrained(
-        table.encoder,
-        training=recipe.training,
-        settings=ReadmissionSettings(
-            **table.model_dump(exclude={"encoder", "objective", "teacher"})
-        ),
+        table.encoder, training=recipe.training, settings=ReadmissionSettings(**around)
     )
-    objective = ReadmissionObjective(
-        model, rows, objective=table.objective, teacher=table.teacher, training=recipe.training
-    )
+    objective = ReadmissionObjective(model, rows, table=table, training=recipe.training)
     model = train(
         model,
         Stage(objective, recipe.training),
@@ -120,7 +103,16 @@ def fit(
         checkpoints=checkpoints,
         resume=resume,
     )
-    model.manifest |= _described(objective.rows, recipe)
+    used = objective.rows
+    model.manifest |= {
+        "objective": table.objective,
+        "teacher": table.teacher,
+        "stays": {str(side): int(n) for side, n in used["split"].value_counts().items()},
+        "prevalence": used.groupby("split")["readmitted"].mean().to_dict(),
+        "without_patient_id": int(used["patient_id"].isna().sum()),
+        "disjoint": True,
+        "card": {name: text for name, text in recipe.card.model_dump().items() if text},
+    }
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
     _choose_on_validation(model, objective.val_windows, objective.outcome)
@@ -141,8 +133,7 @@ class ReadmissionObjective(Objective):
     Args:
         model: untrained; its windows and c are used.
         rows: from `usable_stays`; stays whose notes give no window are left out.
-        objective: "stay" or "window".
-        teacher: see `teacher_targets`.
+        table: objective and teacher.
         training: limits of a batch, and the seed.
     """
 
@@ -153,8 +144,7 @@ class ReadmissionObjective(Objective):
         model: ReadmissionModel,
         rows: pd.DataFrame,
         *,
-        objective: str,
-        teacher: float,
+        table: ReadmissionTable,
         training: TrainingSettings,
     ) -> None:
         windows = model.token_ids(rows["text"])
@@ -164,20 +154,19 @@ class ReadmissionObjective(Objective):
         self.rows = rows[has_windows].reset_index(drop=True)
         _check_sides(self.rows)
         kept = [stay for stay in windows if len(stay)]
-        sides = self.rows["split"].to_numpy()
-        self.val_windows = [kept[i] for i in np.flatnonzero(sides == "val")]
-        self.outcome = self.rows.loc[sides == "val", "readmitted"].to_numpy()
-        train = self.rows[sides == "train"]
-        stays = [kept[i] for i in np.flatnonzero(sides == "train")]
-        target = teacher_targets(train, weight=teacher)
-        if objective == "window":
+        is_train, is_val = (self.rows["split"] == side for side in ("train", "val"))
+        self.val_windows = [kept[i] for i in np.flatnonzero(is_val)]
+        self.outcome = self.rows.loc[is_val, "readmitted"].to_numpy()
+        train = self.rows[is_train]
+        stays = [kept[i] for i in np.flatnonzero(is_train)]
+        target = teacher_targets(train, weight=table.teacher)
+        if table.objective == "window":
             target = np.repeat(target, [len(stay) for stay in stays])
             stays = [[window] for stay in stays for window in stay]
         self._groups, self._targets = stays, target.astype(np.float32)
         prevalence = train["readmitted"].mean()
         self._weight = float((1 - prevalence) / prevalence)
-        self._model, self._training = model, training
-        self._objective, self._teacher = objective, teacher
+        self._model, self._table, self._training = model, table, training
 
     def batches(self) -> LengthBatches:
         """Batches of stays (or windows) of similar length."""
@@ -196,9 +185,14 @@ class ReadmissionObjective(Objective):
 
         from domainbert.inference import pad
 
+        limit = self._training.max_windows
         windows, group = [], []
         for number, index in enumerate(batch):
-            chosen = self._at_most(self._groups[index], epoch=epoch, index=index)
+            chosen = self._groups[index]
+            if len(chosen) > limit:
+                # By epoch and stay, so that a resumed run draws what it would have drawn.
+                generator = np.random.default_rng((self._training.seed, epoch, index))
+                chosen = [chosen[i] for i in generator.choice(len(chosen), limit, replace=False)]
             windows += chosen
             group += [number] * len(chosen)
         ids, mask = pad(windows, pad_token_id=self._model.tokenizer.pad_token_id)
@@ -209,14 +203,6 @@ class ReadmissionObjective(Objective):
         }
         return tensors if mask is None else {**tensors, "attention_mask": mask}
 
-    def _at_most(self, windows: Sequence[Any], *, epoch: int, index: int) -> list[Any]:
-        limit = self._training.max_windows
-        if len(windows) <= limit:
-            return list(windows)
-        # By epoch and stay, so that a resumed run draws what it would have drawn.
-        generator = np.random.default_rng((self._training.seed, epoch, index))
-        return [windows[i] for i in generator.choice(len(windows), limit, replace=False)]
-
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """Binary cross-entropy with positives weighted by negatives / positives."""
         import torch
@@ -225,7 +211,7 @@ class ReadmissionObjective(Objective):
         output = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
         logits = output.logits.squeeze(-1).float()
         group, targets = batch["group"], batch["targets"]
-        if self._objective == "window":
+        if self._table.objective == "window":
             weight = torch.as_tensor(self._weight, device=logits.device)
             return binary_cross_entropy_with_logits(logits, targets[group], pos_weight=weight)
         risk = aggregate_tensor(torch.sigmoid(logits), group, stays=len(targets), c=self._model.c)
@@ -243,37 +229,16 @@ class ReadmissionObjective(Objective):
 
     def facts(self) -> dict[str, Any]:
         """Hash of ids, labels, sides and texts, and the objective."""
+        digest = hashlib.sha256()
+        columns = ["patient_id", "readmitted", "split", "text"]
+        for patient, readmitted, split, text in self.rows[columns].itertuples(index=False):
+            digest.update(f"{patient}\x1f{readmitted}\x1f{split}\x1f".encode())
+            digest.update("\x1f".join(text).encode(errors="replace"))
         return {
-            "data_sha256": _data_hash(self.rows),
-            "objective": self._objective,
-            "teacher": self._teacher,
+            "data_sha256": digest.hexdigest(),
+            "objective": self._table.objective,
+            "teacher": self._table.teacher,
         }
-
-
-def _data_hash(rows: pd.DataFrame) -> str:
-    """A fingerprint of ids, labels, sides and texts."""
-    digest = hashlib.sha256()
-    for patient, readmitted, split, text in zip(
-        rows["patient_id"], rows["readmitted"], rows["split"], rows["text"], strict=True
-    ):
-        digest.update(f"{patient}\x1f{readmitted}\x1f{split}\x1f".encode())
-        digest.update("\x1f".join(text).encode(errors="replace"))
-    return digest.hexdigest()
-
-
-def _described(rows: pd.DataFrame, recipe: ReadmissionRecipe) -> dict[str, Any]:
-    """What the card says of the data and the recipe."""
-    return {
-        "objective": recipe.model.objective,
-        "teacher": recipe.model.teacher,
-        "stays": {str(side): int(n) for side, n in rows["split"].value_counts().items()},
-        "prevalence": {
-            str(side): float(part.mean()) for side, part in rows.groupby("split")["readmitted"]
-        },
-        "without_patient_id": int(rows["patient_id"].isna().sum()),
-        "disjoint": True,
-        "card": {name: text for name, text in recipe.card.model_dump().items() if text},
-    }
 
 
 def _choose_on_validation(
@@ -312,42 +277,16 @@ def _choose_on_validation(
 
 
 def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:
-    """Training targets with less noise: (1 - weight) label + weight teacher.
+    """Training targets with less noise: (1 - weight) label + weight teacher, shape (rows,).
 
     A bag of words learns the coarse part of the risk from few stays; its out-of-fold predictions
-    pass it on to the network (knowledge distillation, Hinton et al., arXiv 1503.02531). The
-    teacher sees training patients only, and no stay is taught by a fold with its own patient.
-
-    Args:
-        rows: training stays: `patient_id`, `text` (list of notes), `readmitted` (0/1).
-        weight: of the teacher, in [0, 1].
-
-    Returns:
-        Shape (rows,), float64, in [0, 1].
+    pass it on to the network (knowledge distillation, Hinton et al., arXiv 1503.02531).
 
     Raises:
-        UserError: a weight outside [0, 1]; or all patients in one fold, or only one outcome in
-            the other folds.
+        UserError: a weight outside [0, 1], or see `clinical.evaluation.baselines.out_of_fold`.
     """
     if not 0 <= weight <= 1:
         msg = f"the teacher's weight must be between 0 and 1, got {weight}"
         raise UserError(msg)
     labels = rows["readmitted"].to_numpy(dtype=np.float64)
-    return labels if weight == 0 else (1 - weight) * labels + weight * _out_of_fold(rows, labels)
-
-
-def _out_of_fold(rows: pd.DataFrame, labels: np.ndarray) -> np.ndarray:
-    """Each stay's probability from TF-IDF and logistic regression on the other folds."""
-    folds = {str(k): 1 / TEACHER_FOLDS for k in range(TEACHER_FOLDS)}
-    fold = assign_splits(rows["patient_id"], seed=1, fractions=folds)
-    if len(set(fold)) < 2:
-        patients = len(set(patient_keys(rows["patient_id"])))
-        msg = f"{patients} patients fall into one fold; a teacher needs more"
-        raise UserError(msg)
-    features = learn_words(vectorizer("TF-IDF", stays=len(rows)), joined(rows))
-    result = np.empty(len(rows))
-    for held_out in np.unique(fold):
-        inside = fold == held_out
-        model = fit_words(features[~inside], labels[~inside], c=TEACHER_PENALTY)
-        result[inside] = probabilities(model, features[inside])
-    return result
+    return labels if weight == 0 else (1 - weight) * labels + weight * out_of_fold(rows)

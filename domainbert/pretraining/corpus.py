@@ -1,4 +1,4 @@
-"""A corpus: documents from text files and tables, without the excluded and the repeated ones."""
+"""A corpus: documents from text files and tables, without excluded and repeated ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +33,9 @@ from domainbert.tables.rows import source_files
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-PLAIN = (".txt", ".txt.gz")
 TRAIN, HELD_OUT = "train", "held-out"
 SIDES = (TRAIN, HELD_OUT)
-# The broadest first: a patient has stays, and a stay has notes.
+# From broad to narrow: a patient has stays, and a stay has notes.
 IDS = (PATIENT.name, STAY.name, NOTE.name)
 HASH = "sha256"
 # A shorter sentence may occur in many documents: headings, "no known allergies".
@@ -57,7 +55,7 @@ class CorpusError(UserError):
 
 @dataclass(frozen=True)
 class Document:
-    """A text, and what is known of whose it is: kind of id -> id. `fault`: a line without one."""
+    """A text and its ids by kind, or the `fault` of a line that cannot be read."""
 
     text: str = field(repr=False)
     ids: Mapping[str, str | None] = field(default_factory=dict, repr=False)
@@ -71,41 +69,32 @@ class CorpusFile:
     path: Path
     folder: Path | None = None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is plain text, not a table."""
-        return self.path.name.lower().endswith(PLAIN)
-
-    @property
-    def stem(self) -> str:
-        """The name of a plain text file without its ending: the id of a note."""
-        return re.sub(r"\.txt(\.gz)?$", "", self.path.name, flags=re.IGNORECASE)
-
-    def is_whole(self, settings: CorpusSettings) -> bool:
-        """Whether this plain text file is one document."""
-        in_folder = settings.documents == "auto" and self.folder is not None
-        return settings.documents == "file" or in_folder
+    def kind(self, settings: CorpusSettings) -> str:
+        """Of a table "table"; of plain text what one document is, "file" or "block"."""
+        if not self.path.name.lower().endswith((".txt", ".txt.gz")):
+            return "table"
+        usual = "block" if self.folder is None else "file"
+        return usual if settings.documents == "auto" else settings.documents
 
     def columns(self, settings: CorpusSettings) -> dict[str, str]:
-        """The columns that are read: "text" and the kinds of id -> name in the table.
+        """The names in the file of the text and the ids that it has.
 
         Raises:
-            TableError: a table without the column of text, or with an id column of another name.
+            TableError: a table without the column of text.
         """
-        if self.is_plain:
-            return {NOTE.name: "(file name)"} if self.is_whole(settings) else {}
+        if (kind := self.kind(settings)) != "table":
+            return {NOTE.name: "(file name)"} if kind == "file" else {}
         available = table_columns(self.path)
         named = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
-        given = {ours: theirs for ours, theirs in named.items() if theirs != ours}
-        for theirs in given.values():
-            if theirs not in available:
+        for ours, theirs in named.items():
+            if theirs not in (ours, *available):
                 log.warning("%s has no column %r", self.path.name, theirs)
-        given = {ours: theirs for ours, theirs in given.items() if theirs in available}
+        given = {k: theirs for k, theirs in named.items() if theirs != k and theirs in available}
         text = Column(TEXT.name, "text", TEXT.also if named[TEXT.name] == TEXT.name else ())
         wanted = (text, PATIENT, STAY, NOTE)
         found = match_columns(available, wanted, named=given, source=self.path.name)
-        # The names that are there stay unsaid: without a header they are the first row.
         if TEXT.name not in found or named[TEXT.name] not in (TEXT.name, found[TEXT.name]):
+            # Without a header the names are the first row, so they are not shown.
             msg = (
                 f"{self.path.name} has no column {named[TEXT.name]!r} among its {len(available)}; "
                 "the first line must hold column names, and --text names the column of text"
@@ -115,11 +104,7 @@ class CorpusFile:
 
 
 def corpus_files(sources: Iterable[str | Path]) -> list[CorpusFile]:
-    """The text files and tables of a corpus; see `domainbert.tables.rows.source_files`.
-
-    Raises:
-        TableError: nothing there, a file of another kind, or a folder without text.
-    """
+    """The text files and tables of a corpus; see `domainbert.tables.rows.source_files`."""
     files: list[CorpusFile] = []
     for source in map(Path, sources):
         folder, found = source if source.is_dir() else None, source_files(source)
@@ -130,32 +115,25 @@ def corpus_files(sources: Iterable[str | Path]) -> list[CorpusFile]:
 
 
 def read_documents(file: CorpusFile, *, settings: CorpusSettings) -> Iterator[Document]:
-    """The documents of a file, in order; a row without text gives an empty one.
-
-    Bytes that are not UTF-8 are read as U+FFFD. A line of a table that is no row gives a document
-    with a fault.
-
-    Raises:
-        TableError: a file that cannot be read.
-    """
-    columns = file.columns(settings)
-    if file.is_plain:
-        whole = file.is_whole(settings)
-        name = {NOTE.name: file.stem} if whole else {}
-        for text in _plain(file.path, whole=whole, lines=settings.lines):
-            yield Document(text, name)
+    """The documents of a file, in order; a row without text gives an empty one."""
+    if (kind := file.kind(settings)) != "table":
+        note = re.sub(r"\.txt(\.gz)?$", "", file.path.name, flags=re.IGNORECASE)
+        for text in _plain(file.path, whole=kind == "file", lines=settings.lines):
+            yield Document(text, {NOTE.name: note} if kind == "file" else {})
         return
+    columns = file.columns(settings)
     ids = {kind: column for kind, column in columns.items() if kind in IDS}
     for row in iter_rows(file.path):
         if row.fault:
             yield Document("", fault=f"{row.place}: {row.fault}")
             continue
         named = {kind: id_text(row.cells.get(column)) for kind, column in ids.items()}
-        for text in texts_of(row.cells.get(columns[TEXT.name])) or [""]:
+        for text in _texts(row.cells.get(columns[TEXT.name])) or [""]:
             yield Document(text, named)
 
 
 def _plain(path: Path, *, whole: bool, lines: int) -> Iterator[str]:
+    """The documents of a plain text file."""
     document: list[str] = []
     for row in iter_rows(path, ReadOptions(lines=True)):
         line = row.cells["text"] or ""
@@ -169,11 +147,10 @@ def _plain(path: Path, *, whole: bool, lines: int) -> Iterator[str]:
         yield "\n".join(document)
 
 
-def texts_of(cell: Any) -> list[str]:
+def _texts(cell: Any) -> list[str]:
     """The texts in a cell of a table: one, a list of them, or none."""
-    if isinstance(cell, str):
-        return [cell]
-    return [text for text in cell if isinstance(text, str)] if isinstance(cell, list) else []
+    texts = cell if isinstance(cell, list) else [cell]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def document_sha256(text: str) -> str:
@@ -188,34 +165,26 @@ class Exclusions:
     """Patients, stays, notes and documents that must not be read.
 
     Args:
-        names: kind of id, or `HASH` -> the excluded ones, as they are spelled. Ids are compared by
-            `domainbert.tables.id_key`.
+        names: the kind of id, or `HASH`, and the name of each; ids are compared by `id_key`.
     """
 
-    def __init__(self, names: Mapping[str, Iterable[str]] | None = None) -> None:
-        spelled = {k: {id_key(name): name for name in each} for k, each in (names or {}).items()}
-        self._spelled = {kind: spelled[kind] for kind in (*IDS, HASH) if spelled.get(kind)}
-        self._found: dict[str, set[str]] = {kind: set() for kind in self._spelled}
+    def __init__(self, names: Iterable[tuple[str, str]] = ()) -> None:
+        self._spelled = {(kind, id_key(name)): name for kind, name in names}
+        kinds = {kind for kind, _ in self._spelled}
+        # Every document must have the broadest kind of id in the lists.
+        self._broadest = next((kind for kind in IDS if kind in kinds), None)
+        self.forget_found()
 
-    def __bool__(self) -> bool:
-        """Whether anything is excluded."""
-        return bool(self._spelled)
-
-    @property
-    def broadest(self) -> str | None:
-        """The broadest kind of id in the lists; every document must have one."""
-        return next((kind for kind in IDS if kind in self._spelled), None)
+    def forget_found(self) -> None:
+        """Start a new reading."""
+        self._found: set[tuple[str, str | None]] = set()
 
     def check(self, kinds: Collection[str], *, source: str) -> None:
-        """Check that the documents of a source can be told from the excluded ones.
-
-        Raises:
-            CorpusError: they lack the broadest kind of id.
-        """
-        if self.broadest not in (None, *kinds):
-            option = str(self.broadest).removesuffix("_id")
+        """Refuse a source whose documents lack the kind of id that exclusion needs."""
+        if self._broadest not in (None, *kinds):
+            option = str(self._broadest).removesuffix("_id")
             msg = (
-                f"{source} has no {self.broadest}, and the exclusion list names documents by it: "
+                f"{source} has no {self._broadest}, and the exclusion list names documents by it: "
                 f"add that column, name it with --{option}, or exclude by {HASH} alone"
             )
             raise CorpusError(msg)
@@ -223,60 +192,52 @@ class Exclusions:
     def reason(self, document: Document, sha256: str) -> str | None:
         """Why a document must not be read, or None; remembers which names were found."""
         names = {**{kind: id_key(document.ids.get(kind)) for kind in IDS}, HASH: sha256}
-        hits = [kind for kind, listed in self._spelled.items() if names[kind] in listed]
-        for kind in hits:
-            self._found[kind].add(str(names[kind]))
+        hits = [name for name in names.items() if name in self._spelled]
+        self._found.update(hits)
         if hits:
-            return f"excluded by {'text' if hits[0] == HASH else hits[0]}"
-        if self.broadest and names[self.broadest] is None:
-            return f"without the {self.broadest} that exclusion needs"
+            return f"excluded by {'text' if hits[0][0] == HASH else hits[0][0]}"
+        if self._broadest and names[self._broadest] is None:
+            return f"without the {self._broadest} that exclusion needs"
         return None
 
     def not_found(self) -> Iterator[tuple[str, str]]:
-        """The kind and the spelling of each name that no document had so far."""
-        for kind, listed in self._spelled.items():
-            yield from ((kind, n) for key, n in listed.items() if key not in self._found[kind])
-
-    def forget_found(self) -> None:
-        """Start a new reading."""
-        self._found = {kind: set() for kind in self._spelled}
+        """The kind and the spelling of each name that no document has had."""
+        yield from ((k[0], name) for k, name in self._spelled.items() if k not in self._found)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many names of each kind are listed, and how many were not found."""
-        listed = {kind: len(names) for kind, names in self._spelled.items()}
-        return {
-            kind: {"listed": count, "not found": count - len(self._found[kind])}
-            for kind, count in listed.items()
-        }
+        listed = Counter(kind for kind, _ in self._spelled)
+        missing = Counter(kind for kind, _ in self.not_found())
+        return {k: {"listed": count, "not found": missing[k]} for k, count in listed.items()}
 
-    def sha256(self) -> str:
-        """A hash of all names, for private files alone: ids can be guessed from it."""
-        names = sorted(f"{kind}={key}" for kind, each in self._spelled.items() for key in each)
-        return hashlib.sha256("\n".join(names).encode("utf-8", "replace")).hexdigest()
+    def sha256(self) -> str | None:
+        """A hash of all names, None without any; private, because ids can be guessed from it."""
+        text = "\n".join(sorted(f"{kind}={key}" for kind, key in self._spelled))
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() if text else None
 
 
 def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
-    """Read exclusion lists.
+    """Read tables of what must not be read.
 
-    A list is a table with one or several of the columns `patient_id`, `stay_id`, `note_id`,
-    `sha256` (see `document_sha256`) and `text` (a document, or a list of them). If it has a column
-    `split`, as a cohort has, only rows on other sides than "train" are excluded.
+    Columns: `patient_id`, `stay_id`, `note_id`, `sha256` (see `document_sha256`), `text` (a
+    document or a list of them). With a column `split`, rows of the train side are not excluded.
 
     Raises:
         CorpusError: a list that excludes nothing.
-        TableError: a list that cannot be read, or a line in it that is no row.
+        TableError: a list with a line that cannot be read.
     """
-    names: dict[str, set[str]] = {}
+    names: list[tuple[str, str]] = []
     for path in map(Path, paths):
-        before = sum(map(len, names.values()))
-        _collect(path, names)
-        if sum(map(len, names.values())) == before:
+        found = list(_excluded(path))
+        if not found:
             msg = f"{path.name} excludes nothing: it has no ids outside the train side"
             raise CorpusError(msg)
+        names += found
     return Exclusions(names)
 
 
-def _collect(path: Path, names: dict[str, set[str]]) -> None:
+def _excluded(path: Path) -> Iterator[tuple[str, str]]:
+    """The kind and the name of all that a list excludes."""
     available = table_columns(path)
     wanted = (PATIENT, STAY, NOTE, Column(HASH, "value"), Column(TEXT.name, "text"))
     columns = match_columns(available, wanted, source=path.name)
@@ -293,9 +254,9 @@ def _collect(path: Path, names: dict[str, set[str]]) -> None:
         for kind, column in columns.items():
             cell = row.cells.get(column)
             if kind == TEXT.name:
-                names.setdefault(HASH, set()).update(map(document_sha256, texts_of(cell)))
+                yield from ((HASH, document_sha256(text)) for text in _texts(cell))
             elif (name := id_text(cell)) is not None:
-                names.setdefault(kind, set()).add(name)
+                yield kind, name
 
 
 # --- corpus
@@ -304,15 +265,9 @@ def _collect(path: Path, names: dict[str, set[str]]) -> None:
 class Corpus:
     """The sentences of a corpus, document by document; can be read several times.
 
-    Left out and counted in `counts`: excluded documents, those without text, those that are not
-    UTF-8, copies of earlier documents, and sentences of five words or more that an earlier
-    document has. So copied text is learned once, and held-out documents share no sentence with
-    the others. This takes about 100 bytes of memory per sentence.
-
-    Args:
-        sources: files and folders, see `corpus_files`.
-        settings: see `CorpusSettings`.
-        exclusions: what must not be read.
+    Left out and counted in `counts`: excluded documents, documents without text or not in UTF-8,
+    copies of earlier documents, and sentences of five words or more that an earlier document has.
+    So held-out documents share no sentence with the others. Takes about 100 bytes per sentence.
 
     Raises:
         CorpusError: documents that cannot be told from the excluded ones.
@@ -339,14 +294,12 @@ class Corpus:
             self.exclusions.check(file.columns(self.settings), source=file.path.name)
 
     def __iter__(self) -> Iterator[tuple[str, list[str], str]]:
-        """Each document that may be read.
+        """The side (`TRAIN` or `HELD_OUT`), sentences and patient of each document.
 
-        Yields:
-            Its side (`TRAIN` or `HELD_OUT`), its sentences, and a name of its patient; a document
-            without a patient has a name of its own.
+        A document without a patient has a name of its own instead.
 
         Raises:
-            CorpusError: at the end, a side without documents.
+            CorpusError: at the end, if a side has no documents.
         """
         self.counts = Counter()
         self.exclusions.forget_found()
@@ -354,7 +307,9 @@ class Corpus:
         for file in self.files:
             for document in read_documents(file, settings=self.settings):
                 if document.fault:
-                    self._note_fault(document)
+                    self.counts["lines that are no rows"] += 1
+                    if self.counts["lines that are no rows"] <= LISTED_PLACES:
+                        log.warning("%s; this line is left out", document.fault)
                     continue
                 self.counts["documents"] += 1
                 sha256 = document_sha256(document.text)
@@ -369,11 +324,6 @@ class Corpus:
                 self.counts[f"{side} documents"] += 1
                 yield side, sentences, id_key(document.ids.get(PATIENT.name)) or f" {sha256}"
         self._check()
-
-    def _note_fault(self, document: Document) -> None:
-        self.counts["lines that are no rows"] += 1
-        if self.counts["lines that are no rows"] <= LISTED_PLACES:
-            log.warning("%s; this line is left out", document.fault)
 
     def _reason(self, document: Document, sha256: str, seen: set[bytes]) -> str | None:
         """Why a document is left out, or None; remembers it if it is not."""
@@ -419,17 +369,17 @@ class Corpus:
 
     def _check(self) -> None:
         listed = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
-        if not self.counts[f"{TRAIN} documents"] + self.counts[f"{HELD_OUT} documents"]:
+        empty = [side for side in SIDES if not self.counts[f"{side} documents"]]
+        if len(empty) == len(SIDES):
             msg = f"the corpus has no document to read: {listed or 'its files are empty'}"
             raise CorpusError(msg)
-        for side in SIDES:
-            if not self.counts[f"{side} documents"]:
-                msg = (
-                    f"no document is on the {side} side: {listed}; change held_out (now "
-                    f"{self.settings.held_out:g}), or, if each file is one document, set "
-                    'documents = "block" or lines = 20 under [corpus]'
-                )
-                raise CorpusError(msg)
+        if empty:
+            msg = (
+                f"no document is on the {empty[0]} side: {listed}; change held_out (now "
+                f"{self.settings.held_out:g}), or, if each file is one document, set "
+                'documents = "block" or lines = 20 under [corpus]'
+            )
+            raise CorpusError(msg)
 
     def describe(self) -> dict[str, Any]:
         """Counts of the last reading; names and hashes could identify patients."""
@@ -439,14 +389,12 @@ class Corpus:
             "exclusions": self.exclusions.counts(),
         }
 
-    @cached_property
     def facts(self) -> dict[str, Any]:
         """What the tokens depend on, with hashes of all files; for private folders alone."""
         return {
             "files": [file_sha256(file.path) for file in self.files],
-            # A file name in a folder is the id of a note.
-            "names": [file.path.name for file in self.files],
+            "names": [file.path.name for file in self.files],  # in a folder, the ids of notes
             "columns": [file.columns(self.settings) for file in self.files],
-            "exclusions": self.exclusions.sha256() if self.exclusions else None,
+            "exclusions": self.exclusions.sha256(),
             "settings": self.settings.model_dump(),
         }

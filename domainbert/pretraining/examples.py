@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
-from domainbert.inference import pad
+from domainbert.inference import chunked, pad
 from domainbert.pretraining.corpus import CorpusError
-from domainbert.pretraining.tokens import CONTINUES, TOKENS, Shards, ShardWriter, token_type
+from domainbert.pretraining.tokens import CONTINUES, TOKENS, TokenFile, token_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,8 @@ IGNORED = -100  # label of a token that is not predicted
 # Of the tokens to predict (Devlin et al., arXiv 1810.04805): this share is replaced by [MASK],
 # this share by a random piece, and the others stay.
 AS_MASK, AS_RANDOM = 0.8, 0.1
+# Tokens of examples that are written together.
+TOGETHER = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +41,8 @@ class Example:
 
     Attributes:
         tokens: ids with special tokens, shape (tokens,).
-        second: where the second segment starts; the number of tokens if there is none.
-        label: 0 if the second segment follows the first, 1 if it is from another document,
-            `NO_PAIR` if there is none.
+        second: where the second segment starts, or the number of tokens.
+        label: 0 if the second segment follows, 1 if it is of another document, or `NO_PAIR`.
     """
 
     tokens: np.ndarray = field(repr=False)
@@ -49,25 +51,15 @@ class Example:
 
 
 class ExampleMaker:
-    """Cuts documents into examples.
+    """Cuts documents into examples of at most `length` tokens, so that no token is lost.
 
-    Every document is read from its first token to its last. The first segment of a pair ends at
-    the end of a sentence. The second is the text that follows, or text from the start of a
-    sentence of another document; in the latter case reading continues after the first segment. So
-    no token is lost (Devlin et al. truncate long pairs and lose some). The last sentence of a
-    document can only be followed by another document; other pairs make up for it, so that half of
-    all pairs are true.
-
-    Args:
-        documents: of one side; at least two if there are pairs.
-        length: tokens of an example at most.
-        settings: whether there are pairs, and how many examples are short.
-        tokenizer: for [CLS] and [SEP].
-        seed: of the cuts and the pairs.
-        copies: how often the documents are read.
+    The first segment of a pair ends at the end of a sentence. The second is the text that follows,
+    or text of another document from the start of a sentence; reading then continues after the
+    first segment, where Devlin et al. truncate. The last sentence of a document can only be
+    followed by another document; other pairs make up for it, so that half of all pairs are true.
 
     Raises:
-        CorpusError: pairs from a single document.
+        CorpusError: pairs of a single document.
     """
 
     def __init__(
@@ -157,53 +149,48 @@ class ExampleMaker:
         return Example(tokens, second=len(first) + SINGLE_TOKENS, label=label)
 
 
-class Examples(Shards):
-    """The examples in a folder: a map from number to example.
-
-    Attributes:
-        labels: the label of each example, shape (examples,).
-        lengths: tokens of each example, shape (examples,).
-    """
+class Examples(TokenFile):
+    """The examples in a folder, by number; their `lengths` in tokens have shape (examples,)."""
 
     def __init__(self, folder: Path, *, side: str) -> None:
         super().__init__(folder, side=side)
-        self._seconds, self.labels = self.column("second"), self.column("label")
-        self.lengths = self.list_lengths(TOKENS)
+        self._seconds, self._labels = (self._table[n].to_numpy() for n in ("second", "label"))
+        self.lengths = pc.list_value_length(self._table[TOKENS]).to_numpy()
 
     def __getitem__(self, number: int) -> Example:
         """One example."""
         tokens = self.items(number, TOKENS).astype(np.int64)
-        return Example(tokens, int(self._seconds[number]), int(self.labels[number]))
+        return Example(tokens, int(self._seconds[number]), int(self._labels[number]))
+
+    def counts(self) -> dict[str, int]:
+        """How many examples, tokens, pairs and true pairs there are."""
+        return {
+            "examples": len(self),
+            "tokens": int(self.lengths.sum()),
+            "pairs": int((self._labels != NO_PAIR).sum()),
+            "true pairs": int((self._labels == 0).sum()),
+        }
 
 
 def write_examples(maker: Iterable[Example], folder: Path, *, side: str, vocabulary: int) -> None:
-    """Write examples into shards."""
-    tokens = pa.list_(token_type(vocabulary))
-    columns = {TOKENS: tokens, "second": pa.int32(), "label": pa.int8()}
-    writer = ShardWriter(folder, name=side, columns=columns)
-    for example in maker:
-        writer.append(**vars(example))
-    writer.flush()
+    """Write the examples of one side, to be read by `Examples`."""
+    tokens = token_list(vocabulary)
+    schema = pa.schema({TOKENS: tokens, "second": pa.int32(), "label": pa.int8()})
+    with pa.ipc.new_file(str(folder / f"{side}.arrow"), schema) as file:
+        for examples in chunked(maker, size=lambda made: len(made.tokens), limit=TOGETHER):
+            rows = [vars(example) for example in examples]
+            file.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
 
 
 class Masker:
     """Hides tokens for the model to predict, and makes batches.
 
-    Every token that is not special has the same chance, independently; with whole words, every
-    word has, and all its pieces are hidden together.
-
-    Args:
-        tokenizer: its special tokens are never hidden and never used as random pieces.
-        masked: share of the tokens to predict.
-        whole_words: see above.
+    Every token that is not special is hidden with the same chance (`masked`), independently; with
+    `whole_words`, every word, and all its pieces together.
     """
 
     def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        masked: float = 0.15,
-        whole_words: bool = False,
+        self, tokenizer: PreTrainedTokenizerBase, *, masked: float = 0.15, whole_words: bool = False
     ) -> None:
         pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         self._special = np.zeros(len(pieces), dtype=bool)
@@ -217,10 +204,7 @@ class Masker:
     def hide(
         self, ids: np.ndarray, generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The model's input and the labels (`IGNORED` where nothing is predicted) of a batch.
-
-        Both are int64 with the shape of `ids`, (rows, tokens).
-        """
+        """The input and the labels (`IGNORED` where nothing is hidden), shape (rows, tokens)."""
         chance = generator.random(ids.shape)
         if self._whole_words:
             chance = np.take_along_axis(chance, self._word_starts(ids), axis=1)
@@ -243,7 +227,7 @@ class Masker:
     def batch(
         self, examples: Sequence[Example], generator: np.random.Generator
     ) -> dict[str, torch.Tensor]:
-        """A batch for `PretrainingNetwork`; the generator draws what is hidden."""
+        """A batch for `PretrainingNetwork`."""
         ids, mask = pad([example.tokens for example in examples], pad_token_id=self._pad)
         shown, labels = self.hide(ids.numpy(), generator)
         seconds = torch.tensor([example.second for example in examples])

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class PretrainingNetwork(BertForPreTraining):
-    """Hugging Face's BERT for pretraining: the same weights and losses with less arithmetic.
+    """BERT for pretraining with less arithmetic: the same weights and losses.
 
     The output layer is as wide as the vocabulary; for a small encoder it costs as much as all
-    layers together. Only the masked tokens, 15%, go through it.
+    layers together. Only the masked tokens go through it.
     """
 
     def forward(
@@ -41,19 +41,16 @@ class PretrainingNetwork(BertForPreTraining):
         """Predict masked tokens, and whether the second segment follows the first.
 
         Args:
-            input_ids: shape (rows, tokens).
-            attention_mask: 1 for a token and 0 for padding, shape (rows, tokens); None if nothing
-                is padded.
-            token_type_ids: 0 in the first segment and 1 in the second, shape (rows, tokens).
-            labels: the masked tokens, `IGNORED` elsewhere, shape (rows, tokens); without them
-                every token is predicted and there is no loss.
-            next_sentence_label: 0 if the second segment follows and 1 if not, shape (rows,); None
-                if there are no pairs.
+            input_ids: shape (rows, tokens), like the next three.
+            attention_mask: 1 for a token and 0 for padding.
+            token_type_ids: 0 in the first segment and 1 in the second.
+            labels: masked tokens, `IGNORED` elsewhere; without them every token is predicted and
+                there is no loss.
+            next_sentence_label: 0 if the second segment follows, else 1, shape (rows,).
 
         Returns:
             `prediction_logits` of shape (masked tokens, vocabulary), `seq_relationship_logits` of
-            shape (rows, 2), and `loss`: mean cross-entropy of the masked tokens plus mean
-            cross-entropy of the pairs.
+            shape (rows, 2), and `loss`, the sum of both mean cross-entropies.
         """
         rows = self.bert(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
@@ -80,8 +77,7 @@ class Start:
 
     Attributes:
         network: in evaluation mode.
-        name: of the encoder; None from scratch.
-        sha256: of its files; None from scratch.
+        name: of the encoder; None from scratch, and so is `sha256`.
         fresh_head: whether it came without a trained output layer.
         dropout: its hidden and attention dropout, to be written back at the end.
     """
@@ -94,11 +90,7 @@ class Start:
 
 
 def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
-    """Load an encoder with its heads, or with new ones.
-
-    Raises:
-        EncoderError: no such encoder, or not a BERT.
-    """
+    """Load an encoder with its heads, or with new ones."""
     found = find_encoder(encoder)
     config = load_config(found)
     torch.manual_seed(plan.seed)
@@ -133,7 +125,7 @@ def load_start_tokenizer(encoder: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of an encoder.
 
     Raises:
-        EncoderError: there is none, or it lacks [CLS], [SEP] or [MASK].
+        EncoderError: it lacks [CLS], [SEP] or [MASK].
     """
     tokenizer = load_tokenizer(find_encoder(encoder))
     if None in (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id):
@@ -147,13 +139,12 @@ def _dropout(plan: TrainingPlan) -> dict[str, Any]:
 
 
 def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> None:
-    """Initialize a new output layer in place, from the corpus.
+    """Initialize a new output layer in place, from how often each token occurs in the corpus.
 
-    The bias starts at the log frequencies of the tokens, which training would learn first. The
-    transform starts as the identity, because the encoder's outputs still resemble the embeddings
-    that the output layer compares them with. Measured on the shipped encoder after 45 steps of
-    1,024 tokens: held-out loss 6.89 without both, 6.63 with the bias, 5.97 with both.
-    `frequencies`: how often each token occurs in the corpus, shape (vocabulary,).
+    The bias starts at the log frequencies, which training would learn first. The transform starts
+    as the identity, because the encoder's outputs still resemble the embeddings they are compared
+    with. After 45 steps of 1,024 tokens from the shipped encoder, held-out loss is 6.89 without
+    both, 6.63 with the bias and 5.97 with both. `frequencies` has shape (vocabulary,).
     """
     # Adding one to each count leaves no token impossible.
     logarithms = np.log((frequencies + 1) / (frequencies.sum() + len(frequencies)))
@@ -164,11 +155,7 @@ def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> 
 
 
 def prepare(network: PretrainingNetwork, *, plan: TrainingPlan, pairs: bool) -> Any:
-    """Choose the weights that train, and add LoRA adapters if the plan has a rank.
-
-    Returns:
-        The adapters, merged at the end by `merge_and_unload()`; None without adapters.
-    """
+    """Choose the weights that train; returns LoRA adapters if the plan has a rank, else None."""
     adapters = None
     if plan.lora_rank:
         from peft import LoraConfig, LoraModel

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from functools import cache
-from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
+from torch.utils.benchmark import Timer
 
 from domainbert.inference import plan_batches
 from domainbert.pretraining.examples import IGNORED
@@ -37,11 +37,10 @@ class MaskedWords(Objective):
     """Masked words, and next sentences if the examples are pairs.
 
     The masks are drawn anew in every epoch, from the seed, the epoch and the batch (Liu et al.,
-    arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same
-    masks as an uninterrupted one.
+    arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same.
 
     Attributes:
-        tokens: read so far, padding not counted.
+        tokens: read so far, without padding.
         scoring_seconds: spent on evaluations.
     """
 
@@ -58,20 +57,18 @@ class MaskedWords(Objective):
     ) -> None:
         self._examples, self._held_out, self._masker = examples, held_out, masker
         self._phase, self._plan = phase, plan
+        self._passes = plan_passes(phase, plan, processes=process_count())
         self.tokens, self.scoring_seconds = 0, 0.0
 
-    def batches(self) -> _WholeSteps:
-        """Batches of example numbers; an epoch is a whole number of steps."""
-        processes = process_count()
-        passes, tokens = plan_passes(self._phase, self._plan, processes=processes)
+    def batches(self) -> LengthBatches:
+        """Batches of example numbers; several are one step."""
         lengths = self._examples.lengths
-        batches = LengthBatches(
+        return LengthBatches(
             np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1),
             batch_size=len(lengths),
-            batch_tokens=tokens,
+            batch_tokens=self._passes[1],
             seed=self._plan.seed,
         )
-        return _WholeSteps(batches, multiple_of=processes * passes)
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """A masked batch."""
@@ -92,27 +89,20 @@ class MaskedWords(Objective):
         return scores
 
     def speed(
-        self,
-        config: Any,
-        *,
-        seconds: float,
-        masked: float,
-        device: torch.device,
-        dtype: torch.dtype,
+        self, network: Any, *, seconds: float, masked: float, dtype: torch.dtype
     ) -> dict[str, Any]:
         """Tokens per second of one process, and the share of its device's matrix rate."""
-        lengths = self._examples.lengths
+        lengths, device = self._examples.lengths, network.device
         # The length of the sequence that a token is in, on average.
         length = float((lengths**2).sum() / lengths.sum())
         lora = bool(self._plan.lora_rank)
-        flops = training_flops(config, length=length, masked=masked, lora=lora)
+        flops = training_flops(network.config, length=length, masked=masked, lora=lora)
         rate = matrix_rate(device, dtype=dtype)
         per_second = self.tokens / seconds if seconds > 0 else 0.0
         return {
             "tokens": self.tokens,
             "seconds": round(seconds, 1),
             "tokens_per_second": round(per_second, 1),
-            "gflops": round(per_second * flops / 1e9, 1),
             "matrix_gflops": round(rate / 1e9, 1),
             "share_of_matrix_rate": float(f"{per_second * flops / rate:.3g}"),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
@@ -135,31 +125,19 @@ class MaskedWords(Objective):
             weight_decay=plan.weight_decay,
             seed=plan.seed,
         )
-        arguments = training_arguments(
-            settings, folder=folder, steps=phase.steps, metric=self.metric
+        return training_arguments(
+            settings,
+            folder=folder,
+            steps=phase.steps,
+            metric=self.metric,
+            max_steps=phase.steps,
+            gradient_accumulation_steps=self._passes[0],
+            # The choice of trained weights is fixed: no process has to look for unused ones.
+            ddp_find_unused_parameters=False,
+            # The last weights are kept: the minimum of the held-out loss is noise.
+            load_best_model_at_end=False,
+            metric_for_best_model=None,
         )
-        arguments.max_steps = phase.steps
-        arguments.gradient_accumulation_steps, _ = plan_passes(
-            phase, plan, processes=process_count()
-        )
-        # The choice of trained weights is fixed, so no process has to search for unused ones.
-        arguments.ddp_find_unused_parameters = False
-        # The last weights are kept: held-out loss falls until the end, and its minimum is noise.
-        arguments.load_best_model_at_end, arguments.metric_for_best_model = False, None
-        return arguments
-
-
-class _WholeSteps:
-    """A plan whose epochs are filled up, from their own start, to a multiple of batches."""
-
-    def __init__(self, plan: LengthBatches, *, multiple_of: int) -> None:
-        self._plan, self._length = plan, len(plan) + -len(plan) % multiple_of
-
-    def __len__(self) -> int:
-        return self._length
-
-    def epoch(self, number: int) -> list[list[int]]:
-        return list(islice(cycle(self._plan.epoch(number)), self._length))
 
 
 def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[int, int]:
@@ -170,13 +148,13 @@ def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[in
 
 
 class HeldOut:
-    """Held-out examples of at most so many tokens, drawn and masked once for all evaluations."""
+    """Held-out examples, drawn and masked once for all evaluations."""
 
-    def __init__(self, examples: Examples, *, masker: Masker, tokens: int, seed: int) -> None:
-        generator = np.random.default_rng(seed)
+    def __init__(self, examples: Examples, *, masker: Masker, plan: TrainingPlan) -> None:
+        generator = np.random.default_rng(plan.seed)
         order = generator.permutation(len(examples))
-        count = int(np.searchsorted(np.cumsum(examples.lengths[order]), tokens)) or 1
-        chosen = [examples[int(number)] for number in order[:count]]
+        fits = np.cumsum(examples.lengths[order]) < plan.evaluation_tokens
+        chosen = [examples[int(number)] for number in order[: int(fits.sum()) or 1]]
         lengths = [len(example.tokens) for example in chosen]
         self._batches = [
             masker.batch([chosen[i] for i in batch], generator)
@@ -184,25 +162,20 @@ class HeldOut:
         ]
 
     def scores(self, network: PretrainingNetwork) -> dict[str, float]:
-        """Score a network on its own device; its training mode is left as it was.
+        """Score a network on its own device, whose training mode is restored.
 
         Returns:
-            `mlm_loss` (mean cross-entropy of the masked tokens, in nats), `perplexity` (its
-            exponential), `mlm_accuracy`, `tokens` (masked ones); with pairs `nsp_accuracy` and
-            `pairs` too.
+            `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
+            the masked tokens; with pairs also `nsp_accuracy` and `pairs`.
         """
         device, training = network.device, network.training
         totals = np.zeros(5)
         network.eval()
-        try:
-            with (
-                torch.inference_mode(),
-                torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
-            ):
-                for batch in self._batches:
-                    totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
-        finally:
-            network.train(training)
+        autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+        with torch.inference_mode(), autocast:
+            for batch in self._batches:
+                totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
+        network.train(training)
         loss, right, tokens, told, pairs = totals.tolist()
         loss /= max(tokens, 1)
         scores = {
@@ -230,37 +203,29 @@ def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.n
 
 # --- speed
 
-# Sides of the square matrices: large enough for the full rate, small enough to take no time.
+# Sides of the square matrices: large enough for the full rate, small enough to be quick.
 SIDE = {"cpu": 1024, "cuda": 8192}
 ROUNDS = 4
 
 
 @cache
 def matrix_rate(device: torch.device, *, dtype: torch.dtype) -> float:
-    """Floating-point operations per second in a large matrix product; the best of a few."""
+    """Floating-point operations per second in a large matrix product."""
     side = SIDE.get(device.type, SIDE["cpu"])
     square = torch.randn(side, side, device=device, dtype=dtype)
-    best = float("inf")
-    for _ in range(ROUNDS):  # the first one warms up
-        _wait(device)
-        start = time.perf_counter()
-        torch.mm(square, square)
-        _wait(device)
-        best = min(best, time.perf_counter() - start)
-    return 2 * side**3 / best
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    product = Timer(
+        "torch.mm(square, square)",
+        globals={"torch": torch, "square": square},
+        num_threads=torch.get_num_threads(),
+    )
+    return 2 * side**3 / min(product.timeit(1).mean for _ in range(ROUNDS))
 
 
 def training_flops(config: Any, *, length: float, masked: float, lora: bool) -> float:
-    """Floating-point operations of training per token, forward and backward.
+    """Floating-point operations of training per token, matrix products only.
 
-    Matrix products only: 2 per weight of the encoder, 4 x width x length in the attention of each
-    layer, and the output layer for the masked share of the tokens. The backward pass costs twice
-    that, or once if the weights below the adapters need no gradient.
+    2 per weight of the encoder, 4 x width x length in the attention of each layer, and the output
+    layer for the masked share. The backward pass costs twice that, with adapters once.
     """
     hidden, layers = config.hidden_size, config.num_hidden_layers
     weights = layers * (4 * hidden**2 + 2 * hidden * config.intermediate_size)

@@ -15,7 +15,7 @@ from domainbert.storage import share_files
 from domainbert.training.train import versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from matplotlib.figure import Figure
     from transformers import PreTrainedTokenizerBase
@@ -29,14 +29,13 @@ MEASURES = {
     "nsp_accuracy": "NSP accuracy",
 }
 MANIFEST_FILE, CURVES_FILE = "pretraining.json", "curves.png"
-PAIR_HEAD = "cls.seq_relationship."
 
 
 def check_free(folder: Path) -> None:
-    """Check that an encoder may be written here.
+    """Refuse a folder that holds something.
 
     Raises:
-        FileExistsError: something is there.
+        FileExistsError: it does.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         msg = f"{folder} exists already; move it away or choose another name"
@@ -44,7 +43,7 @@ def check_free(folder: Path) -> None:
 
 
 def new_manifest(recipe: Recipe, *, manifest: Mapping[str, Any], start: Start) -> dict[str, Any]:
-    """What is known of a run before it trains; counts of the text, and nothing that identifies."""
+    """How an encoder is made: settings and counts of the text, nothing that identifies."""
     settings = recipe.model_dump()
     return {
         "encoder": {"name": start.name, "sha256": start.sha256, "fresh_head": start.fresh_head},
@@ -68,31 +67,23 @@ def save_encoder(
     manifest: Mapping[str, Any],
     dropout: tuple[float, float],
 ) -> None:
-    """Write an encoder folder under a temporary name, then rename it.
+    """Write an encoder folder: weights, tokenizer, manifest, card and curves.
 
-    The heads are kept for further pretraining, except a pair head that saw no pairs. The manifest
-    becomes `pretraining.json`, the card and the curves.
-
-    Raises:
-        FileExistsError: something is there.
+    The heads are kept for further pretraining, except a pair head that saw no pairs.
     """
     check_free(folder)
     config = network.config
     config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout
-    kept = {
-        name: tensor
-        for name, tensor in network.state_dict().items()
-        if manifest["pairs"] or not name.startswith(PAIR_HEAD)
-    }
+    kept, kind = network.state_dict(), "BertForPreTraining"
+    if not manifest["pairs"]:
+        kept = {name: kept[name] for name in kept if not name.startswith("cls.seq_relationship.")}
+        kind = "BertForMaskedLM"
     with folder_beside(folder) as temporary:
         with quiet():
             network.save_pretrained(temporary, state_dict=kept)
         tokenizer.save_pretrained(temporary)
         document = json.loads((temporary / "config.json").read_text("utf-8"))
-        document["architectures"] = [
-            "BertForPreTraining" if manifest["pairs"] else "BertForMaskedLM"
-        ]
-        write_json(document, temporary / "config.json")
+        write_json({**document, "architectures": [kind]}, temporary / "config.json")
         write_json(manifest, temporary / MANIFEST_FILE)
         save_figure(plot_curves(manifest), temporary / CURVES_FILE)
         (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
@@ -100,50 +91,55 @@ def save_encoder(
         replace_folder(temporary, folder)
 
 
-def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
-    """The scores before and after as text, the header first."""
-    before, after = manifest["before"], manifest["after"]
-    shown = [name for name in MEASURES if any(name in score for score in after.values())]
-    rows = [["held-out documents", *(MEASURES[name] for name in shown)]]
+def score_table(manifest: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table of scores before and after, as text."""
+    shown = [name for name in MEASURES if any(name in s for s in manifest["after"].values())]
+    rows = []
     for phase, settings in manifest["phases"].items():
-        for when, scores in (("before", before), ("after", after)):
-            values = (_spell(name, scores[phase][name]) for name in shown)
+        for when in ("before", "after"):
+            scores = manifest[when][phase]
+            values = (
+                f"{scores[name]:,.1f}" if name == "perplexity" else f"{scores[name]:.3f}"
+                for name in shown
+            )
             rows.append([f"{when}, {settings['length']} tokens", *values])
-    return rows
-
-
-def _spell(name: str, value: float) -> str:
-    return f"{value:,.1f}" if name == "perplexity" else f"{value:.3f}"
+    return ["held-out documents", *(MEASURES[name] for name in shown)], rows
 
 
 def encoder_card(manifest: Mapping[str, Any]) -> str:
     """Markdown for the README of an encoder folder, from its manifest."""
-    card = {name: text for name, text in manifest["card"].items() if text}
+    card = {name: text.strip() for name, text in manifest["card"].items() if text}
+    trained_on = "masked words and next sentences" if manifest["pairs"] else "masked words alone"
+    name, vocabulary = manifest["encoder"]["name"], "the vocabulary of its start, unchanged"
+    if scratch := manifest["scratch"]:
+        vocabulary = (
+            f"a vocabulary whose words each occur with at least {scratch['min_patients']} "
+            "different patients of the training text (a document without a patient counts as one)"
+        )
+    held = f"the weights trained on it, {vocabulary}, and the counts and scores on this page"
+    measured = "On documents that training never read, with the same words masked before and after."
+    if manifest["encoder"]["fresh_head"]:
+        measured += (
+            " The start had no trained output layer, so its scores before training are close to "
+            "those of word frequencies."
+        )
     parts = [
         f"---\nlicense: {card.get('licence', 'other')}\nlibrary_name: transformers\n---",
         f"# {card.get('title', 'A pretrained encoder')}",
-        _origin(manifest),
+        f"BERT, trained on {trained_on}, {f'starting from `{name}`' if name else 'from scratch'}.",
         "Give this folder as `--encoder` to any command that trains.",
-        f"## Data\n\n{card.get('data', 'Not stated.').strip()}",
-        _table(_corpus_rows(manifest["corpus"])),
-        _privacy(manifest),
-        f"## Measured\n\n{_measured_note(manifest)}",
-        _table(score_table(manifest)),
+        f"## Data\n\n{card.get('data', 'Not stated.')}",
+        table(("", ""), _corpus_rows(manifest["corpus"])),
+        f"Of the text this folder holds {held}. It holds no text, ids, file names or hashes of it.",
+        f"## Measured\n\n{measured}",
+        table(*score_table(manifest)),
         f"![Held-out scores in training]({CURVES_FILE})",
         f"## Training\n\n{_training(manifest)}",
     ]
-    if rebuild := card.get("rebuild", "").strip():
+    if rebuild := card.get("rebuild"):
         parts.append(f"Rebuilt by:\n\n```\n{rebuild}\n```")
     limits = card.get("limits", "It has read the data above and may repeat parts of it.")
-    parts.append(f"## Limits\n\n{limits.strip()}")
-    return "\n\n".join(parts) + "\n"
-
-
-def _origin(manifest: Mapping[str, Any]) -> str:
-    how = "masked words and next sentences" if manifest["pairs"] else "masked words alone"
-    name = manifest["encoder"]["name"]
-    start = f"starting from `{name}`" if name else "from scratch, with a vocabulary of its own"
-    return f"BERT, trained on {how}, {start}."
+    return "\n\n".join([*parts, f"## Limits\n\n{limits}"]) + "\n"
 
 
 def _corpus_rows(corpus: Mapping[str, Any]) -> list[list[str]]:
@@ -151,39 +147,14 @@ def _corpus_rows(corpus: Mapping[str, Any]) -> list[list[str]]:
     for kind, found in corpus["exclusions"].items():
         counts[f"excluded {kind} values"] = found["listed"]
         counts[f"excluded {kind} values not found in the text"] = found["not found"]
-    return [["", ""], *([what, f"{number:,}"] for what, number in counts.items())]
-
-
-def _privacy(manifest: Mapping[str, Any]) -> str:
-    if scratch := manifest["scratch"]:
-        least = scratch["min_patients"]
-        words = (
-            f"a vocabulary whose words each occur with at least {least} different patients of the "
-            "training text (a document without a patient counts as one)"
-        )
-    else:
-        words = "the vocabulary of its start, to which this text added nothing"
-    return (
-        f"Of the text this folder holds the weights trained on it, {words}, and the counts and "
-        "scores on this page. It holds no text, ids, file names or hashes of documents."
-    )
-
-
-def _measured_note(manifest: Mapping[str, Any]) -> str:
-    note = "On documents that training never read, with the same words masked before and after."
-    if manifest["encoder"]["fresh_head"]:
-        note += (
-            " The start had no trained output layer, so its scores before training are close to "
-            "those of word frequencies."
-        )
-    return note
+    return [[what, f"{number:,}"] for what, number in counts.items()]
 
 
 def _training(manifest: Mapping[str, Any]) -> str:
     lines = []
     for name, phase in manifest["phases"].items():
         line = (
-            f"{name}: {phase['steps']:,} steps of {phase['batch_tokens']:,} tokens at length "
+            f"- {name}: {phase['steps']:,} steps of {phase['batch_tokens']:,} tokens at length "
             f"{phase['length']}, learning rate {phase['learning_rate']:g}, warm-up over "
             f"{phase['warmup']:.1%} of the steps"
         )
@@ -192,17 +163,12 @@ def _training(manifest: Mapping[str, Any]) -> str:
                 f"; {speed['tokens_per_second']:,.0f} tokens per second, "
                 f"{speed['share_of_matrix_rate']:.0%} of the matrix rate of {speed['device']}"
             )
-        lines.append(f"- {line}")
+        lines.append(line)
     plan = manifest["training"]
     what = f"LoRA adapters of rank {plan['lora_rank']}, merged" if plan["lora_rank"] else "weights"
     frozen = " but the word embeddings" if plan["freeze_embeddings"] else ""
     versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
-    lines.append(f"- all {what}{frozen}; seed {plan['seed']}; {versions}")
-    return "\n".join(lines)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return table(rows[0], rows[1:])
+    return "\n".join([*lines, f"- all {what}{frozen}; seed {plan['seed']}; {versions}"])
 
 
 def plot_curves(manifest: Mapping[str, Any]) -> Figure:

@@ -21,16 +21,13 @@ class CorpusSettings(Settings):
 
     Attributes:
         text: column with one document, or a list of documents, per row.
-        patient_id: column with the patient, where there is one.
-        stay_id: column with the stay, where there is one.
-        note_id: column with the note, where there is one.
+        patient_id: column with the patient; `stay_id` and `note_id` likewise.
         documents: what a document is in a plain text file: "file" (the whole file), "block" (up
-            to a blank line), or "auto": a file found in a folder is one document, and a file that
-            is named itself has blocks.
-        lines: splits the documents of a plain text file after so many lines; 0 does not split.
-        held_out: share of the patients that is never trained on. The stay decides for a document
-            without a patient, then the note, then the text.
-        erase: a regular expression; what it matches in a sentence is replaced by a space.
+            to a blank line), or "auto" ("file" for files found in a folder, else "block").
+        lines: splits the documents of a plain text file after so many lines; 0 does not.
+        held_out: share of the patients that is never trained on; without a patient the stay
+            decides, then the note, then the text.
+        erase: a regular expression; its matches in a sentence are replaced by spaces.
     """
 
     text: str = "text"
@@ -48,13 +45,11 @@ class ScratchSettings(Settings):
 
     Attributes:
         vocabulary: number of word pieces, special tokens included.
-        min_patients: a word enters the vocabulary only if it occurs with so many different
-            patients; a document without a patient counts as one. Keeps names out of the encoder.
+        min_patients: a word enters the vocabulary only if so many different patients have it, which
+            keeps names out; a document without a patient counts as one.
         lower_case: whether words are lower-cased and lose their accents.
-        layers: number of layers.
-        hidden: width of the hidden states; a multiple of `heads`.
-        heads: attention heads.
-        intermediate: width of the feed-forward blocks.
+        layers: layers of `hidden` units (a multiple of `heads`), `heads` attention heads and
+            feed-forward blocks of `intermediate` units.
         positions: longest sequence in tokens.
     """
 
@@ -79,11 +74,10 @@ class ExampleSettings(Settings):
     """How training examples are made; the `[examples]` table.
 
     Attributes:
-        pairs: whether an example has two segments, half of the time from two documents, for
-            next-sentence prediction; otherwise it has one.
-        copies: how often the corpus is cut into examples, with other cuts and pairs each time.
-        short: share of the examples that are cut at a random length, so that the encoder also
-            sees short input.
+        pairs: two segments per example, half of them of two documents, for next-sentence
+            prediction; otherwise one segment.
+        copies: how often the corpus is cut into examples, each time with other cuts and pairs.
+        short: share of the examples that get a random length, for short input later.
         masked: share of the tokens to predict.
         whole_words: mask whole words instead of word pieces.
     """
@@ -100,13 +94,13 @@ class TrainingPlan(Settings):
 
     Attributes:
         weight_decay: of AdamW.
-        dropout: of hidden states. Attention has none, which keeps its fast kernels.
-        device_tokens: tokens of one pass on one device at most, padding counted; a step makes as
+        dropout: of hidden states; attention has none, which keeps its fast kernels.
+        device_tokens: most tokens of one pass on one device, padding included; a step makes as
             many passes as its batch needs.
         evaluations: evaluations on held-out documents per phase, each with a checkpoint.
-        evaluation_tokens: held-out tokens read by one evaluation.
-        lora_rank: rank of LoRA adapters on the linear layers of the encoder, merged at the end;
-            0 trains the weights themselves.
+        evaluation_tokens: held-out tokens of one evaluation.
+        lora_rank: rank of LoRA adapters on the linear layers, merged at the end; 0 trains the
+            weights themselves.
         freeze_embeddings: do not train the word embeddings, which are the output layer too.
         seed: of the examples, new weights, masks, order and dropout.
     """
@@ -125,9 +119,8 @@ class Phase(Settings):
     """Training at one sequence length; the `[short]` and `[long]` tables.
 
     Attributes:
-        length: tokens of an example at most, special tokens included.
-        steps: optimizer steps.
-        batch_tokens: tokens of a step at most over all devices, padding counted (one example per
+        length: most tokens of an example, special tokens included.
+        batch_tokens: most tokens of a step over all devices, padding included (one example per
             device always fits).
         warmup: share of the steps during which the learning rate rises.
         learning_rate: peak, after the warm-up; decays linearly to zero.
@@ -146,15 +139,10 @@ class Recipe(Settings):
     """A pretraining run; one TOML file.
 
     Attributes:
-        encoder: to start from: shipped name, folder or `hub:owner/name`. By default the shipped
-            encoder; None with `scratch`.
+        encoder: start: shipped name, folder or `hub:owner/name`; the shipped encoder by default.
         scratch: a new encoder instead.
-        corpus: where the text is.
-        examples: how it is made into examples.
-        training: what the phases share.
-        short: the first phase. Without `short` and `long` there is one with the defaults.
+        short: the first phase; there if neither is given.
         long: the second phase.
-        card: what people should know.
     """
 
     encoder: str | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import pairwise, repeat
+from contextlib import ExitStack
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
 
 # Words that end in a full stop without ending a sentence.
 _ABBREVIATIONS = frozenset(
-    [
-        *("dr", "drs", "mr", "mrs", "ms", "prof", "st", "dept", "vs", "ca", "cf", "eq", "al"),
-        *("fig", "figs", "ref", "refs", "e.g", "i.e", "approx"),
-    ]
+    "dr drs mr mrs ms prof st dept vs ca cf eq al fig figs ref refs e.g i.e approx".split(" ")  # noqa: SIM905
 )
 _ITEM = re.compile(r"(?:[-*#+•·▪◦–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)])(?:\s|$)")
 _HEADING = re.compile(r"[A-Z][\w /&,'()-]{0,40}:(?:\s|$)")
@@ -37,27 +35,23 @@ _END = re.compile(rf"""(?<![.!?])(?!{_POINT})[.!?]++["'”’)\]]*+(?= ["'“‘
 # Text is wrapped at a width in this range, except for a few long lines.
 _WIDTHS = range(40, 121)
 _FEW = 0.1
-# A full line may be this much shorter than the widest: marks that hide names were inserted after
-# the lines were wrapped.
+# A full line may be this much shorter than the widest: names were masked after the wrapping.
 _SLACK = 0.9
 
 
 def split_sentences(text: str) -> list[str]:
     """Split a text into sentences with single spaces between words, in linear time.
 
-    A line break ends a sentence unless the line was wrapped: the line is about as long as the
-    longest lines of the text, or it is long and the next line starts in lower case. Blank lines,
-    list items and headings always start a new sentence. Within a line, a full stop ends a
-    sentence if a capital or a digit follows and the word before is not a title, an initial or a
-    common abbreviation.
-
-    Every word of the text is in exactly one sentence, in order; no sentence is empty.
+    A line break ends a sentence unless the line was wrapped: it is about as long as the longest
+    lines, or it is long and the next line starts in lower case. Blank lines, list items and
+    headings start a sentence. Within a line, a full stop ends one if a capital or a digit follows
+    and the word before is no title, initial or abbreviation. Every word is in exactly one sentence.
     """
     return [part for block in _unwrapped(text) for part in _parts(" ".join(block.split()))]
 
 
 def _unwrapped(text: str) -> list[str]:
-    """Paragraphs, list items and headings with their wrapped lines joined; none is blank."""
+    """Paragraphs, list items and headings, their wrapped lines joined."""
     lines = [line.strip() for line in text.splitlines()]
     width = _wrap_width([len(line) for line in lines if line])
     blocks: list[list[str]] = []
@@ -90,7 +84,6 @@ def _continues(line: str, following: str, *, width: int) -> bool:
 
 
 def _parts(block: str) -> Iterator[str]:
-    """The sentences of a block whose words are separated by single spaces."""
     start = 0
     for end in _END.finditer(block):
         if _is_full_stop(block, start, end.start()):
@@ -118,7 +111,7 @@ CONTINUES = "##"
 ALPHABET, ALPHABET_SHARE = 1000, 1 / 3
 # A longer piece must occur this often.
 FREQUENCY = 2
-# The library counts words itself: each is handed over as often as it occurs, so many at a time.
+# The library counts words itself: each is passed as often as it occurs, so many at a time.
 REPEATED = 10_000
 
 
@@ -149,19 +142,15 @@ def train_vocabulary(
     positions: int = 512,
     min_patients: int = 10,
 ) -> PreTrainedTokenizerBase:
-    """Learn a WordPiece vocabulary; the same documents give the same pieces.
+    """Learn a WordPiece vocabulary for BERT; the same documents give the same pieces.
 
     Args:
-        documents: the patient of each document and its sentences. A document without a patient
-            counts as a patient of its own: give it a name of its own.
-        size: pieces at most, special tokens included; a small corpus gives fewer.
+        documents: the patient of each document, or a name of its own, and its sentences.
+        size: most pieces, special tokens included.
         lower_case: whether words are lower-cased and lose their accents.
-        positions: what the encoder can read, for the tokenizer's `model_max_length`.
-        min_patients: a word that occurs with fewer different patients is left out, and so is a
-            character outside ASCII: a name must not become a piece.
-
-    Returns:
-        A BERT tokenizer.
+        positions: longest input of the encoder in tokens.
+        min_patients: words, and characters outside ASCII, of fewer patients are left out, so that
+            a name does not become a piece.
 
     Raises:
         UserError: no text, or no word that occurs with enough patients.
@@ -218,88 +207,30 @@ def train_vocabulary(
 
 # --- token files
 
-# About this many tokens are held in memory while a shard is written.
-SHARD_TOKENS = 4_000_000
 TOKENS, ENDS = "tokens", "ends"
-# Sentences that are tokenized together.
-TOGETHER = 4096
+# Sentences that are tokenized and written together.
+TOGETHER = 16_384
 
 
-def token_type(vocabulary: int) -> pa.DataType:
-    """The smallest integer type that can number a vocabulary."""
-    return pa.uint16() if vocabulary <= np.iinfo(np.uint16).max + 1 else pa.int32()
+def token_list(vocabulary: int) -> pa.DataType:
+    """Lists of the smallest integers that can number a vocabulary."""
+    return pa.list_(pa.uint16() if vocabulary <= np.iinfo(np.uint16).max + 1 else pa.int32())
 
 
-class ShardWriter:
-    """Writes rows, one column of which is `TOKENS`, to Arrow files `NAME-00000.arrow` and on."""
-
-    def __init__(self, folder: Path, *, name: str, columns: Mapping[str, pa.DataType]) -> None:
-        self._folder, self._name = folder, name
-        self._schema = pa.schema(list(columns.items()))
-        self._shards = 0
-        self._clear()
-
-    def _clear(self) -> None:
-        self._rows: dict[str, list[Any]] = {name: [] for name in self._schema.names}
-        self._tokens = 0
-
-    def append(self, **values: Any) -> None:
-        """Add a row."""
-        for name, value in values.items():
-            self._rows[name].append(value)
-        self._tokens += len(values[TOKENS])
-        if self._tokens >= SHARD_TOKENS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write a shard of the rows so far; call it after the last row."""
-        if not self._rows[TOKENS]:
-            return
-        path = self._folder / f"{self._name}-{self._shards:05d}.arrow"
-        batch = pa.record_batch(self._rows, schema=self._schema)
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, self._schema) as file:
-            file.write_batch(batch)
-        self._shards += 1
-        self._clear()
-
-
-class Shards:
-    """The rows of the shards of one side, in writing order, memory-mapped."""
+class TokenFile:
+    """The rows of an Arrow file, one for each side of a corpus; memory-mapped."""
 
     def __init__(self, folder: Path, *, side: str) -> None:
-        files = sorted(folder.glob(f"{side}-*.arrow"))
-        self._batches = [pa.ipc.open_file(pa.memory_map(str(f))).get_batch(0) for f in files]
-        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
-        self._lists: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
+        mapped = pa.memory_map(str(folder / f"{side}.arrow"))
+        self._table = pa.ipc.open_file(mapped).read_all()
 
     def __len__(self) -> int:
         """Number of rows."""
-        return int(self._starts[-1])
-
-    def column(self, name: str) -> np.ndarray:
-        """All values of a numeric column, shape (rows,)."""
-        return _joined(batch.column(name).to_numpy() for batch in self._batches)
-
-    def list_lengths(self, name: str) -> np.ndarray:
-        """The length of each list of a column, shape (rows,)."""
-        return _joined(np.diff(self._list(n, name)[0]) for n in range(len(self._batches)))
+        return self._table.num_rows
 
     def items(self, row: int, name: str) -> np.ndarray:
         """The list of a row, shape (items,); a view into the file."""
-        shard = int(np.searchsorted(self._starts, row, side="right")) - 1
-        offsets, values = self._list(shard, name)
-        place = row - self._starts[shard]
-        return values[offsets[place] : offsets[place + 1]]
-
-    def _list(self, shard: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-        if (shard, name) not in self._lists:
-            column = self._batches[shard].column(name)
-            self._lists[shard, name] = (column.offsets.to_numpy(), column.values.to_numpy())
-        return self._lists[shard, name]
-
-
-def _joined(parts: Iterator[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+        return self._table[name][row].values.to_numpy()
 
 
 def write_documents(
@@ -309,34 +240,30 @@ def write_documents(
     tokenizer: PreTrainedTokenizerBase,
     sides: Iterable[str],
 ) -> None:
-    """Tokenize documents, each given by its side and its sentences, into shards of each side."""
-    columns = {TOKENS: pa.list_(token_type(len(tokenizer))), ENDS: pa.list_(pa.int32())}
-    writers = {side: ShardWriter(folder, name=side, columns=columns) for side in sides}
-    for chunk in chunked(documents, size=lambda found: len(found[1]), limit=TOGETHER):
-        tokens = iter(_tokenized([s for _, found in chunk for s in found], tokenizer))
-        for side, found in chunk:
-            parts = [part for part in (next(tokens) for _ in found) if part]
-            if parts:
-                joined = [token for part in parts for token in part]
-                writers[side].append(tokens=joined, ends=np.cumsum([*map(len, parts)]))
-    for writer in writers.values():
-        writer.flush()
+    """Tokenize documents, each given by its side and its sentences, into a file for each side."""
+    schema = pa.schema({TOKENS: token_list(len(tokenizer)), ENDS: pa.list_(pa.int32())})
+    with ExitStack() as stack:
+        files = {
+            side: stack.enter_context(pa.ipc.new_file(str(folder / f"{side}.arrow"), schema))
+            for side in sides
+        }
+        for chunk in chunked(documents, size=lambda found: len(found[1]), limit=TOGETHER):
+            sentences = [sentence for _, found in chunk for sentence in found]
+            encoded = tokenizer(
+                sentences, add_special_tokens=False, split_special_tokens=True, verbose=False
+            )
+            tokens = iter(encoded["input_ids"])
+            rows: dict[str, list[dict[str, Any]]] = {side: [] for side in files}
+            for side, found in chunk:
+                parts = [part for part in (next(tokens) for _ in found) if part]
+                if parts:
+                    ends = np.cumsum([len(part) for part in parts])
+                    rows[side].append({TOKENS: list(chain.from_iterable(parts)), ENDS: ends})
+            for side, file in files.items():
+                file.write_batch(pa.RecordBatch.from_pylist(rows[side], schema=schema))
 
 
-def _tokenized(sentences: list[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    encoded = tokenizer(
-        sentences,
-        add_special_tokens=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        split_special_tokens=True,
-        truncation=False,
-        verbose=False,
-    )
-    return list(encoded["input_ids"])
-
-
-class Documents(Shards):
+class Documents(TokenFile):
     """The tokenized documents of one side of a corpus."""
 
     def tokens(self, document: int) -> np.ndarray:
@@ -349,5 +276,6 @@ class Documents(Shards):
 
     def frequencies(self, vocabulary: int) -> np.ndarray:
         """How often each token occurs, shape (vocabulary,)."""
-        shards = (self._list(shard, TOKENS)[1] for shard in range(len(self._batches)))
-        return np.sum([np.bincount(values, minlength=vocabulary) for values in shards], axis=0)
+        chunks = (chunk.flatten().to_numpy() for chunk in self._table[TOKENS].chunks)
+        counts = (np.bincount(chunk, minlength=vocabulary) for chunk in chunks)
+        return sum(counts, start=np.zeros(vocabulary, dtype=np.int64))

@@ -59,7 +59,7 @@ def match_columns(
     named: Mapping[str, str] | None = None,
     source: str,
 ) -> dict[str, str]:
-    """Which column of a table is which of ours.
+    """Our column names -> the table's, for the columns that are there.
 
     Args:
         available: the table's column names.
@@ -67,26 +67,22 @@ def match_columns(
         named: our name -> the table's, where the caller says so; wins over what is recognised.
         source: the table's name, for messages.
 
-    Returns:
-        Our name -> the table's, for the columns that are there.
-
     Raises:
-        TableError: a required or named column is not there; or a column that looks like an id of
-            a kind that the task groups by was recognised under no name.
+        TableError: a required or named column is not there, or a column looks like an id that no
+            name was recognised as.
     """
     named = {ours: theirs for ours, theirs in (named or {}).items() if theirs}
     columns = list(columns)
     spelled = {name.casefold(): name for name in reversed(available)}
     chosen: dict[str, str] = {}
     for column in columns:
+        names = [name.casefold() for name in (column.name, *column.also)]
         if column.name in named:
             require_columns(available, [named[column.name]], source=source)
             chosen[column.name] = named[column.name]
-            continue
-        names = (column.name, *column.also)
-        if column.name in available:
+        elif column.name in available:
             chosen[column.name] = column.name
-        elif found := [spelled[n.casefold()] for n in names if n.casefold() in spelled]:
+        elif found := [spelled[name] for name in names if name in spelled]:
             chosen[column.name] = found[0]
         elif column.required:
             option = _OPTIONS.get(column.name, "")

@@ -8,7 +8,6 @@ later quote closes, with a comma or a line end right after it.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
@@ -17,13 +16,13 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.errors import UserError
 from domainbert.tables.names import TableError, are_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -42,10 +41,7 @@ UNDECODABLE = "undecodable bytes read as U+FFFD"
 
 
 _Bytes: TypeAlias = gzip.GzipFile | io.BufferedReader
-
-
-class _Reader(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+_Read: TypeAlias = "Callable[[int], bytes]"
 
 
 class FlawedCSVError(UserError):
@@ -55,12 +51,7 @@ class FlawedCSVError(UserError):
 def csv_columns(
     path: Path, *, delimiter: str | None = None, encoding: str | None = None
 ) -> list[str]:
-    """The names in the first line.
-
-    Args:
-        path: a .csv or .tsv file, or one of these compressed (.gz).
-        delimiter: a tab for .tsv, else a comma by default.
-        encoding: UTF-8 by default.
+    """The names in the first line; the default delimiter and encoding are those of `ReadOptions`.
 
     Raises:
         TableError: a file without names, with a name twice, or that cannot be read.
@@ -111,58 +102,38 @@ def _wrong_header(header: list[str], separator: str) -> str:
 def csv_rows(
     path: Path, *, width: int, delimiter: str | None = None, encoding: str | None = None
 ) -> Iterator[tuple[int, list[str], str, str]]:
-    """Every row after the header: its line, fields, fault and remark; one or the other is "".
-
-    Args:
-        path: see `csv_columns`.
-        width: number of columns.
-        delimiter: see `csv_columns`.
-        encoding: see `csv_columns`.
+    """Every row of `width` fields after the header: its line, fields, fault and remark.
 
     Raises:
         TableError: the file changed while it was read.
     """
     separator = delimiter or default_delimiter(path)
-    with open_bytes(path) as raw:
-        source = _Recoded(raw, encoding) if encoding else raw
-        for line, problem, text in _data_rows(source, path, width=width, separator=separator):
-            if not text:
-                yield line, [], problem, ""
-                continue
-            if b'"' in text:
-                fields = next(csv.reader([text.decode()], delimiter=separator))
-            else:
-                fields = text.decode().rstrip("\r\n").split(separator)
-            is_replaced = encoding and "\ufffd".encode() in text
-            yield line, fields, "", UNDECODABLE if is_replaced else problem
-
-
-class _Recoded:
-    """The bytes of a file in another encoding, as UTF-8."""
-
-    def __init__(self, raw: _Reader, encoding: str) -> None:
-        self._raw, self._decoder = raw, codecs.getincrementaldecoder(encoding)("replace")
-
-    def read(self, size: int) -> bytes:
-        """Some bytes, none only at the end of the file."""
-        while True:
-            chunk = self._raw.read(size)
-            text = self._decoder.decode(chunk, final=not chunk)
-            if text or not chunk:
-                return text.encode("utf-8", "replace")
+    csv.field_size_limit(LONGEST_ROW)
+    for line, problem, text in _data_rows(path, width, separator, encoding):
+        if not text:
+            yield line, [], problem, ""
+        elif b'"' in text:
+            yield line, next(csv.reader([text.decode()], delimiter=separator)), "", problem
+        else:
+            yield line, text.decode().rstrip("\r\n").split(separator), "", problem
 
 
 def stream_csv(
     path: Path, columns: Sequence[str], *, on_error: Callable[[Exception], None]
 ) -> pa.RecordBatchReader:
-    """A stream of these columns as text, which ends with an error at the first flaw.
+    """A fast stream of these columns as text, which ends with an error at the first flaw.
 
-    Args:
-        path: a `.csv` or `.csv.gz` file.
-        columns: names as the file spells them.
-        on_error: called before that error, with a `FlawedCSVError` or an error of the disk.
+    Only for UTF-8 with commas. `on_error` is called before the error, with a `FlawedCSVError` or
+    an error of the disk.
     """
-    return _stream(path, columns, rows=_whole_rows, has_header=True, on_error=on_error)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with open_bytes(path) as raw:
+            names = csv_columns(path)
+            for number, piece in enumerate(_whole_rows(raw)):
+                yield from _parse(piece, columns, names=names if number else None)
+
+    return _stream(columns, batches(), on_error)
 
 
 def careful_stream_csv(
@@ -171,51 +142,42 @@ def careful_stream_csv(
     *,
     flaws: list[tuple[str, int, str]],
     on_error: Callable[[Exception], None],
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> pa.RecordBatchReader:
-    """A stream of the rows of a flawed file.
+    """A slower stream of a file with flaws, or with another delimiter or encoding.
 
-    Where a line begins no row, reading goes on with the next line. Bytes that are not UTF-8 become
-    U+FFFD.
-
-    Args:
-        path: a `.csv` or `.csv.gz` file.
-        columns: names as the file spells them.
-        flaws: gets the file's name, the line (from 1) and the problem of every flaw.
-        on_error: called before an error of the disk.
+    Where a line begins no row, reading continues with the next line. Bytes that cannot be decoded
+    become U+FFFD. `flaws` gets the file's name, the line (from 1) and the problem of every flaw.
     """
+    separator = delimiter or default_delimiter(path)
 
-    def rows(raw: _Bytes) -> Iterator[bytes]:
+    def batches() -> Iterator[pa.RecordBatch]:
+        names = csv_columns(path, delimiter=delimiter, encoding=encoding)
         piece = bytearray()
-        for line, problem, text in _data_rows(raw, path, width=len(csv_columns(path))):
+        for line, problem, text in _data_rows(path, len(names), separator, encoding):
             if problem:
                 flaws.append((path.name, line, problem))
             piece += text
             if len(piece) >= _BLOCK:
-                yield bytes(piece)
+                yield from _parse(bytes(piece), columns, names=names, separator=separator)
                 piece.clear()
         if piece:
-            yield bytes(piece)
+            yield from _parse(bytes(piece), columns, names=names, separator=separator)
 
-    return _stream(path, columns, rows=rows, has_header=False, on_error=on_error)
+    return _stream(columns, batches(), on_error)
 
 
 def _stream(
-    path: Path,
     columns: Sequence[str],
-    *,
-    rows: Callable[[_Bytes], Iterable[bytes | memoryview]],
-    has_header: bool,
+    batches: Iterator[pa.RecordBatch],
     on_error: Callable[[Exception], None],
 ) -> pa.RecordBatchReader:
     import pyarrow as pa
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def reported() -> Iterator[pa.RecordBatch]:
         try:
-            with open_bytes(path) as raw:
-                names = csv_columns(path)
-                for number, piece in enumerate(rows(raw)):
-                    given = None if has_header and number == 0 else names
-                    yield from _parse(piece, columns, names=given)
+            yield from batches
         except (pa.ArrowException, FlawedCSVError) as error:
             # Arrow's own words may quote the line, and a line may be a note.
             flaw = FlawedCSVError(type(error).__name__)
@@ -226,7 +188,7 @@ def _stream(
             raise
 
     schema = pa.schema([(name, pa.string()) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, _ahead(batches()))
+    return pa.RecordBatchReader.from_batches(schema, _ahead(reported()))
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -239,33 +201,31 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _parse(
-    piece: bytes | memoryview, columns: Sequence[str], *, names: list[str] | None
-) -> Iterator[pa.RecordBatch]:
+    piece: bytes | memoryview,
+    columns: Sequence[str],
+    *,
+    names: list[str] | None,
+    separator: str = ",",
+) -> list[pa.RecordBatch]:
     """Whole rows as columns of text; without `names` the first row has them."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    table = arrow_csv.read_csv(
-        pa.BufferReader(pa.py_buffer(piece)),
-        read_options=arrow_csv.ReadOptions(
-            use_threads=False, block_size=len(piece) + 1, column_names=names
-        ),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.string()),
-            include_columns=list(columns),
-            strings_can_be_null=False,
-        ),
+    source = pa.BufferReader(pa.py_buffer(piece))
+    read = arrow_csv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=names)
+    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(columns, pa.string()),
+        include_columns=list(columns),
+        strings_can_be_null=False,
     )
-    yield from table.to_batches()
+    return arrow_csv.read_csv(source, read, parse, convert).to_batches()
 
 
 def _whole_rows(raw: _Bytes) -> Iterator[memoryview]:
-    """The file in pieces that end where a row ends, each good until the next is asked for.
+    """The file in pieces that end where a row ends, each valid until the next is asked for.
 
-    Raises:
-        FlawedCSVError: a quote that neither opens nor closes a field nor is doubled, or a row
-            without an end.
+    A quote that neither opens nor closes a field nor is doubled raises FlawedCSVError.
     """
     # One buffer for all pieces: fresh memory for each would cost as much as the reading.
     buffer = bytearray(_BLOCK)
@@ -323,27 +283,31 @@ def _last_row_end(buffer: bytearray, held: int) -> int:
 
 
 def _data_rows(
-    raw: _Reader, path: Path, *, width: int, separator: str = ","
+    path: Path, width: int, separator: str, encoding: str | None
 ) -> Iterator[tuple[int, str, bytes]]:
-    """The rows and flaws of `_sound_rows` after the header, without empty lines.
+    """The rows and flaws of `_sound_rows` after the header, in UTF-8, without empty lines.
 
     Raises:
         TableError: the header is no row, as where all lines end in a lone carriage return.
     """
-    for line, problem, text in _sound_rows(raw, width=width, separator=separator):
-        if line > 1 and (problem or text):
-            yield line, problem, text
-        elif problem and not text:
-            msg = (
-                f"{path.name}: the first line has a quote out of place or a lone carriage return; "
-                "save the file with ordinary line ends"
-            )
-            raise TableError(msg)
+    with open_bytes(path) as raw:
+        read: _Read = raw.read
+        if encoding:
+            decoded = io.TextIOWrapper(raw, encoding, "replace", newline="")
+            read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
+        for line, problem, text in _sound_rows(read, width=width, separator=separator):
+            is_replaced = encoding and "\ufffd".encode() in text
+            if line > 1 and (problem or text):
+                yield line, UNDECODABLE if is_replaced else problem, text
+            elif problem and not text:
+                msg = (
+                    f"{path.name}: the first line has a quote out of place or a lone carriage "
+                    "return; save the file with ordinary line ends"
+                )
+                raise TableError(msg)
 
 
-def _sound_rows(
-    raw: _Reader, *, width: int, separator: str = ","
-) -> Iterator[tuple[int, str, bytes]]:
+def _sound_rows(read: _Read, *, width: int, separator: str) -> Iterator[tuple[int, str, bytes]]:
     """Every row as (its line, "", its bytes), and every flaw with a problem and what is left."""
     # A field that does not begin with a quote may hold some; possessive, so that nothing is tried
     # twice.
@@ -351,12 +315,12 @@ def _sound_rows(
     quoted, bare = rb'"[^"]*+(?:""[^"]*+)*+"', rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma)
     field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
     row = re.compile(field + rb"(?:%b" % comma + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
-    buffer, place, line, is_over = raw.read(len(_MARK)).removeprefix(_MARK), 0, 1, False
+    buffer, place, line, is_over = read(len(_MARK)).removeprefix(_MARK), 0, 1, False
     is_rest = False  # of a line that is longer than the longest row
     while True:
         # All of the longest row in sight: what does not match then will not match at all.
         if len(buffer) - place < LONGEST_ROW and not is_over:
-            chunk = raw.read(2 * LONGEST_ROW)
+            chunk = read(2 * LONGEST_ROW)
             buffer, place, is_over = buffer[place:] + chunk, 0, not chunk
             continue
         if place >= len(buffer):
@@ -393,7 +357,7 @@ def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Itera
     """The text of a file; UTF-8 by default, undecodable bytes become U+FFFD.
 
     Raises:
-        TableError: it is in UTF-16, and `encoding` does not say so; or see `unchanged`.
+        TableError: it is UTF-16 without `encoding`, a zip file, or changed meanwhile.
     """
     with open_bytes(path) as raw:
         start = raw.read(4)
@@ -407,11 +371,7 @@ def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Itera
 
 @contextmanager
 def unchanged(path: Path) -> Iterator[None]:
-    """Check that a file stays as it is for the length of the block.
-
-    Raises:
-        TableError: it was changed, so that rows may be missing.
-    """
+    """Check that a file stays as it is for the length of the block, else raise TableError."""
     before = path.stat()
     yield
     after = path.stat()

@@ -9,7 +9,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
-_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
 
@@ -27,10 +27,9 @@ def is_missing(value: Any) -> bool:
 
 
 def id_text(value: Any) -> str | None:
-    """An id as text; 12, 12.0 and Decimal("12") are all "12", and True is "true".
+    """An id as text without surrounding spaces, or None where it is missing.
 
-    Returns:
-        The text as it came, without surrounding spaces; None where it is missing.
+    12, 12.0 and Decimal("12") are all "12", and True is "true".
     """
     if is_missing(value):
         return None
@@ -45,16 +44,12 @@ def id_text(value: Any) -> str | None:
 
 
 def id_key(value: Any) -> str | None:
-    """An id for comparison: "P1" and "p1 ", or 1001 and "1001.0", are the same.
-
-    Leading zeros count: "0012" is not "12".
-    """
+    """An id for comparison: "P1" is "p1 " and 1001 is "1001.0", but "0012" is not "12"."""
     text = id_text(value)
     if text is None:
         return None
     text = unicodedata.normalize("NFKC", text).strip().casefold()
-    whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
+    return _ZEROS.sub(r"\1", text)
 
 
 def is_id_column(name: object) -> bool:
@@ -63,10 +58,7 @@ def is_id_column(name: object) -> bool:
 
 
 def guard(text: str) -> str:
-    """An id as it is written to CSV: one that a spreadsheet would run as a formula gets a `'`.
-
-    These begin with =, +, -, @, a tab or a carriage return. `unguard` gives the id back.
-    """
+    """An id as it is written to CSV: a `'` in front where a spreadsheet would see a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 

@@ -20,7 +20,7 @@ _ADVICE = {
     ".json": "write one JSON object a line (.jsonl)",
     ".zip": "unpack it",
 }
-LISTED_COLUMNS = 40
+_LISTED_COLUMNS = 40
 
 
 class TableError(UserError):
@@ -28,11 +28,7 @@ class TableError(UserError):
 
 
 def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
-    """The format of a table by its file name, one of `endings`.
-
-    Raises:
-        TableError: the name ends in none of them.
-    """
+    """The ending of a table's file name, one of `endings`, else TableError."""
     name = Path(path).name.lower()
     for ending in endings:
         if name.endswith(ending):
@@ -68,8 +64,8 @@ def require_columns(
         theirs = lowered[near[0]] if near else "NAME"
         fix = f"Name it with {option} {theirs}" if option else f"Rename it to {name!r}"
         guess = f"; did you mean {theirs!r}? {fix}" if near else (f". {fix}" if option else "")
-        listed = ", ".join(available[:LISTED_COLUMNS]) or "none"
-        if rest := len(available[LISTED_COLUMNS:]):
+        listed = ", ".join(available[:_LISTED_COLUMNS]) or "none"
+        if rest := len(available[_LISTED_COLUMNS:]):
             listed += f" (and {rest} more)"
         if not is_header:
             listed = f"{len(available)}, not shown: the first line may be data, not names"

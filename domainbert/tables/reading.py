@@ -34,18 +34,17 @@ def iter_table(
 
     Args:
         source: a file, a folder, a pattern or a database; see `iter_rows`.
-        columns: read these alone, in this order.
+        columns: read only these, in this order.
         schema: types of columns that are not text. Parquet keeps its own types, but ids (columns
             called `id` or ending in `_id`) are text.
         chunk_rows: rows held at a time.
         options: how to read it.
 
     Raises:
-        TableError: no such source or column, a line that is no row, or a cell that is not of its
-            type.
+        TableError: no such source or column, a line that is no row, or a cell of another type.
     """
     names = _chosen_columns(source, columns, options)
-    if _is_parquet(source):
+    if Path(source).suffix.lower() == ".parquet" and Path(source).is_file():
         frames = _parquet_frames(Path(source), names, chunk_rows)
     else:
         frames = _text_frames(source, names, chunk_rows, options)
@@ -73,23 +72,12 @@ def read_table(
 def _chosen_columns(
     source: str | Path, columns: Sequence[str] | None, options: ReadOptions
 ) -> list[str]:
-    """The columns to read.
-
-    Raises:
-        TableError: one of them is not there; an empty file of JSON lines has every column.
-    """
+    """The columns to read; an empty file of JSON lines has every column."""
     names = table_columns(source, options, until=columns)
-    if columns is not None and (names or not _is_jsonl(source)):
+    is_jsonl = str(source).lower().removesuffix(".gz").endswith(".jsonl")
+    if columns is not None and (names or not is_jsonl):
         require_columns(names, columns, source=Path(source).name)
     return list(names if columns is None else columns)
-
-
-def _is_jsonl(source: str | Path) -> bool:
-    return str(source).lower().removesuffix(".gz").endswith(".jsonl")
-
-
-def _is_parquet(source: str | Path) -> bool:
-    return Path(source).suffix.lower() == ".parquet" and Path(source).is_file()
 
 
 def _parquet_frames(path: Path, names: list[str], chunk_rows: int) -> Iterator[pd.DataFrame]:
@@ -141,11 +129,7 @@ def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """The text metadata of a Parquet file, without what pandas keeps there.
-
-    Raises:
-        TableError: not a Parquet file.
-    """
+    """The text metadata of a Parquet file, without what pandas keeps there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

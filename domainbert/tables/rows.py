@@ -10,13 +10,12 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.tables.csv_files import (
-    LONGEST_ROW,
     UNDECODABLE,
     csv_columns,
     csv_rows,
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 DATABASES = ("postgresql://", "postgres://", "sqlite://")
-BATCH_ROWS = 1024
+_BATCH_ROWS = 1024
+_ENDINGS = (*FORMATS, *TEXT_FORMATS)
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,11 @@ class ReadOptions:
     """How to read a source where its name does not tell.
 
     Attributes:
-        delimiter: of CSV files, one ASCII character or "tab"; a tab for .tsv, else a comma by
-            default.
+        delimiter: of CSV files, one ASCII character or "tab"; by default a tab for .tsv, else a
+            comma.
         encoding: of text files; UTF-8 by default, undecodable bytes become U+FFFD and a remark.
         lines: read each line of a .txt file as a text, instead of the file as one text.
         query: of a database source.
-
-    Raises:
-        TableError: no such encoding, or a delimiter that cannot be one.
     """
 
     delimiter: str | None = None
@@ -58,25 +55,20 @@ class ReadOptions:
     query: str | None = None
 
     def __post_init__(self) -> None:
-        """Check both, and take the name of the tab for one."""
         delimiter = "\t" if self.delimiter in ("tab", "\\t") else self.delimiter
-        if delimiter is not None and not _is_delimiter(delimiter):
+        is_one = delimiter is None or (len(delimiter) == 1 and delimiter.isascii())
+        if not is_one or delimiter in ('"', "\r", "\n", "\0"):
             msg = f"delimiter: expected one character such as ';', or tab, got {delimiter!r}"
             raise TableError(msg)
         try:
             encoding = codecs.lookup(self.encoding).name if self.encoding else None
-            # base64, for example, is a codec but no encoding
-            b"a".decode(encoding or "utf-8", "replace")
+            b"a".decode(encoding or "utf-8", "replace")  # base64 is a codec but no encoding
         except LookupError:
             msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
             raise TableError(msg) from None
         object.__setattr__(self, "delimiter", delimiter)
-        # By default, the mark that some programs put in front of UTF-8 is left out.
+        # The default leaves out the mark that some programs put in front of UTF-8.
         object.__setattr__(self, "encoding", None if encoding == "utf-8" else encoding)
-
-
-def _is_delimiter(text: str) -> bool:
-    return len(text) == 1 and text.isascii() and text not in '"\r\n\0'
 
 
 DEFAULTS = ReadOptions()
@@ -104,32 +96,27 @@ class Row:
 def source_files(source: str | Path) -> list[Path]:
     """The files of a source: a file, a folder's tables (hidden ones left out), or a pattern's.
 
-    A path that exists is taken as it is, whatever characters are in it.
-
     Raises:
         TableError: nothing there, or a file that is no table.
     """
     path = Path(source)
-    endings = (*FORMATS, *TEXT_FORMATS)
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         found = [
             file
             for file in inside
-            if file.name.lower().endswith(endings)
+            if file.name.lower().endswith(_ENDINGS)
             and not any(part.startswith(".") for part in file.relative_to(path).parts)
         ]
-    elif path.exists():
-        table_format(path, endings)
-        return [path]
     else:
-        names = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
-        found = [Path(name) for name in names if Path(name).is_file()]
+        # A path that exists is taken as it is, whatever characters are in it.
+        names = [path] if path.exists() else sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
+        found = [Path(name) for name in names if not Path(name).is_dir()]
         for file in found:
-            table_format(file, endings)
+            table_format(file, _ENDINGS)
     if not found:
         what = "no table in this folder" if path.is_dir() else "no such file"
-        msg = f"{path}: {what}; expected {', '.join(endings)}, a folder of them, or a pattern"
+        msg = f"{path}: {what}; expected {', '.join(_ENDINGS)}, a folder of them, or a pattern"
         raise TableError(msg)
     return found
 
@@ -153,8 +140,7 @@ def iter_rows(
         columns: read only these where a row has them; all by default.
 
     Raises:
-        TableError: a source that cannot be opened, that ends before its end, or that was changed
-            while it was read.
+        TableError: a source that cannot be opened or read to its end, or was changed meanwhile.
     """
     for number, (place, cells, fault, remark) in enumerate(_cells(source, options, columns)):
         yield Row(number, cells, place, fault, remark)
@@ -163,22 +149,20 @@ def iter_rows(
 def table_columns(
     source: str | Path, options: ReadOptions = DEFAULTS, *, until: Sequence[str] | None = None
 ) -> list[str]:
-    """The column names of a source, in order.
+    """The column names of a source, in order; see `iter_rows` for errors.
 
     JSON lines are read to their end, or until the columns of `until` were seen.
-
-    Raises:
-        TableError: see `iter_rows`.
     """
     if str(source).startswith(DATABASES):
         first = next(iter_rows(source, options), None)
         return list(first.cells) if first else []
     names: dict[str, None] = {}
     for path in source_files(source):
-        for columns in _file_columns(path, options):
-            names |= dict.fromkeys(columns)
-            if until is not None and names.keys() >= set(until):
-                break
+        with _read_errors(path):
+            for columns in _file_columns(path, options):
+                names |= dict.fromkeys(columns)
+                if until is not None and names.keys() >= set(until):
+                    break
     return list(names)
 
 
@@ -213,15 +197,21 @@ def _cells(
         yield from _arrow_cells(batches, "query", columns)
         return
     for path in source_files(source):
-        try:
+        with _read_errors(path):
             yield from _READERS[_kind(path)](path, options, columns)
-        except (OSError, EOFError, zlib.error, csv.Error) as error:
-            msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
-            raise TableError(msg) from None
+
+
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
+        msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
+        raise TableError(msg) from None
 
 
 def _kind(path: Path) -> str:
-    ending = table_format(path, (*FORMATS, *TEXT_FORMATS)).removesuffix(".gz")
+    ending = table_format(path, _ENDINGS).removesuffix(".gz")
     return ".csv" if ending == ".tsv" else ending
 
 
@@ -236,11 +226,7 @@ def _file_columns(path: Path, options: ReadOptions) -> Iterator[Sequence[str]]:
     elif kind == ".txt":
         yield ["text"]
     else:
-        try:
-            yield from (list(values) for _, values, *_ in _json_cells(path, options, None))
-        except (OSError, EOFError, zlib.error) as error:
-            msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
-            raise TableError(msg) from None
+        yield from (list(values) for _, values, *_ in _json_cells(path, options, None))
 
 
 _Wanted = Sequence[str] | None  # columns to read; None for all
@@ -248,10 +234,8 @@ _Wanted = Sequence[str] | None  # columns to read; None for all
 
 def _csv_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
     names = csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
-    csv.field_size_limit(LONGEST_ROW)
     rows = csv_rows(path, width=len(names), delimiter=options.delimiter, encoding=options.encoding)
-    wanted = set(names if columns is None else columns)
-    chosen = [(name, number) for number, name in enumerate(names) if name in wanted]
+    chosen = [(name, n) for n, name in enumerate(names) if columns is None or name in columns]
     ids = [name for name, _ in chosen if is_id_column(name)]
     for line, fields, fault, remark in rows:
         values = {} if fault else {name: fields[number] or None for name, number in chosen}
@@ -267,22 +251,18 @@ def _json_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            place, fault, values = f"{path.name} line {number}", "", {}
-            try:
+            fault, values = "not a JSON object", {}
+            with suppress(ValueError, RecursionError):
                 found = json.loads(line, parse_int=str, parse_float=str, parse_constant=_constant)
-            except (ValueError, RecursionError):
-                fault = "not a JSON object"
-            else:
                 if isinstance(found, dict):
                     values = {
                         _plain(name): None if value == "" else _plain(value)
                         for name, value in found.items()
                         if wanted is None or name in wanted
                     }
-                else:
-                    fault = "not a JSON object"
+                    fault = ""
             remark = UNDECODABLE if "\ufffd" in line else ""
-            yield place, values, fault, remark
+            yield f"{path.name} line {number}", values, fault, remark
 
 
 def _constant(name: str) -> str | None:
@@ -309,16 +289,16 @@ def _parquet_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterat
     with open_parquet(path) as file:
         names = file.schema_arrow.names
         chosen = [name for name in names if columns is None or name in columns]
-        batches = file.iter_batches(batch_size=BATCH_ROWS, columns=chosen)
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=chosen)
         yield from _arrow_cells(batches, path.name)
 
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file, which must not change meanwhile.
+    """A Parquet file.
 
     Raises:
-        TableError: it cannot be read to its end, repeats a column, or was changed.
+        TableError: it cannot be read to its end, repeats a column, or was changed meanwhile.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -351,16 +331,17 @@ def _as_text(column: pa.Array) -> list[Any]:
     """Cells as text; lists and structures as Python objects."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _as_text(column.dictionary_decode())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return [v.decode("utf-8", "replace") if v else None for v in column.to_pylist()]
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return [v or None for v in column.to_pylist()]
     if pa.types.is_timestamp(kind):  # Python's own dates have no nanoseconds
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    return [_plain(value) for value in column.to_pylist()]
+    cells = column.to_pylist()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        cells = [cell.decode("utf-8", "replace") if cell else None for cell in cells]
+    elif kind not in (pa.string(), pa.large_string()):
+        cells = [_plain(cell) for cell in cells]
+    return [None if cell == "" else cell for cell in cells]
 
 
 def _text_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:

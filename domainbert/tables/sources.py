@@ -1,4 +1,4 @@
-"""Sources of tables: a folder of files or a DuckDB file; `databases` has PostgreSQL and SQLite.
+"""Sources of tables: a folder of files or a database, scanned by DuckDB as text.
 
 Every source gives a table as a relation that DuckDB can scan once, with every column as text, so
 that CSV files and databases are read by the same rules.
@@ -8,36 +8,45 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainbert.tables import TableError
 from domainbert.tables.csv_files import (
     FlawedCSVError,
     careful_stream_csv,
     csv_columns,
-    csv_rows,
     default_delimiter,
     stream_csv,
 )
-from domainbert.tables.sql import as_text, identifier, quoted
+from domainbert.tables.names import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import duckdb
     import pyarrow as pa
 
+    from domainbert.tables.rows import ReadOptions
+
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_BATCH_ROWS = 4096
 _DEEPEST = 4  # folders below the source in which a table's file is looked for
 
 
 class Source(ABC):
-    """A set of tables; names match in any case."""
+    """A set of tables; names match in any case.
 
-    name: str
+    Attributes:
+        name: for messages.
+        errors: table in lower case -> why its last scan failed, if the file is to blame. After a
+            `FlawedCSVError` another scan skips the malformed lines.
+        flaws: table in lower case -> file, line and problem of its malformed lines.
+    """
+
+    def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
+        self.name = name
+        self.errors: dict[str, Exception] = {}
+        self.flaws: dict[str, list[tuple[str, int, str]]] = {}
+        self._con = con
 
     @abstractmethod
     def tables(self) -> list[str]:
@@ -51,42 +60,17 @@ class Source(ABC):
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """What to write after FROM: a relation of these columns as text, valid for one scan."""
 
-    def error(self, table: str) -> Exception | None:
-        """Why the last scan failed, if the file is to blame.
-
-        After a `FlawedCSVError` another scan skips the malformed lines, and `flaws` lists them.
-        """
-        return None
-
-    def flaws(self) -> list[tuple[str, int, str]]:
-        """File, line and problem of every malformed line."""
-        return []
-
     def check_unchanged(self) -> None:  # noqa: B027 - a database reads in one transaction
-        """Check, after everything is read, that no file was changed in the meantime.
-
-        Raises:
-            TableError: a file that was cut short, appended to, replaced or removed.
-        """
+        """Raise `TableError` if a file was changed or removed since it was opened."""
 
 
 class FolderSource(Source):
     """A folder with one file per table; of several files of a name the shallowest is used."""
 
-    def __init__(
-        self,
-        folder: Path,
-        con: duckdb.DuckDBPyConnection,
-        *,
-        delimiter: str | None = None,
-        encoding: str | None = None,
-    ) -> None:
-        self.name = str(folder)
-        self._csv = {"delimiter": delimiter, "encoding": encoding}
+    def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection, options: ReadOptions) -> None:
+        super().__init__(str(folder), con)
+        self._csv = {"delimiter": options.delimiter, "encoding": options.encoding}
         self._folder = folder
-        self._con = con
-        self._errors: dict[str, Exception] = {}
-        self._flaws: dict[str, list[tuple[str, int, str]]] = {}
         self._files: dict[str, list[Path]] = {}
         self._opened: dict[Path, tuple[int, int, int]] = {}
         for path in _walk(folder, _DEEPEST):
@@ -118,19 +102,11 @@ class FolderSource(Source):
             # Every path is literal: DuckDB would read [ ] * ? as a pattern, and a=b as a column.
             literal = quoted(re.sub(r"([*?\[])", r"[\1]", str(path.absolute())))
             parquet = f"read_parquet({literal}, hive_partitioning = false)"
-            return f"(SELECT {as_text(columns)} FROM {parquet})"  # noqa: S608
+            return f"({select_text(columns, parquet)})"
         stream = self._stream(table.lower(), path, columns)
         name = f"csv_stream_{id(stream)}"
         self._con.register(name, stream)
         return name
-
-    def error(self, table: str) -> Exception | None:
-        """A malformed line, or the error that ended the reading."""
-        return self._errors.get(table.lower())
-
-    def flaws(self) -> list[tuple[str, int, str]]:
-        """File, line and problem of every malformed line."""
-        return [flaw for flaws in self._flaws.values() for flaw in flaws]
 
     def check_unchanged(self) -> None:
         """Compare inode, size and time of every file with those when it was opened."""
@@ -146,16 +122,14 @@ class FolderSource(Source):
 
     def _stream(self, table: str, path: Path, columns: Sequence[str]) -> pa.RecordBatchReader:
         def on_error(error: Exception) -> None:
-            self._errors[table] = error
+            self.errors[table] = error
 
         is_plain = (self._csv["delimiter"] or default_delimiter(path)) == ","
-        if not is_plain or self._csv["encoding"]:
-            self._flaws[table] = []
-            return _slow_stream(path, columns, self._csv, self._flaws[table], on_error)
-        if not isinstance(self._errors.get(table), FlawedCSVError):
+        is_flawed = isinstance(self.errors.get(table), FlawedCSVError)
+        if is_plain and not self._csv["encoding"] and not is_flawed:
             return stream_csv(path, columns, on_error=on_error)
-        self._flaws[table] = []  # a table may be read twice
-        return careful_stream_csv(path, columns, flaws=self._flaws[table], on_error=on_error)
+        flaws = self.flaws[table] = []  # a table may be read twice
+        return careful_stream_csv(path, columns, flaws=flaws, on_error=on_error, **self._csv)
 
     def _path(self, table: str) -> Path | None:
         paths = self._files.get(table.lower(), [])
@@ -168,98 +142,86 @@ class FolderSource(Source):
         return paths[0] if paths else None
 
 
-class DuckDBSource(Source):
+class DatabaseSource(Source):
+    """The tables of a database, by (schema, table); a subclass says how they are read."""
+
+    _tables: list[tuple[str, str]]
+
+    def tables(self) -> list[str]:
+        """Tables and views, with their schema where there are several."""
+        return sorted(table if s == "main" else f"{s}.{table}" for s, table in self._tables)
+
+    def place(self, table: str) -> str | None:
+        """The one table written `table` or `schema.table`, as SQL; None if there is none."""
+        wanted = table.lower()
+        found = [p for p in self._tables if wanted in (p[1].lower(), ".".join(p).lower())]
+        if len(found) > 1:
+            names = ", ".join(".".join(place) for place in found)
+            msg = (
+                f"{self.name} has more than one table {table}: {names}. Name the one you mean as "
+                'table = "schema.table" in a mapping (schema="generic")'
+            )
+            raise TableError(msg)
+        return ".".join(map(identifier, found[0])) if found else None
+
+
+class DuckDBSource(DatabaseSource):
     """The tables of a DuckDB file, opened read-only."""
 
     def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
         import duckdb
 
-        self.name = str(path)
-        self._con = con
+        super().__init__(str(path), con)
         try:
             con.execute(f"ATTACH {quoted(str(path))} AS hospital (READ_ONLY)")
         except duckdb.Error as error:
-            hint = "; for SQLite write sqlite:///PATH" if _is_sqlite(path) else ""
+            with path.open("rb") as file:
+                is_sqlite = file.read(16).startswith(b"SQLite format 3")
+            hint = "; for SQLite write sqlite:///PATH" if is_sqlite else ""
             msg = f"{path} is neither a folder nor a DuckDB file ({type(error).__name__}){hint}"
             raise TableError(msg) from None
-        rows = con.execute(
+        self._tables = con.execute(
             "SELECT table_schema, table_name FROM information_schema.tables "
             "WHERE table_catalog = 'hospital'"
         ).fetchall()
-        self._tables = [(str(schema), str(table)) for schema, table in rows]
-
-    def tables(self) -> list[str]:
-        """Tables and views, with their schema."""
-        return sorted(".".join(place) for place in self._tables)
 
     def columns(self, table: str) -> list[str] | None:
         """Column names of the table."""
-        place = find_table(table, self._tables, source=self.name)
-        if place is None:
+        if (place := self.place(table)) is None:
             return None
-        rows = self._con.execute(
-            "SELECT column_name FROM information_schema.columns WHERE table_catalog = 'hospital' "
-            "AND table_schema = ? AND table_name = ? ORDER BY ordinal_position",
-            place,
-        ).fetchall()
-        return [row[0] for row in rows]
+        rows = self._con.execute(f"SELECT * FROM hospital.{place} LIMIT 0")  # noqa: S608
+        return [column[0] for column in rows.description]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """The table itself, its columns as text."""
-        place = find_table(table, self._tables, source=self.name)
-        if place is None:
-            raise AssertionError(table)
-        path = ".".join(identifier(part) for part in ("hospital", *place))
-        return f"(SELECT {as_text(columns)} FROM {path})"  # noqa: S608
+        return f"({select_text(columns, f'hospital.{self.place(table)}')})"
 
 
-def find_table(
-    table: str, known: Sequence[tuple[str, str]], *, source: str
-) -> tuple[str, str] | None:
-    """The one (schema, table) of that name, written `table` or `schema.table`, in any case.
-
-    Raises:
-        TableError: two schemas have one.
-    """
-    wanted = table.lower()
-    matches = [place for place in known if wanted in (place[1].lower(), ".".join(place).lower())]
-    if len(matches) > 1:
-        names = ", ".join(".".join(place) for place in matches)
-        msg = (
-            f"{source} has more than one table {table}: {names}. Name the one you mean as "
-            'table = "schema.table" in a mapping (schema="generic")'
-        )
-        raise TableError(msg)
-    return matches[0] if matches else None
+def quoted(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
 
 
-def _slow_stream(
-    path: Path,
-    columns: Sequence[str],
-    options: dict[str, str | None],
-    flaws: list[tuple[str, int, str]],
-    on_error: Callable[[Exception], None],
-) -> pa.RecordBatchReader:
-    """The columns of a file with another delimiter or encoding, row by row."""
+def identifier(name: str) -> str:
+    """A SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def select_text(columns: Iterable[str], relation: str, cast: str = "CAST({} AS VARCHAR)") -> str:
+    """A SELECT of these columns, cast to text under their own names."""
+    listed = ", ".join(f"{cast.format(identifier(c))} AS {identifier(c)}" for c in columns)
+    return f"SELECT {listed} FROM {relation}"  # noqa: S608
+
+
+def _parquet_columns(path: Path) -> list[str]:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    schema = pa.schema([(name, pa.string()) for name in columns])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            names = csv_columns(path, **options)
-            places = [names.index(name) for name in columns]
-            rows = csv_rows(path, width=len(names), **options)
-            while piece := list(islice(rows, _BATCH_ROWS)):
-                flaws.extend((path.name, row[0], row[2] or row[3]) for row in piece if any(row[2:]))
-                fields = [row[1] for row in piece if not row[2]]
-                arrays = [pa.array([row[n] for row in fields], pa.string()) for n in places]
-                yield pa.record_batch(arrays, schema=schema)
-        except (TableError, OSError, EOFError) as error:
-            on_error(error)
-            raise
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    try:
+        return list(pq.read_schema(path).names)
+    except (OSError, pa.ArrowInvalid) as error:
+        msg = f"{path.name} cannot be read as Parquet ({type(error).__name__})"
+        raise TableError(msg) from None
 
 
 def _version(path: Path) -> tuple[int, int, int]:
@@ -277,19 +239,3 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
             yield path
         elif depth and path.is_dir() and not path.name.startswith("."):
             yield from _walk(path, depth - 1)
-
-
-def _parquet_columns(path: Path) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return list(pq.read_schema(path).names)
-    except (OSError, pa.ArrowInvalid) as error:
-        msg = f"{path.name} cannot be read as Parquet ({type(error).__name__})"
-        raise TableError(msg) from None
-
-
-def _is_sqlite(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(16).startswith(b"SQLite format 3")

@@ -15,7 +15,6 @@ from domainbert.tables.names import TableError, table_format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     import pandas as pd
     import pyarrow.parquet as pq
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 class TableWriter:
     """Write a table piece by piece; the file appears under its name when all of it is written.
 
-    Use as a context manager; every piece has the columns of the first. In CSV, an id (a column
-    called `id` or ending in `_id`) that a spreadsheet would run as a formula, because it begins
-    with =, +, - or @, is written with an apostrophe in front. Readers here remove it again.
+    Use as a context manager. In CSV, an id (a column called `id` or ending in `_id`) that a
+    spreadsheet would run as a formula gets an apostrophe in front, which readers here remove.
     """
 
     def __init__(self, path: str | Path, *, metadata: Mapping[str, str] | None = None) -> None:
@@ -52,11 +50,10 @@ class TableWriter:
         return self
 
     def write(self, frame: pd.DataFrame) -> None:
-        """Append rows.
+        """Append rows; every piece has the columns of the first.
 
         Raises:
-            TableError: other columns than the first piece's, or values that the format cannot
-                hold, such as lists in CSV.
+            TableError: other columns, or values that the format cannot hold, such as lists in CSV.
         """
         import pyarrow as pa
 
@@ -84,9 +81,12 @@ class TableWriter:
 
     def _write_csv(self, frame: pd.DataFrame, *, header: bool) -> None:
         quoting = csv.QUOTE_MINIMAL
-        ids = {name: frame[name].map(_guarded) for name in frame.columns if is_id_column(name)}
-        frame = frame.assign(**ids) if ids else frame
+        frame = frame.copy(deep=False)
         for name, column in frame.items():
+            if is_id_column(name):
+                frame[name] = column.map(
+                    lambda cell: guard(cell) if isinstance(cell, str) else cell
+                )
             if column.dtype == object and column.map(_is_nested).any():
                 msg = f"{self._path.name}: column {name!r} holds lists; write .parquet or .jsonl"
                 raise TableError(msg)
@@ -98,14 +98,8 @@ class TableWriter:
 
     def _write_jsonl(self, frame: pd.DataFrame) -> None:
         if len(frame):
-            frame.to_json(
-                self._text,
-                orient="records",
-                lines=True,
-                force_ascii=False,
-                date_format="iso",
-                double_precision=15,
-            )
+            form = {"orient": "records", "lines": True, "date_format": "iso"}
+            frame.to_json(self._text, force_ascii=False, double_precision=15, **form)
 
     def _write_parquet(self, frame: pd.DataFrame) -> None:
         import pyarrow as pa
@@ -113,33 +107,29 @@ class TableWriter:
 
         if self._parquet is None:
             table = pa.Table.from_pandas(frame, preserve_index=False)
-            kept = {**(table.schema.metadata or {}), **_encoded(self._metadata)}
+            ours = {key.encode(): value.encode() for key, value in self._metadata.items()}
+            kept = {**(table.schema.metadata or {}), **ours}
             schema = _nullable(table.schema).with_metadata(kept)
             writer = pq.ParquetWriter(self._temporary, schema, compression="zstd")
             self._parquet = self._open.enter_context(writer)
         schema = self._parquet.schema
         self._parquet.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Close, and give the file its name if nothing went wrong."""
         import pandas as pd
 
-        if kind is None and self._columns is None and self._ending == ".parquet":
+        if error[0] is None and self._columns is None and self._ending == ".parquet":
             self.write(pd.DataFrame())  # an empty file would be no Parquet at all
-        self._open.__exit__(kind, error, trace)
+        self._open.__exit__(*error)
 
 
 def _is_nested(value: object) -> bool:
     return hasattr(value, "__len__") and not isinstance(value, str | bytes)
 
 
-def _guarded(value: object) -> object:
-    return guard(value) if isinstance(value, str) else value
+def _guarded(cell: object) -> object:
+    return guard(cell) if isinstance(cell, str) else cell
 
 
 def _has_return(value: object) -> bool:
@@ -155,12 +145,7 @@ def _nullable(schema: Any) -> Any:
             return pa.list_(filled(kind.value_type))
         return pa.string() if pa.types.is_null(kind) else kind
 
-    fields = [field.with_type(filled(field.type)) for field in schema]
-    return pa.schema(fields, metadata=schema.metadata)
-
-
-def _encoded(metadata: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {key.encode(): value.encode() for key, value in metadata.items()}
+    return pa.schema([field.with_type(filled(field.type)) for field in schema])
 
 
 def write_table(

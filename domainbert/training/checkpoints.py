@@ -27,10 +27,7 @@ log = logging.getLogger(__name__)
 def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterator[Path | None]:
     """The checkpoint to continue from, or None to start; holds the folder meanwhile.
 
-    Args:
-        folder: of the checkpoints; the facts are written there.
-        facts: everything that decides the result: model, data, split, objective, settings.
-        resume: whether to continue.
+    The facts, everything that decides the result, are written to the folder.
 
     Raises:
         UserError: there are checkpoints and `resume` is false, or they were made from other
@@ -62,23 +59,16 @@ def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterat
 def _differences(known: Any, now: Any, name: str = "") -> list[str]:
     """The names of facts that differ, such as training.epochs."""
     if not (isinstance(known, dict) and isinstance(now, dict)):
-        return [] if known == now else [name]
-    names = dict.fromkeys((*known, *now))
-    return [
-        found
-        for key in names
-        for found in _differences(
-            known.get(key), now.get(key), f"{name}.{key}" if name else str(key)
-        )
-    ]
+        return [] if known == now else [name.removeprefix(".")]
+    found = [_differences(known.get(key), now.get(key), f"{name}.{key}") for key in known | now]
+    return [name for names in found for name in names]
 
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The last complete checkpoint.
 
-    A run may be killed while it writes one, and a disk may cut one short: such a checkpoint is
-    passed over, and removed if it is the youngest. The best checkpoint is found again where the
-    folder has moved.
+    One that was cut short, by a kill or a full disk, is passed over, and removed where one process
+    trains. The best checkpoint is found again where the folder has moved.
     """
     found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
     for path in sorted(found, key=checkpoint_step, reverse=True):

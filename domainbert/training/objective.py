@@ -57,9 +57,7 @@ class Objective(ABC):
 
 
 class LengthBatches:
-    """Batches of examples of similar length under a token budget, shuffled every epoch.
-
-    The seed decides once which examples share a batch; an epoch decides the order.
+    """Batches of examples of similar length under a token budget, in a new order every epoch.
 
     Args:
         sizes: (windows, longest window in tokens) of each example, shape (examples, 2).
@@ -93,25 +91,18 @@ class LengthBatches:
         return [self._batches[index] for index in order]
 
 
-class EpochMaker(Protocol):
-    """Makes the examples of an epoch; the same number gives the same examples."""
-
-    def make(self, epoch: int) -> Sequence[Any]:
-        """The examples, each with `ids` of shape (tokens,)."""
-
-
 class FreshBatches:
-    """Batches of examples that are made anew for every epoch, of similar length.
+    """Batches of similar length of examples that are made anew for every epoch.
 
     Every epoch has the same number of batches, so that a learning-rate schedule holds.
 
     Args:
-        maker: of the examples.
+        maker: `maker.make(epoch)` gives the examples of an epoch, each with `ids`, shape (tokens,).
         batch_tokens: tokens in a batch, approximately; at least twice the longest example.
         seed: of the order.
     """
 
-    def __init__(self, maker: EpochMaker, *, batch_tokens: int, seed: int) -> None:
+    def __init__(self, maker: Any, *, batch_tokens: int, seed: int) -> None:
         self._maker, self._seed = maker, seed
         lengths = [len(example.ids) for example in maker.make(0)]
         longest = max(lengths, default=0)

@@ -21,13 +21,8 @@ AnyRecipe = TypeVar("AnyRecipe", bound=Settings)
 class Card(Settings):
     """What people should know of a model; the `[card]` table.
 
-    Attributes:
-        name: of the model.
-        title: one line on what it is.
-        data: what it was trained on.
-        limits: what it is not for.
-        licence: of the model.
-        rebuild: the command that trains it again.
+    `title` is one line on what it is, `limits` what it is not for, and `rebuild` the command that
+    trains it again.
     """
 
     name: str = ""
@@ -39,23 +34,13 @@ class Card(Settings):
 
 
 class ModelTable(Settings):
-    """What to train; the `[model]` table, to which a task adds its settings.
-
-    Attributes:
-        encoder: shipped name, folder or hub:owner/name.
-    """
+    """What to train; the `[model]` table, to which a task adds its settings."""
 
     encoder: str = DEFAULT_ENCODER
 
 
 class Recipe(Settings):
-    """The tables that every recipe has; a task adds its own as fields.
-
-    Attributes:
-        model: what to train.
-        training: how to train.
-        card: what people should know.
-    """
+    """The tables that every recipe has; a task adds its own as fields."""
 
     model: ModelTable = ModelTable()
     training: TrainingSettings = TrainingSettings()
@@ -79,18 +64,20 @@ def read_recipe(
     Raises:
         UserError: no such recipe, not TOML, or a setting that is unknown or wrong.
     """
-    values = {} if source is None else _read_toml(recipe_file(source))
+    values: dict[str, Any] = {}
+    if source is not None:
+        path = recipe_file(source)
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            msg = f"{path} is not TOML: {error}"
+            raise UserError(msg) from None
     for name, value in (overrides or {}).items():
-        if value is None:
-            continue
         *tables, last = name.split(".")
-        table = values
+        table = values if value is not None else {}
         for key in tables:
-            inner = table.setdefault(key, {})
-            if not isinstance(inner, dict):
-                break  # the class says what it should be
-            table = inner
-        else:
+            table = table.setdefault(key, {}) if isinstance(table, dict) else {}
+        if isinstance(table, dict):  # else the class says what it should be
             table[last] = value
     try:
         return kind(**values)
@@ -100,17 +87,11 @@ def read_recipe(
 
 
 def recipe_file(source: str | Path) -> Path:
-    """The file of a recipe, by path or by the name of a shipped one.
-
-    Raises:
-        UserError: neither.
-    """
-    path = Path(source)
-    if path.is_file():
-        return path
+    """The file of a recipe, by path or by the name of a shipped one."""
     shipped = shipped_recipes()
-    if str(source) in shipped:
-        return shipped[str(source)]
+    path = Path(source)
+    if path.is_file() or str(source) in shipped:
+        return path if path.is_file() else shipped[str(source)]
     names = ", ".join(shipped) or "none here"
     msg = f"{source}: no such recipe file, and no shipped recipe of that name ({names})"
     raise UserError(msg)
@@ -122,11 +103,3 @@ def shipped_recipes() -> dict[str, Path]:
     checkout = Path(__file__).parents[2] / "recipes"
     folder = installed if installed.is_dir() else checkout
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{path} is not TOML: {error}"
-        raise UserError(msg) from None

@@ -29,8 +29,8 @@ def train_seeds(
             the trained model. It must be picklable if `jobs` is above 1.
         seeds: one run each.
         checkpoints: parent folder of the checkpoints of all seeds, if they are kept.
-        jobs: runs side by side, in processes that share the cores. Two runs of one thread process
-            more tokens per second than one run of two threads if the batches are small.
+        jobs: runs side by side, in processes that share the cores. With small batches, two runs of
+            one thread process more tokens per second than one run of two threads.
     """
     from joblib import Parallel, delayed, parallel_config
 

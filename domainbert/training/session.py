@@ -1,14 +1,16 @@
-"""What surrounds a training command: where it can write, its checkpoints, and saving its model."""
+"""What surrounds a training command: checks of --out, its checkpoints, and saving its model."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.errors import UserError
+from domainbert.training.processes import is_first_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,70 +18,82 @@ if TYPE_CHECKING:
     from domainbert.model import Model
 
 
-def check_writable(out: str | Path) -> None:
-    """Check that a folder can be written under a name, by writing a temporary file beside it.
+@dataclass(frozen=True)
+class TrainingRun:
+    """Where a training command writes: its model and its checkpoints."""
+
+    out: Path
+    checkpoints: Path
+
+    def save(self, model: Model) -> None:
+        """Save the model in `out`; where that fails, keep it in another folder.
+
+        Raises:
+            UserError: `out` cannot be written, as on a full disk; says where the model is.
+        """
+        from safetensors import SafetensorError
+
+        if not is_first_process():
+            return
+        failures = (OSError, SafetensorError)  # safetensors wraps errors of the disk
+        try:
+            model.save_pretrained(self.out)
+        except failures as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        else:
+            return
+        failed = f"{self.out} could not be written ({reason})"
+        for place in (Path(tempfile.gettempdir()), Path.home(), Path.cwd()):
+            folder = None
+            try:
+                folder = Path(tempfile.mkdtemp(prefix=f"{self.out.name}-", dir=place))
+                model.save_pretrained(folder)
+            except failures:
+                if folder:
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            msg = f"{failed}; the trained model is kept in {folder}: move it"
+            raise UserError(msg)
+        again = "use --resume" if self.checkpoints.is_dir() else "train again"
+        msg = f"{failed}, nor any other folder; make room, then {again}"
+        raise UserError(msg)
+
+
+@contextmanager
+def training_run(
+    out: str | Path, checkpoints: str | Path | None = None, *, resume: bool = False
+) -> Iterator[TrainingRun]:
+    """Check at once that a run can be saved and resumed; train and save within the block.
+
+    Checkpoints are kept beside `out` unless `checkpoints` names a folder, and are then removed if
+    the block succeeds. After a failure they stay, so that the run can be resumed.
 
     Raises:
-        UserError: it cannot.
+        FileExistsError: something other than a model of ours is in `out`.
+        UserError: `out` cannot be written, there is nothing to resume, or there are checkpoints
+            and `resume` is false.
     """
+    from domainbert.storage import check_replaceable
+
     out = Path(out).expanduser()
+    named = out if out.name.strip(".") else out.resolve()
+    folder = Path(checkpoints or f"{named}-checkpoints").expanduser()
+    check_replaceable(out)
     try:
-        folder = next(parent for parent in out.absolute().parents if parent.exists())
-        with tempfile.TemporaryFile(dir=folder):
+        nearest = next(parent for parent in out.absolute().parents if parent.exists())
+        with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
         msg = f"{out} cannot be written ({error.strerror}); choose another --out"
         raise UserError(msg) from None
-
-
-def default_checkpoints(out: str | Path) -> Path:
-    """Where a run keeps its checkpoints unless told otherwise: beside the model."""
-    out = Path(out).expanduser()
-    return out.with_name(f"{out.name}-checkpoints")
-
-
-@contextmanager
-def checkpoint_folder(out: str | Path, checkpoints: str | Path | None = None) -> Iterator[Path]:
-    """The checkpoint folder of a run; the default one is removed when the block ends well.
-
-    Save the model within the block, so that a run that fails can be resumed.
-    """
-    folder = Path(checkpoints) if checkpoints else default_checkpoints(out)
-    yield folder
-    if not checkpoints:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def save_model(model: Model, out: str | Path) -> None:
-    """Save a trained model; where that fails, keep it in another folder.
-
-    Raises:
-        UserError: it could not be saved under its name, as on a full disk; the message says where
-            it is.
-    """
-    from safetensors import SafetensorError
-
-    failures = (OSError, SafetensorError)  # safetensors wraps errors of the disk
-    try:
-        model.save_pretrained(out)
-    except failures as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    else:
-        return
-    for place in (Path(tempfile.gettempdir()), Path.home(), Path.cwd()):
-        folder = None
-        try:
-            folder = Path(tempfile.mkdtemp(prefix=f"{Path(out).name}-", dir=place))
-            model.save_pretrained(folder)
-        except failures:
-            if folder:
-                shutil.rmtree(folder, ignore_errors=True)
-            continue
+    if resume and not folder.is_dir():
         msg = (
-            f"{out} could not be written ({reason}); the trained model is kept in {folder}: move it"
+            f"--resume: no checkpoints in {folder}; run without it, or name them with --checkpoints"
         )
         raise UserError(msg)
-    msg = (
-        f"{out} could not be written ({reason}), nor any other folder; make room, then use --resume"
-    )
-    raise UserError(msg)
+    if not resume and any(folder.rglob("checkpoint-*")):
+        msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
+        raise UserError(msg)
+    yield TrainingRun(out, folder)
+    if not checkpoints and is_first_process():
+        shutil.rmtree(folder, ignore_errors=True)

@@ -53,25 +53,26 @@ def train(
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there; a finished stage is not run again.
 
-    Returns:
-        The finished model, as its folder will load it.
-
     Raises:
         UserError: `resume` with other data, another split, encoder, objective or setting; or
             checkpoints in the folder and no `resume`.
     """
     first = stages[0].settings
     network = add_lora(model.network, first.lora)
-    best: list[dict[str, float]] = []
     with ExitStack() as stack:
         root = Path(checkpoints or stack.enter_context(tempfile.TemporaryDirectory()))
         for number, stage in enumerate(stages, start=1):
             folder = root / f"stage-{number}" if len(stages) > 1 else root
-            network, scores = _run(network, stage, model, encoder, folder, resume=resume)
-            best.append(scores)
+            network, best = _run(network, stage, model, encoder, folder, resume=resume)
     trained = model.finished(network, encoder=encoder, lora=first.lora)
-    trained.manifest = manifest(stages)
-    trained.manifest["validation"] = best[-1]
+    settings = [stage.settings.model_dump() for stage in stages]
+    facts = [stage.objective.facts() for stage in stages]
+    trained.manifest = {
+        "training": settings if len(stages) > 1 else settings[0],
+        "facts": facts if len(stages) > 1 else facts[0],
+        "versions": versions(),
+        "validation": best,
+    }
     return trained
 
 
@@ -86,44 +87,23 @@ def _run(
     with resume_point(folder, facts, resume=resume) as checkpoint:
         steps = steps_per_epoch(objective.batches())
         log.info("training %s: %d steps per epoch", folder.name, steps)
+        metric = objective.metric
         trainer = ObjectiveTrainer(
             network,
             objective,
-            arguments=training_arguments(
-                settings, folder=folder, steps=steps, metric=objective.metric
-            ),
+            arguments=training_arguments(settings, folder=folder, steps=steps, metric=metric),
             patience=settings.patience,
             attention=settings.attention,
         )
         trainer.train(resume_from_checkpoint=checkpoint)
-    return trainer.trained(), _best(trainer, objective.metric)
-
-
-def _best(trainer: ObjectiveTrainer, metric: str) -> dict[str, float]:
-    """The scores of the evaluation that chose the weights."""
-    prefix = "eval_"
-    rows = [row for row in trainer.state.log_history if f"{prefix}{metric}" in row]
-    best: dict[str, Any] = max(rows, key=lambda row: row[f"{prefix}{metric}"], default={})
-    return {k.removeprefix(prefix): v for k, v in best.items() if k.startswith(prefix)}
-
-
-def manifest(stages: tuple[Stage, ...]) -> dict[str, Any]:
-    """How a model was trained: settings and facts of each stage, and library versions."""
-    settings = [stage.settings.model_dump() for stage in stages]
-    facts = [stage.objective.facts() for stage in stages]
-    alone = len(stages) == 1
-    return {
-        "training": settings[0] if alone else settings,
-        "facts": facts[0] if alone else facts,
-        "versions": versions(),
-    }
+    # The scores of the evaluation that chose the weights.
+    rows = [row for row in trainer.state.log_history if f"eval_{metric}" in row]
+    best: dict[str, Any] = max(rows, key=lambda row: row[f"eval_{metric}"], default={})
+    scores = {k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")}
+    return trainer.trained(), scores
 
 
 def versions() -> dict[str, str]:
     """The versions of Python and the libraries that decide a result."""
-    packages = ("torch", "transformers", "peft")
-    return {
-        "python": platform.python_version(),
-        "domainbert": __version__,
-        **{package: version(package) for package in packages},
-    }
+    packages = {package: version(package) for package in ("torch", "transformers", "peft")}
+    return {"python": platform.python_version(), "domainbert": __version__, **packages}

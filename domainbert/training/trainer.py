@@ -34,9 +34,8 @@ log = logging.getLogger(__name__)
 class ObjectiveTrainer(Trainer):
     """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
-    A progress bar on stderr counts the steps where stderr is a terminal; elsewhere a line is
-    logged every minute. A checkpoint is written at every evaluation and, where one process trains,
-    every five minutes.
+    Progress is a bar where stderr is a terminal, else a log line every minute. A checkpoint is
+    written at every evaluation and, where one process trains, every five minutes.
 
     Args:
         network: plain or wrapped by peft.
@@ -58,7 +57,8 @@ class ObjectiveTrainer(Trainer):
         attention: str = "sdpa",
     ) -> None:
         self.objective, self._attention, self._bar = objective, attention, _Progress()
-        self._data = _EpochData(objective.batches())
+        passes = arguments.gradient_accumulation_steps
+        self._data = _EpochData(objective.batches(), passes=passes)
         super().__init__(
             model=network,
             args=arguments,
@@ -84,7 +84,7 @@ class ObjectiveTrainer(Trainer):
             self._bar.close()  # after an error too, because the bar hides the cursor
 
     def get_train_dataloader(self) -> DataLoader:
-        """The planned batches, one after the other."""
+        """The planned batches, in order."""
         loader: DataLoader[Any] = DataLoader(
             self._data, batch_sampler=_InOrder(self._data, self), collate_fn=self.data_collator
         )
@@ -96,13 +96,12 @@ class ObjectiveTrainer(Trainer):
 
     def compute_loss(
         self,
-        model: torch.nn.Module,
-        inputs: dict[str, torch.Tensor],
+        model: Any,
+        inputs: Any,
         return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        num_items_in_batch: torch.Tensor | int | None = None,
+        **_: Any,
     ) -> Any:
         """The objective's loss."""
-        del num_items_in_batch
         loss = self.objective.loss(model, inputs)
         return (loss, None) if return_outputs else loss
 
@@ -125,11 +124,11 @@ class ObjectiveTrainer(Trainer):
 
 
 class _EpochData(Dataset):
-    """The batches of the current epoch, filled up to a multiple of the processes."""
+    """The batches of the current epoch, filled up from its start to whole steps."""
 
-    def __init__(self, plan: BatchPlan) -> None:
+    def __init__(self, plan: BatchPlan, *, passes: int = 1) -> None:
         self._plan, self._epoch = plan, -1
-        self._length = len(plan) + -len(plan) % process_count()
+        self._length = len(plan) + -len(plan) % (process_count() * passes)
         self._batches: list[Sequence[Any]] = []
 
     def begin(self, epoch: int) -> None:
@@ -174,15 +173,10 @@ def training_arguments(
     kind: Any = TrainingArguments,
     **changes: Any,
 ) -> Any:
-    """The arguments of Hugging Face's Trainer.
+    """The arguments of Hugging Face's Trainer, of class `kind`; `changes` win over the usual ones.
 
-    Args:
-        settings: of the run.
-        folder: for checkpoints; the best and the last are kept.
-        steps: per epoch, in each process.
-        metric: chooses the weights to keep; larger is better.
-        kind: the class of the arguments, such as sentence-transformers'.
-        **changes: win over the usual arguments.
+    The best and the last checkpoint are kept in `folder`. `steps` is the number per epoch in each
+    process. A larger `metric` is better; it chooses the weights to keep.
     """
     every = max(1, steps // settings.evaluations)
     usual = {
@@ -225,24 +219,19 @@ def has_fast_bf16() -> bool:
 class _EarlyStopping(TrainerCallback):
     """Stops after so many evaluations without a better score.
 
-    The evaluations are counted in the run's saved history, so that a resumed run stops at the
-    same step as an uninterrupted one, and a run that had stopped does not continue.
+    It counts in the run's saved history, so that a resumed run stops at the same step.
     """
 
     def __init__(self, evaluations: int) -> None:
         self._evaluations = evaluations
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._stop(args, state, control)
-
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._stop(args, state, control)
-
-    def _stop(self, args: Any, state: Any, control: Any) -> None:
         name = f"eval_{args.metric_for_best_model}"
         scores = [entry[name] for entry in state.log_history if name in entry]
         if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._evaluations:
             control.should_training_stop = True
+
+    on_train_begin = on_evaluate  # a run that had stopped does not continue
 
 
 class _SaveByTime(TrainerCallback):
@@ -290,5 +279,4 @@ class _Progress(TrainerCallback):
         self.close()
 
     def close(self) -> None:
-        """Remove the bar."""
         self._open.close()

@@ -8,8 +8,8 @@ import sys
 from typer.testing import CliRunner
 
 import biomed
-from biomed.card import score_rows
 from biomed.cli import app
+from biomed.folder import score_rows
 from biomed.models import shipped
 from domainbert import __version__
 

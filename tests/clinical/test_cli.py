@@ -62,7 +62,10 @@ def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
         (["diabetes130", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["cohort", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["train", "NOTES", "--out", "x"], "no column"),
-        (["train", "NOTES", "--out", "x", "--resume"], "name them with --checkpoints"),
+        (
+            ["train", "NOTES", "--out", "x", "--resume"],
+            "no checkpoints in x-checkpoints; run without",
+        ),
         (
             ["train", "NOTES", "--out", "x", "--recipe", "RECIPE"],
             "epoch: no such setting; expected one of",

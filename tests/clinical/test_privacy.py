@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import clinical
 from clinical.evaluation.baselines import baselines
+from clinical.evaluation.comparison import Comparison
 from clinical.evaluation.report import write_report
-from clinical.risk.notes import clean
+from clinical.risk.stays import clean
 from clinical.risk.task import ReadmissionTask
 from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
 from domainbert.scoring import score_file
@@ -124,7 +125,9 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
         sides = [table[table["split"] == side] for side in ("train", "val", "test")]
         attempt(said, baselines, *sides)
         attempt(said, clinical.evaluate, table["text"], table["text"], patients=table["text"])
-        attempt(said, write_report, tmp_path, {"x": None}, title="x", flow=table)
+        unmeasured = pd.DataFrame({"auroc": []})
+        nothing = Comparison(table, {"x": None}, {}, groups=unmeasured, verdicts=[], caveats=[])
+        attempt(said, write_report, tmp_path, nothing, title="x", flow=table)
         attempt(said, clinical.ReadmissionClassifier().fit, [NOTE], [2, 3])
         attempt(said, clinical.check_disjoint, table.assign(patient_id=NOTE))
     for file in tmp_path.rglob("*"):

@@ -16,7 +16,7 @@ from domainbert.errors import UserError
 from domainbert.tables import atomic_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Hospital:
     """What was written.
 
     Attributes:
-        folder: Folder of the four tables.
-        patients: Rows of PATIENTS.csv.
-        admissions: Rows of ADMISSIONS.csv.
-        stays: Index stays, which have a true risk; rows of TRUE_RISK.csv.
-        notes: Rows of NOTEEVENTS.csv.
-        prevalence: Share, 0 to 1, of the index stays with an unplanned readmission within 30 days.
+        folder: folder of the four tables.
+        patients: rows of PATIENTS.csv.
+        admissions: rows of ADMISSIONS.csv.
+        stays: index stays, which have a true risk; rows of TRUE_RISK.csv.
+        notes: rows of NOTEEVENTS.csv.
+        prevalence: share, 0 to 1, of the index stays with an unplanned readmission within 30 days.
         best_auroc: AUROC of the true risks against these outcomes, an upper limit for any model.
-        expected_auroc: The AUROC expected over all outcomes that these risks could have led to.
+        expected_auroc: the AUROC expected over all outcomes that these risks could have led to.
     """
 
     folder: Path
@@ -61,14 +61,13 @@ def synthesize(
     readmissions.
 
     Args:
-        folder: Where to write; created if absent. Existing tables of these names are replaced.
-        stays: Number of index stays, at least 1.
-        seed: The same seed and options give the same bytes.
-        brief: Write discharge summaries with the hospital course only, about 200 word-pieces
+        folder: where to write; created if absent. Existing tables of these names are replaced.
+        stays: number of index stays, at least 1.
+        seed: the same seed and options give the same bytes.
+        brief: write discharge summaries with the hospital course only, about 200 word-pieces
             instead of 1,000 to 4,000.
-        notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, and each
-            note tells half of the true facts. "many" gives 20 to 60 notes, most of which say
-            nothing about the risk.
+        notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, each with
+            half of the true facts; "many" gives 20 to 60, most without any.
 
     Raises:
         UserError: `stays` is less than 1, or `notes_per_stay` is not "few" or "many".
@@ -85,25 +84,17 @@ def synthesize(
     patients = draw_patients(stays, random.Random(seed))  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
     numbered = rows.number(patients, rng)
-    tables = {
-        "PATIENTS": rows.patient_rows(numbered),
-        "ADMISSIONS": rows.admission_rows(numbered, rng),
-        "NOTEEVENTS": rows.note_rows(numbered, rng, brief=brief, notes_per_stay=notes_per_stay),
-        "TRUE_RISK": rows.risk_rows(numbered),
-    }
-    counts = {
-        name: _write(folder / f"{name}.csv", rows.COLUMNS[name], table)
-        for name, table in tables.items()
-    }
+    notes = rows.note_rows(numbered, rng, brief=brief, notes_per_stay=notes_per_stay)
     index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
     risk = np.array([stay.risk for stay in index], dtype=float)
     outcome = np.array([stay.readmitted for stay in index], dtype=float)
+    # The tables draw from one generator: their order decides the words.
     return Hospital(
         folder=folder,
-        patients=counts["PATIENTS"],
-        admissions=counts["ADMISSIONS"],
-        stays=counts["TRUE_RISK"],
-        notes=counts["NOTEEVENTS"],
+        patients=_write(folder, "PATIENTS", rows.patient_rows(numbered)),
+        admissions=_write(folder, "ADMISSIONS", rows.admission_rows(numbered, rng)),
+        notes=_write(folder, "NOTEEVENTS", notes),
+        stays=_write(folder, "TRUE_RISK", rows.risk_rows(numbered)),
         prevalence=float(outcome.mean()),
         best_auroc=ceiling_auroc(risk, outcome),
         expected_auroc=ceiling_auroc(risk, risk),
@@ -111,14 +102,9 @@ def synthesize(
 
 
 def ceiling_auroc(risk: np.ndarray, outcome: np.ndarray) -> float:
-    """AUROC of risks against outcomes; ties count half.
+    """AUROC of risks against outcomes, both of shape (stays,); ties count half.
 
-    Args:
-        risk: Scores, shape (stays,).
-        outcome: 0 or 1, shape (stays,); or probabilities, which give the expected AUROC.
-
-    Returns:
-        The area, 0 to 1; NaN without a positive or without a negative.
+    Probabilities as outcomes give the expected AUROC. NaN without a positive or a negative.
     """
     _, group = np.unique(risk, return_inverse=True)
     positives, negatives = np.bincount(group, outcome), np.bincount(group, 1 - outcome)
@@ -127,11 +113,11 @@ def ceiling_auroc(risk: np.ndarray, outcome: np.ndarray) -> float:
     return float((positives * below).sum() / pairs) if pairs > 0 else float("nan")
 
 
-def _write(path: Path, columns: Sequence[str], table: Iterable[list[Any]]) -> int:
+def _write(folder: Path, name: str, table: Iterable[list[Any]]) -> int:
     """Write rows, with a ROW_ID if the table has one; returns their number."""
-    count = 0
+    count, columns = 0, rows.COLUMNS[name]
     with (
-        atomic_path(path) as partial,
+        atomic_path(folder / f"{name}.csv") as partial,
         partial.open("w", encoding="utf-8", newline="") as handle,
     ):
         writer = csv.writer(handle, lineterminator="\n")

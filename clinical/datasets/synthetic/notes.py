@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from clinical.datasets.synthetic.phrases import FILLER, FILLINGS, KIN, NEUTRAL
@@ -16,8 +16,11 @@ from clinical.datasets.synthetic.telling import Names, fill, statements, tell
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from clinical.datasets.synthetic.stays import Patient, Stay
+
+    _Section = Callable[[Names, random.Random], str]
 
 _WIDTH = 75
 _TYPICAL_PIECES = 1330
@@ -27,37 +30,20 @@ _SHORT_PIECES = (65, 125)  # of a nursing or physician note
 
 @dataclass(frozen=True)
 class Chart:
-    """What the notes of a stay share.
+    """What the notes of a stay share: which facts and conditions are true, and details of them."""
 
-    Attributes:
-        true_names: Names of the facts and neutral conditions that are true of the stay.
-        details: What the slots of the phrases are filled with in all notes.
-    """
-
-    sex: str
-    birth: datetime
-    admitted: datetime
-    discharged: datetime
+    patient: Patient
+    stay: Stay
     true_names: frozenset[str]
     complaint: str
     details: Mapping[str, str]
-    expired: bool
 
 
 def draw_chart(patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random) -> Chart:
     """Draw what a stay's notes share beyond the facts; it does not change the risk."""
     neutral = {condition.name for condition in NEUTRAL if rng.random() < condition.rate}
     details = {slot: rng.choice(options) for slot, options in FILLINGS.items()}
-    return Chart(
-        sex=patient.sex,
-        birth=patient.birth,
-        admitted=stay.admitted,
-        discharged=stay.discharged,
-        true_names=facts | neutral,
-        complaint=rng.choice(FILLER["complaints"]),
-        details=details,
-        expired=stay.kind == "death",
-    )
+    return Chart(patient, stay, facts | neutral, rng.choice(FILLER["complaints"]), details)
 
 
 def discharge_summary(chart: Chart, rng: random.Random) -> str:
@@ -74,7 +60,12 @@ def discharge_summary(chart: Chart, rng: random.Random) -> str:
     middle = [_background(names, rng), _exam(names, rng)]
     pieces = sum(count_pieces(text) for text in (*head, core, *tail, *middle))
     extras = []
-    for write in _optional_sections(rng):
+    reports = [functools.partial(_report, report) for report in FILLER["reports"]]
+    writers: list[Callable[[Names, random.Random], str]] = [
+        *reports,
+        *[_laboratory, _progress] * 12,
+    ]
+    for write in rng.sample(writers, len(writers)):
         if pieces >= target:
             break
         extras.append(write(names, rng))
@@ -110,42 +101,32 @@ def physician_note(chart: Chart, rng: random.Random, *, told: float = 0.5) -> st
 
 def newborn_summary(chart: Chart, rng: random.Random) -> str:
     """A short discharge summary of a healthy newborn."""
-    text = fill(
-        "Baby {boy|girl} [**Known lastname {100..9999}**] was born at {37..41} weeks to a {19..41} "
-        "year old mother by {vaginal delivery|repeat cesarean}. Apgars {7..8} and {8..9}. Birth "
-        "weight {2600..4100} grams. Feeding well, voiding and stooling. Hepatitis B vaccine given.",
-        {},
-        rng,
-    )
+    text = fill(FILLER["newborn"][0], {}, rng)
     return f"{_dates(chart)}\n\nService: NEONATOLOGY\n\n{_wrap(text)}\n"
 
 
 def count_pieces(text: str) -> int:
     """A rough count of the word-pieces of an English text, within about a tenth."""
-    return sum(
-        1 + (len(token) - 1) // 7 for token in re.findall(r"[A-Za-z]+|\d{1,3}|[^\w\s]", text)
-    )
+    tokens = re.findall(r"[A-Za-z]+|\d{1,3}|[^\w\s]", text)
+    return sum(1 + (len(token) - 1) // 7 for token in tokens)
 
 
 def _names(chart: Chart, rng: random.Random) -> Names:
-    male = chart.sex == "M"
-    days = max(1, (chart.discharged - chart.admitted).days)
-    his = "his" if male else "her"
+    female = ("she", "her", "Ms.", "woman")
+    forms = ("he", "his", "Mr.", "man") if chart.patient.sex == "M" else female
+    admitted = chart.stay.admitted
+    days = max(1, (chart.stay.discharged - admitted).days)
+    years = int((admitted - chart.patient.birth).days / 365.25)
     return {
         **chart.details,
-        "he": "he" if male else "she",
-        "He": "He" if male else "She",
-        "his": his,
-        "His": his.capitalize(),
-        "Mr": "Mr." if male else "Ms.",
-        "man": "man" if male else "woman",
-        "age": _age(chart),
+        **dict(zip(("he", "his", "Mr", "man"), forms, strict=True)),
+        "He": forms[0].capitalize(),
+        "His": forms[1].capitalize(),
         "complaint": chart.complaint,
+        "age": str(years) if years < 90 else "[**Age over 90 **]",
         "pmh": " and ".join(rng.sample(FILLER["history"], 2)),
-        "kin": tuple(kin for people in KIN.values() for kin in people),
-        "date": tuple(
-            _plain_date(chart.admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)
-        ),
+        "kin": [kin for people in KIN.values() for kin in people],
+        "date": [_date(admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)],
     }
 
 
@@ -154,8 +135,8 @@ def _header(chart: Chart, names: Names, rng: random.Random) -> str:
     procedure = fill(rng.choice(FILLER["procedures"]), names, rng)
     allergy = rng.choice(FILLER["allergies"])
     return (
-        f"{_dates(chart)}\n\n"
-        f"Date of Birth:  {_date(chart.birth)}     Sex:  {chart.sex}\n\nService: {service}\n\n"
+        f"{_dates(chart)}\n\nDate of Birth:  [**{_date(chart.patient.birth)}**]     "
+        f"Sex:  {chart.patient.sex}\n\nService: {service}\n\n"
         f"Allergies:\n{allergy}\n\n"
         f"Attending: [**First Name{rng.randint(1, 9)} (NamePattern{rng.randint(1, 2)}) **]\n\n"
         f"Chief Complaint:\n{chart.complaint.capitalize()}\n\n"
@@ -166,9 +147,8 @@ def _header(chart: Chart, names: Names, rng: random.Random) -> str:
 def _history(chart: Chart, names: Names, rng: random.Random) -> str:
     opening = fill(rng.choice(FILLER["presentation"]), names, rng)
     # Charts copy part of the hospital course forward.
-    told = tell(
-        statements(chart.true_names, rng, told=0.5, refuted=0.15), names, rng, clause_share=0.8
-    )
+    parts = statements(chart.true_names, rng, told=0.5, refuted=0.15)
+    told = tell(parts, names, rng, clause_share=0.8)
     lines = _draw(FILLER["hpi"], rng.randint(3, 5), names, rng) + told
     rng.shuffle(lines)
     return "HISTORY OF PRESENT ILLNESS:\n" + _wrap(" ".join([opening, *lines]))
@@ -184,9 +164,8 @@ def _hospital_course(chart: Chart, names: Names, rng: random.Random) -> str:
 
 
 def _dates(chart: Chart) -> str:
-    return (
-        f"Admission Date:  {_date(chart.admitted)}     Discharge Date:  {_date(chart.discharged)}"
-    )
+    admitted, discharged = _date(chart.stay.admitted), _date(chart.stay.discharged)
+    return f"Admission Date:  [**{admitted}**]     Discharge Date:  [**{discharged}**]"
 
 
 def _background(names: Names, rng: random.Random) -> str:
@@ -210,14 +189,9 @@ def _exam(names: Names, rng: random.Random) -> str:
 
 def _laboratory(names: Names, rng: random.Random) -> str:
     lines = _draw(FILLER["labs"], rng.randint(2, 4), names, rng)
-    stamps = (
-        f"[**{fill('{date}', names, rng)}**] {rng.randint(4, 11)}:{rng.randint(10, 59)}AM"
-        for _ in lines
-    )
     title = rng.choice(("PERTINENT RESULTS", "LABS", "LABORATORY DATA"))
-    return f"{title}:\n" + "\n".join(
-        _wrap(f"{s} {line}") for s, line in zip(stamps, lines, strict=True)
-    )
+    stamp = "[**{date}**] {4..11}:{10..59}AM "
+    return f"{title}:\n" + "\n".join(_wrap(fill(stamp, names, rng) + line) for line in lines)
 
 
 def _short_note(
@@ -239,22 +213,14 @@ def _short_note(
     return story, lines
 
 
-def _optional_sections(rng: random.Random) -> list[Callable[[Names, random.Random], str]]:
-    """Functions that write further sections, in random order; each imaging report once."""
-    reports = [functools.partial(_report, report) for report in FILLER["reports"]]
-    writers: list[Callable[[Names, random.Random], str]] = [*reports]
-    writers += [_laboratory, _progress] * 12
-    return rng.sample(writers, len(writers))
-
-
 def _report(report: str, names: Names, rng: random.Random) -> str:
     title, text = report.split(": ", 1)
-    return f"{title} [**{fill('{date}', names, rng)}**]:\n{_wrap(fill(text, names, rng))}"
+    return f"{title} {fill('[**{date}**]', names, rng)}:\n{_wrap(fill(text, names, rng))}"
 
 
 def _progress(names: Names, rng: random.Random) -> str:
     lines = _draw(FILLER["progress"], rng.randint(4, 8), names, rng)
-    return f"EVENTS [**{fill('{date}', names, rng)}**]:\n{_wrap(' '.join(lines))}"
+    return f"EVENTS {fill('[**{date}**]', names, rng)}:\n{_wrap(' '.join(lines))}"
 
 
 def _discharge_medications(names: Names, rng: random.Random) -> str:
@@ -266,7 +232,7 @@ def _discharge_medications(names: Names, rng: random.Random) -> str:
 
 
 def _instructions(chart: Chart, names: Names, rng: random.Random) -> str:
-    if chart.expired:
+    if chart.stay.kind == "death":
         return "DISCHARGE CONDITION:\nExpired."
     condition = rng.choice(FILLER["conditions"])
     lines = _draw(FILLER["instructions"], rng.randint(3, 6), names, rng)
@@ -282,14 +248,5 @@ def _wrap(text: str) -> str:
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _age(chart: Chart) -> str:
-    years = int((chart.admitted - chart.birth).days / 365.25)
-    return str(years) if years < 90 else "[**Age over 90 **]"
-
-
-def _plain_date(moment: datetime) -> str:
-    return f"{moment.year}-{moment.month}-{moment.day}"
-
-
 def _date(moment: datetime) -> str:
-    return f"[**{_plain_date(moment)}**]"
+    return f"{moment.year}-{moment.month}-{moment.day}"

@@ -7,18 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from clinical.datasets.synthetic.notes import (
-    Chart,
-    addendum,
-    brief_summary,
-    discharge_summary,
-    draw_chart,
-    newborn_summary,
-    nursing_note,
-    physician_note,
-)
-from clinical.datasets.synthetic.phrases import FACTS
-from clinical.datasets.synthetic.stays import Patient, Stay
+from clinical.datasets.synthetic import notes
+from clinical.datasets.synthetic.stays import Patient, Stay, draw_facts
 
 if TYPE_CHECKING:
     import random
@@ -42,6 +32,15 @@ COLUMNS = {
     ),
     "TRUE_RISK": ("SUBJECT_ID", "HADM_ID", "TRUE_RISK"),
 }  # fmt: skip
+_PERSON = (  # INSURANCE to ETHNICITY of ADMISSIONS
+    ("Medicare", "Medicare", "Private", "Medicaid", "Government", "Self Pay"),
+    ("ENGL", "ENGL", "ENGL", "SPAN", "PORT", "RUSS"),
+    ("CATHOLIC", "PROTESTANT QUAKER", "JEWISH", "NOT SPECIFIED"),
+    ("MARRIED", "SINGLE", "WIDOWED", "DIVORCED"),
+    ("WHITE", "WHITE", "WHITE", "BLACK/AFRICAN AMERICAN", "ASIAN", "HISPANIC"),
+)
+_DESTINATIONS = ("HOME", "HOME HEALTH CARE", "SNF", "REHAB/DISTINCT PART HOSP")
+_ENDS = {"death": "DEAD/EXPIRED", "transfer": "SHORT TERM HOSPITAL", "newborn": "HOME"}
 _ADDENDA, _ERRORS = 0.05, 0.01  # share of stays with an addendum, and with a note marked as wrong
 
 # How many short notes a stay has, and the chance that one of them tells a fact. With many notes
@@ -75,49 +74,31 @@ def patient_rows(numbered: Numbered) -> Iterator[list[Any]]:
 def admission_rows(numbered: Numbered, rng: random.Random) -> Iterator[list[Any]]:
     """The rows of ADMISSIONS without ROW_ID."""
     for subject, patient, ids in numbered:
-        person = [
-            rng.choice(("Medicare", "Medicare", "Private", "Medicaid", "Government", "Self Pay")),
-            rng.choice(("ENGL", "ENGL", "ENGL", "SPAN", "PORT", "RUSS")),
-            rng.choice(("CATHOLIC", "PROTESTANT QUAKER", "JEWISH", "NOT SPECIFIED")),
-            rng.choice(("MARRIED", "SINGLE", "WIDOWED", "DIVORCED")),
-            rng.choice(("WHITE", "WHITE", "WHITE", "BLACK/AFRICAN AMERICAN", "ASIAN", "HISPANIC")),
-        ]
-        for stay, previous, hadm in zip(patient.stays, (None, *patient.stays), ids, strict=False):
-            yield [subject, hadm, *_admission(stay, previous, person, rng)]
+        person = [rng.choice(options) for options in _PERSON]
+        moved = False
+        for stay, hadm in zip(patient.stays, ids, strict=True):
+            yield [subject, hadm, *_admission(stay, person, rng, moved=moved)]
+            moved = stay.kind == "transfer"
 
 
-def _admission(
-    stay: Stay, previous: Stay | None, person: list[str], rng: random.Random
-) -> list[Any]:
+def _admission(stay: Stay, person: list[str], rng: random.Random, *, moved: bool) -> list[Any]:
+    """One row from ADMITTIME on; `moved` says that the stay before it ended in a transfer."""
     kinds = {"elective": "ELECTIVE", "newborn": "NEWBORN"}
     kind = kinds.get(stay.kind) or rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
-    source = "EMERGENCY ROOM ADMIT"
-    if previous and previous.kind == "transfer":
+    source = "PHYS REFERRAL/NORMAL DELI" if stay.kind in kinds else "EMERGENCY ROOM ADMIT"
+    if moved:
         source = "TRANSFER FROM HOSP/EXTRAM"
-    elif stay.kind in kinds:
-        source = "PHYS REFERRAL/NORMAL DELI"
-    destination = rng.choice(("HOME", "HOME HEALTH CARE", "SNF", "REHAB/DISTINCT PART HOSP"))
-    if stay.kind in ("death", "transfer", "newborn"):
-        ends = {"death": "DEAD/EXPIRED", "transfer": "SHORT TERM HOSPITAL", "newborn": "HOME"}
-        destination = ends[stay.kind]
-    died = stay.kind == "death"
-    arrived, left = "", ""
+    destination = rng.choice(_DESTINATIONS)
+    arrived = left = ""
     if source == "EMERGENCY ROOM ADMIT":
         arrived = _time(stay.admitted - timedelta(minutes=rng.randint(120, 600)))
         left = _time(stay.admitted + timedelta(minutes=rng.randint(5, 60)))
+    admitted, discharged, died = _time(stay.admitted), _time(stay.discharged), stay.kind == "death"
     return [
-        _time(stay.admitted),
-        _time(stay.discharged),
-        _time(stay.discharged) if died else "",
-        kind,
-        source,
-        destination,
+        *(admitted, discharged, discharged if died else ""),
+        *(kind, source, _ENDS.get(stay.kind, destination)),
         *person,
-        arrived,
-        left,
-        stay.diagnosis,
-        int(died),
-        1,
+        *(arrived, left, stay.diagnosis, int(died), 1),
     ]
 
 
@@ -130,55 +111,54 @@ def note_rows(
         for stay, following, hadm in zip(patient.stays, coming, ids, strict=True):
             # The part before a transfer tells the facts of the whole episode.
             facts = following.facts if stay.kind == "transfer" and following else stay.facts
-            chart = draw_chart(patient, stay, facts, rng)
-            if stay.kind == "newborn":
-                summary = _summary_row(stay, "Report", newborn_summary(chart, rng), rng)
-                yield [subject, hadm, *summary]
-                continue
-            for row in _short_notes(stay, chart, rng, notes_per_stay):
-                yield [subject, hadm, *row]
-            for row in _summaries(stay, chart, rng, brief=brief):
+            chart = notes.draw_chart(patient, stay, facts, rng)
+            if stay.kind != "newborn":
+                for row in _short_notes(chart, rng, notes_per_stay):
+                    yield [subject, hadm, *row]
+            for row in _summaries(chart, rng, brief=brief):
                 yield [subject, hadm, *row]
 
 
 def _short_notes(
-    stay: Stay, chart: Chart, rng: random.Random, notes_per_stay: str
+    chart: notes.Chart, rng: random.Random, notes_per_stay: str
 ) -> Iterator[list[Any]]:
     """Nursing and physician notes of the first two days."""
     counts, told = NOTES_PER_STAY[notes_per_stay]
+    stay = chart.stay
     hours = min(46.0, (stay.discharged - stay.admitted) / timedelta(hours=1) - 1)
-    times = sorted(rng.uniform(1, hours) for _ in range(rng.choice(counts)))
-    for hour in times:
+    for hour in sorted(rng.uniform(1, hours) for _ in range(rng.choice(counts))):
         charted = stay.admitted + timedelta(hours=hour)
         stored = _time(charted + timedelta(minutes=rng.randint(3, 90)))
         stamps = [_day(charted), _time(charted), stored]
         if rng.random() < 0.5:
-            kind, text = ["Nursing/other", "Report"], nursing_note(chart, rng, told=told)
+            kind, text = ["Nursing/other", "Report"], notes.nursing_note(chart, rng, told=told)
         else:
             kind = ["Physician ", "Physician Resident Progress Note"]
-            text = physician_note(chart, rng, told=told)
+            text = notes.physician_note(chart, rng, told=told)
         yield [*stamps, *kind, rng.randint(14_000, 21_000), "", text]
 
 
-def _summaries(stay: Stay, chart: Chart, rng: random.Random, *, brief: bool) -> Iterator[list[Any]]:
-    """The discharge summary, sometimes with an addendum or with a wrong one before it."""
-    summary = brief_summary if brief else discharge_summary
+def _summaries(chart: notes.Chart, rng: random.Random, *, brief: bool) -> Iterator[list[Any]]:
+    """The discharge summary, sometimes with an addendum or with a wrong one before it.
+
+    As in MIMIC-III, they have a date without a time and no caregiver.
+    """
+
+    def row(description: str, text: str, error: str = "") -> list[Any]:
+        late = rng.choice((0, 0, 0, 1)) if description == "Report" else rng.randint(1, 4)
+        dated = _day(chart.stay.discharged + timedelta(days=late))
+        return [dated, "", "", "Discharge summary", description, "", error, text]
+
+    if chart.stay.kind == "newborn":
+        yield row("Report", notes.newborn_summary(chart, rng))
+        return
+    summary = notes.brief_summary if brief else notes.discharge_summary
     if rng.random() < _ERRORS:
-        wrong = frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
-        text = summary(replace(chart, true_names=wrong), rng)
-        yield _summary_row(stay, "Report", text, rng, error="1")
-    yield _summary_row(stay, "Report", summary(chart, rng), rng)
+        wrong = replace(chart, true_names=draw_facts(rng))
+        yield row("Report", summary(wrong, rng), error="1")
+    yield row("Report", summary(chart, rng))
     if rng.random() < _ADDENDA:
-        yield _summary_row(stay, "Addendum", addendum(chart, rng), rng)
-
-
-def _summary_row(
-    stay: Stay, description: str, text: str, rng: random.Random, *, error: str = ""
-) -> list[Any]:
-    """The row of a discharge summary: as in MIMIC-III, a date without a time and no caregiver."""
-    late = rng.choice((0, 0, 0, 1)) if description == "Report" else rng.randint(1, 4)
-    dated = _day(stay.discharged + timedelta(days=late))
-    return [dated, "", "", "Discharge summary", description, "", error, text]
+        yield row("Addendum", notes.addendum(chart, rng))
 
 
 def risk_rows(numbered: Numbered) -> Iterator[list[Any]]:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection
 
-Kind = Literal["index", "elective", "transfer", "death", "newborn"]
-
 _EPOCH = datetime(2100, 1, 1)  # noqa: DTZ001 - charts tell local time
 _RETURNS_LATER = 0.35  # share of stays without a readmission that a much later stay follows
 _PLANNED = 0.05  # share of stays without a readmission that a planned return in 30 days follows
@@ -25,19 +23,13 @@ _NEWBORN = 0.03  # newborns per patient
 
 @dataclass(frozen=True)
 class Stay:
-    """One admission.
+    """One admission; index and elective stays have a risk and an outcome drawn with it.
 
-    Attributes:
-        kind: ``index`` and ``elective`` stays have a risk; a cohort must exclude the others.
-        discharged: Time of discharge or death.
-        diagnosis: Admission diagnosis, independent of the facts.
-        facts: Names of the facts that are true of the stay.
-        risk: Probability, 0 to 1, of an unplanned readmission within 30 days; None if the stay
-            is not an index stay.
-        readmitted: The outcome drawn with that probability, or None.
+    `risk` is the probability, 0 to 1, of an unplanned readmission within 30 days. `facts` are
+    names; `diagnosis` does not depend on them.
     """
 
-    kind: Kind
+    kind: Literal["index", "elective", "transfer", "death", "newborn"]
     admitted: datetime
     discharged: datetime
     diagnosis: str
@@ -48,7 +40,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class Patient:
-    """One patient with all stays in time order; ``birth`` is a date at midnight."""
+    """One patient with all stays in time order; `birth` is a date at midnight."""
 
     sex: str
     birth: datetime
@@ -59,6 +51,11 @@ def true_risk(facts: Collection[str]) -> float:
     """Probability of an unplanned readmission within 30 days given the facts of a stay."""
     logit = INTERCEPT + sum(fact.weight for fact in FACTS if fact.name in facts)
     return round(1.0 / (1.0 + math.exp(-logit)), 6)  # as written: equal facts, equal risk
+
+
+def draw_facts(rng: random.Random) -> frozenset[str]:
+    """The names of the facts that are true of a stay."""
+    return frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
 
 
 def draw_patients(stays: int, rng: random.Random) -> list[Patient]:
@@ -80,9 +77,9 @@ def draw_patients(stays: int, rng: random.Random) -> list[Patient]:
 
 
 def _draw_chain(most: int, rng: random.Random) -> list[Stay]:
-    """One patient's stays: each outcome is drawn first, and the next stay then follows from it.
+    """One patient's stays: each outcome is drawn first, and the next stay follows from it.
 
-    The stays end after a stay without a readmission, or with a death, which is not an index stay.
+    The chain ends after a stay without a readmission, or with a death, which is not an index stay.
     So no outcome is cut off, and a stay may still follow the last of `most` index stays.
     """
     chain: list[Stay] = []
@@ -90,7 +87,9 @@ def _draw_chain(most: int, rng: random.Random) -> list[Stay]:
     while True:
         dies = most == 0 or (len(chain) > 0 and not planned and rng.random() < _DIES)
         if not planned and rng.random() < _TRANSFERRED and not dies:
-            admitted = _add_transfer(chain, admitted, rng)
+            left = admitted + timedelta(days=rng.uniform(1, 3))
+            chain.append(Stay("transfer", admitted, left, rng.choice(FILLER["diagnoses"])))
+            admitted = left - timedelta(hours=rng.choice((0, 0, 1, 4)))
         stay = _draw_stay(admitted, rng, planned=planned, dies=dies)
         chain.append(stay)
         most -= 1
@@ -111,20 +110,13 @@ def _draw_chain(most: int, rng: random.Random) -> list[Stay]:
 
 def _draw_stay(admitted: datetime, rng: random.Random, *, planned: bool, dies: bool) -> Stay:
     discharged = admitted + timedelta(days=min(max(rng.lognormvariate(1.5, 0.55), 2.1), 40))
-    facts = frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
+    facts = draw_facts(rng)
     diagnosis = rng.choice(FILLER["diagnoses"])
     if dies:
         return Stay("death", admitted, discharged, diagnosis, facts)
     risk = true_risk(facts)
-    kind: Kind = "elective" if planned else "index"
+    kind: Literal["elective", "index"] = "elective" if planned else "index"
     return Stay(kind, admitted, discharged, diagnosis, facts, risk, rng.random() < risk)
-
-
-def _add_transfer(chain: list[Stay], admitted: datetime, rng: random.Random) -> datetime:
-    """Add a short stay; the next one begins at or shortly before its end."""
-    left = admitted + timedelta(days=rng.uniform(1, 3))
-    chain.append(Stay("transfer", admitted, left, rng.choice(FILLER["diagnoses"])))
-    return left - timedelta(hours=rng.choice((0, 0, 1, 4)))
 
 
 def _random_start(rng: random.Random) -> datetime:

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from clinical.datasets.synthetic.phrases import (
-    CLAUSE_FRAMES,
-    FACTS,
-    KIN,
-    NEUTRAL,
-    NOUN_FRAMES,
-    Fact,
-    Frame,
-)
+from clinical.datasets.synthetic import phrases
+from clinical.datasets.synthetic.phrases import FACTS, KIN, Fact, Frame
 
 if TYPE_CHECKING:
     import random
@@ -25,8 +18,8 @@ if TYPE_CHECKING:
 REFUTED = 0.25
 ELSEWHERE = 0.05
 
-# What named slots are filled with; one entry of a tuple is drawn each time.
-Names = dict[str, "str | tuple[str, ...]"]
+# What named slots are filled with; one entry of a list is drawn each time.
+Names: TypeAlias = "Mapping[str, str | Sequence[str]]"
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -40,7 +33,7 @@ class Statement(NamedTuple):
     elsewhere: bool = False
 
 
-def fill(template: str, names: Mapping[str, str | tuple[str, ...]], rng: random.Random) -> str:
+def fill(template: str, names: Names, rng: random.Random) -> str:
     """Fill the slots of a template, the innermost first.
 
     ``{low..high}`` becomes a whole number, ``{one|other}`` one of its options, and ``{name}`` the
@@ -66,22 +59,17 @@ def statements(
 ) -> list[Statement]:
     """What a passage says, in random order: true facts, distractors and neutral conditions.
 
+    A true fact is told with the chance `told`, an absent one is denied with the chance `refuted`.
     Neutral conditions fill up the passage, so the number of things told as true or as not true
     hardly depends on how many facts are true.
-
-    Args:
-        true_names: Names of the facts and neutral conditions that are true of the stay.
-        rng: Random number generator.
-        told: Probability, 0 to 1, that a true fact is told.
-        refuted: Probability, 0 to 1, that an absent fact is denied.
     """
-    chosen = [
-        Statement(f, truth=True) for f in FACTS if f.name in true_names and rng.random() < told
-    ]
-    absent = [f for f in FACTS if f.name not in true_names]
+    true = [fact for fact in FACTS if fact.name in true_names]
+    absent = [fact for fact in FACTS if fact.name not in true_names]
+    chosen = [Statement(f, truth=True) for f in true if rng.random() < told]
     denied = [Statement(f, truth=False) for f in absent if rng.random() < refuted]
     other = [Statement(f, truth=False, elsewhere=True) for f in FACTS if rng.random() < ELSEWHERE]
-    neutral = [Statement(f, truth=f.name in true_names) for f in rng.sample(NEUTRAL, len(NEUTRAL))]
+    shuffled = rng.sample(phrases.NEUTRAL, len(phrases.NEUTRAL))
+    neutral = [Statement(f, truth=f.name in true_names) for f in shuffled]
     more_true = max(0, round(rng.randint(1, 3) * told) - len(chosen))
     more_denied = max(0, rng.randint(1, 2) - len(denied))
     fillers = [s for s in neutral if s.truth][:more_true]
@@ -93,7 +81,7 @@ def statements(
 
 def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> str:
     """One statement as a sentence around a clause."""
-    fitting = [frame for frame in CLAUSE_FRAMES if _fits(frame, 0, statement)]
+    fitting = [frame for frame in phrases.CLAUSE_FRAMES if _fits(frame, 0, statement)]
     frame = rng.choices(fitting, [frame.share for frame in fitting])[0]
     possessive = rng.choice(tuple(KIN)) if frame.of_other else str(names["his"])
     if frame.of_other:
@@ -126,12 +114,13 @@ def tell(
     parts: Sequence[Statement], names: Names, rng: random.Random, *, clause_share: float
 ) -> list[str]:
     """Shuffled sentences for all statements; a share of `clause_share`, 0 to 1, as clauses."""
-    as_clause = [rng.random() < clause_share or not _has_noun_frame(s) for s in parts]
-    sentences = [
-        clause_sentence(s, names, rng) for s, yes in zip(parts, as_clause, strict=True) if yes
-    ]
-    rest = [s for s, yes in zip(parts, as_clause, strict=True) if not yes]
-    sentences += noun_sentences(rest, names, rng)
+    clauses: list[Statement] = []
+    nouns: list[Statement] = []
+    for part in parts:
+        has_frame = any(_fits(frame, 0, part) for frame in phrases.NOUN_FRAMES)
+        (clauses if rng.random() < clause_share or not has_frame else nouns).append(part)
+    sentences = [clause_sentence(part, names, rng) for part in clauses]
+    sentences += noun_sentences(nouns, names, rng)
     rng.shuffle(sentences)
     return sentences
 
@@ -142,14 +131,10 @@ def _fits(frame: Frame, slot: int, statement: Statement) -> bool:
     return frame.elsewhere == statement.elsewhere
 
 
-def _has_noun_frame(statement: Statement) -> bool:
-    return any(_fits(frame, 0, statement) for frame in NOUN_FRAMES)
-
-
 def _draw_frame(left: Sequence[Statement], rng: random.Random) -> tuple[Frame, list[Statement]]:
     """A frame that the remaining statements can fill, and the statements in slot order."""
     possible = []
-    for frame in NOUN_FRAMES:
+    for frame in phrases.NOUN_FRAMES:
         chosen: list[Statement] = []
         for slot in range(len(frame.truths)):
             fitting = (s for s in left if _fits(frame, slot, s) and s not in chosen)

@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora import CorpusError, Span
-from biomed.corpora.brat import is_brat, read_brat
+from biomed.corpora.formats import is_brat, read_brat
 
 TEXT = "No breast\r\nor ovarian cancer; fever\nand chills."
 

@@ -1,6 +1,7 @@
 import pytest
 
-from biomed.corpora import CorpusError, fingerprints, read_corpus, read_gold, without
+from biomed.corpora import CorpusError, read_corpus, read_gold, without
+from biomed.corpora.corpus import fingerprints
 
 IOB = "heart\tB-Disease\nfailure\tI-Disease\n\nno\tO\n\naspirin\tB-Drug\n"
 PUBTATOR = "1|t|Heart failure\n1|a|none\n1\t0\t13\tHeart failure\tDisease\tD1\n"
@@ -49,7 +50,7 @@ def test_texts_that_are_elsewhere_too(tmp_path):
     corpus = read_corpus(tmp_path)
     left = without(corpus.train.texts, corpus.test.texts)
     assert [text.words[0] for text in left] == ["no", "aspirin"]
-    assert len(fingerprints(corpus.train.texts)) == 3
+    assert len(set(fingerprints(corpus.train.texts))) == 3
 
 
 @pytest.mark.data

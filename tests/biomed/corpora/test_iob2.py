@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora import CorpusError, TaggedText
-from biomed.corpora.iob2 import read_iob2
+from biomed.corpora.formats import read_iob2
 
 
 def write(tmp_path, text):

@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora import CorpusError, Span
-from biomed.corpora.pubtator import is_pubtator, read_pubtator
+from biomed.corpora.formats import is_pubtator, read_pubtator
 
 ONE = "12|t|Heart failure.\n12|a|No heart failure | here.\n"
 TEXT = "Heart failure.\nNo heart failure | here."

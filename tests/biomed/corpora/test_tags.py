@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biomed.corpora import TaggedText, spans_of, tags_of
-from biomed.corpora.tags import fault_of
+from biomed.corpora.documents import fault_of
 
 KINDS = ("Disease", "Drug")
 

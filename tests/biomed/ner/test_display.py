@@ -1,8 +1,7 @@
 import html
 import re
 
-from biomed.ner.display import TaggedView
-from biomed.ner.entities import Entity
+from biomed.ner.entities import Entity, TaggedView
 
 TEXT = 'A <b>heart & failure</b>\n"insulin" \x1b[31m'
 

@@ -59,7 +59,7 @@ def test_exactly_one_prediction_for_each_tag():
         score_tags([["O"], ["O", "O"]], [["O"], ["O"]])
     with pytest.raises(ValueError, match="2 gold texts but 1 predicted ones"):
         score_tags([["O"], ["O"]], [["O"]])
-    with pytest.raises(ValueError, match="1 gold documents but 0 predicted"):
+    with pytest.raises(ValueError, match="1 gold texts but 0 predicted"):
         score_spans([[]], [])
 
 

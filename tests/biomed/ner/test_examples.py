@@ -133,7 +133,7 @@ def test_words_are_hidden_whole(tokenizer):
 
 @pytest.mark.parametrize("name", ["alone", "swapped", "masked"])
 def test_shares_are_checked(name):
-    with pytest.raises(ValueError, match=f"{name}: expected less than or equal to 1, got 2"):
+    with pytest.raises(ValueError, match=f"{name}: expected a number of at most 1, got 2"):
         Augmentation(**{name: 2})
 
 

@@ -1,3 +1,4 @@
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,20 +28,27 @@ def test_any_words(tokenizer, text):
     assert (np.diff(pieces.first) == np.diff(np.append(pieces.first, len(pieces.ids)))[:-1]).all()
 
 
-def test_each_word_is_tokenised_once_and_forgotten_in_time(tokenizer, monkeypatch):
-    reader = WordReader(tokenizer)
-    calls = []
-    original = reader._tokenizer
-
-    def counting(words, **options):
-        calls.extend(words)
-        return original(words, **options)
-
-    reader._tokenizer = counting
+def test_recent_words_are_tokenised_once(tokenizer, monkeypatch):
     monkeypatch.setattr("biomed.ner.reading._REMEMBERED", 3)
-    for words in (["a", "b", "a"], ["b", "c", "d"], ["a", "x"], ["b", "y"]):
+    reader = WordReader(tokenizer)
+    calls, original = [], reader._tokenizer
+
+    class Counting:
+        def encode(self, word, **options):
+            calls.append(word)
+            return original.encode(word, **options)
+
+    reader._tokenizer = Counting()
+    for words in (["a", "b", "a"], ["b", "c", "d"], ["a", "x"], ["b", "x", "y"]):
         assert len(reader.read(words).first) == len(words)
-    assert calls == ["a", "b", "c", "d", "x", "b", "y"]
+    assert calls == ["a", "b", "c", "d", "a", "x", "b", "y"]
+
+
+def test_a_reader_is_sent_to_other_processes(tokenizer):
+    reader = WordReader(tokenizer)
+    pieces = reader.read(["heart", "failure-"])
+    sent = pickle.loads(pickle.dumps(reader))
+    assert sent.read(["heart", "failure-"]).ids.tolist() == pieces.ids.tolist()
 
 
 def test_threads_share_a_reader(new_tokenizer, monkeypatch):

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import CorpusError, Gold, TaggedText
-from biomed.corpora.iob2 import read_iob2
+from biomed.corpora.formats import read_iob2
 from biomed.ner.commands import app
 from biomed.ner.evaluation import TaggerEnsemble, evaluate_words
 from biomed.ner.examples import RUN

@@ -208,7 +208,7 @@ def test_train(tiny_encoder, tmp_path):
         (["train", "test.json", "--out", "o"], "without answers; training needs them"),
         (["train", "absent.json", "--out", "o"], "absent.json: no such file"),
         (["train", "q.csv", "--out", "."], "choose another name"),
-        (["train", "q.csv", "--out", "o", "--resume"], "name them with --checkpoints"),
+        (["train", "q.csv", "--out", "o", "--resume"], "run without it, or name another folder"),
         (
             ["train", "x", "--out", "o", "--recipe", "r.toml"],
             "[validation] shares: no such setting; expected one of c",
@@ -268,9 +268,9 @@ def test_the_recipe(tmp_path):
     with pytest.raises(ValueError, match="epochs has 2 values for 1 files"):
         make_stages(recipe, sets[:1])
     for text, message in [
-        ("[stages]\nepochs = 3\n", r"\[stages\] epochs: expected a valid list, got 3"),
-        ("[validation]\nshare = 0\n", r"\[validation\] share: expected greater than 0, got 0"),
-        ("[stages]\nepochs = [-1, 1]\n", "epochs: expected greater than 0, got -1"),
+        ("[stages]\nepochs = 3\n", r"\[stages\] epochs: expected a list, got 3"),
+        ("[validation]\nshare = 0\n", r"\[validation\] share: expected a number above 0, got 0"),
+        ("[stages]\nepochs = [-1, 1]\n", "epochs: expected a number above 0, got -1"),
     ]:
         path.write_text(text)
         with pytest.raises(ValueError, match=message):

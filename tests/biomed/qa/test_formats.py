@@ -207,6 +207,12 @@ class TestTables:
         (only,) = read_questions(path).questions
         assert (only.id, only.is_answered) == ("0", False)
 
+    def test_a_repeated_question_without_answers_is_not_impossible(self, tmp_path):
+        rows = {"id": ["1", "1"], "question": ["What?"] * 2, "context": ["x"] * 2}
+        write_table(pd.DataFrame(rows), tmp_path / "q.csv")
+        (only,) = read_questions(tmp_path / "q.csv").questions
+        assert (only.is_answered, only.is_impossible) == (False, False)
+
     @pytest.mark.parametrize(
         ("change", "message"),
         [
@@ -221,6 +227,7 @@ class TestTables:
                 "q.jsonl line 1: answer_start is not a whole number",
             ),
             ({"context": [[CONTEXT], CONTEXT, "x", "x"]}, "line 1: context is not one text"),
+            ({"answer": [["a"], "b", None, "x"]}, "line 1: answer is not one text"),
         ],
     )
     def test_bad_rows(self, tmp_path, change, message):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.qa.metrics import exact_match, normalize, score_factoids, token_f1
+from biomed.qa.evaluation import exact_match, normalize, score_factoids, token_f1
 
 
 def normalize_answer(s):

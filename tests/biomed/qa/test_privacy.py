@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 import biomed.qa.commands
 from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-from biomed.qa.evaluation import evaluate, judge, score
+from biomed.qa.evaluation import evaluate, judge, score, score_factoids
 from biomed.qa.formats import read_questions
-from biomed.qa.metrics import score_factoids
 from biomed.qa.questions import Passage, Place, Question, QuestionSet, split_by_article
 from biomed.qa.task import AskTask
 from biomed.qa.training import QuestionStage, fit

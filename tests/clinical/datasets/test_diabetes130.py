@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clinical.cohort.splits import check_disjoint
-from clinical.datasets.diabetes130 import (
-    DIAGNOSIS_TITLES,
-    DIED_OR_HOSPICE,
-    ENCOUNTERS,
-    ID_TITLES,
-    CodeTitles,
-    build_diabetes130,
-    narrate,
-)
+from clinical.datasets.diabetes130 import DIED_OR_HOSPICE, build_diabetes130, narrate
+from clinical.datasets.icd9 import DIAGNOSIS_TITLES, ENCOUNTERS, ID_TITLES, CodeTitles
 from domainbert.tables import TableError
 
 DATA = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data")) / "readmission"

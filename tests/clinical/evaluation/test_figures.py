@@ -12,6 +12,7 @@ from clinical.evaluation.figures import (
     plot_windows,
 )
 from clinical.evaluation.intervals import evaluate
+from clinical.risk.stays import Coverage, StayRisk, WindowRisk
 from domainbert.errors import UserError
 from domainbert.figures import save_figure
 
@@ -76,8 +77,19 @@ def test_calibration_has_a_panel_for_each_model_and_counts_every_stay(scored):
         assert sum(patch.get_height() for patch in lower.patches) == 500
 
 
+def stay(windows, *, score):
+    """A risk of windows (note, start, end, probability)."""
+    risks = [probability for *_, probability in windows]
+    return StayRisk(
+        *("a", score, score, max(risks, default=0.0), sum(risks) / max(1, len(risks)), False),
+        windows=tuple(WindowRisk(*window) for window in windows),
+        coverage=Coverage(0, 0, len(windows)),
+        status="ok" if windows else "empty",
+    )
+
+
 def test_windows_follow_one_another_note_by_note():
-    figure = plot_windows([0, 100, 0], [100, 150, 80], [0.2, 0.8, 0.5], notes=[0, 0, 1], score=0.62)
+    figure = plot_windows(stay([(0, 0, 100, 0.2), (0, 100, 150, 0.8), (1, 0, 80, 0.5)], score=0.62))
     axes = figure.axes[0]
     bars = [(b.get_x(), b.get_width(), b.get_height()) for b in axes.patches]
     assert bars == [(0, 100, 0.2), (100, 50, 0.8), (150, 80, 0.5)]
@@ -86,7 +98,7 @@ def test_windows_follow_one_another_note_by_note():
 
 
 def test_the_names_of_equal_lines_do_not_cover_each_other():
-    figure = plot_windows([0], [9], [0.97], notes=[0], score=0.97)
+    figure = plot_windows(stay([(0, 0, 9, 0.97)], score=0.97))
     places = sorted(text.xy[1] for text in figure.axes[0].texts if "0.97" in text.get_text())
     assert (np.diff(places) > 0.08).all()
     assert places[-1] <= 1
@@ -100,8 +112,8 @@ def test_clear_errors(scored):
         plot_calibration(y, {})
     with pytest.raises(ValueError, match="0 of 500 stays are readmitted; this curve needs both"):
         plot_precision_recall(np.zeros(500), scores)
-    with pytest.raises(ValueError, match="of one length, at least 1"):
-        plot_windows([0], [1, 2], [0.1], notes=[0], score=0.1)
+    with pytest.raises(ValueError, match="no window to draw; its status is 'empty'"):
+        plot_windows(stay([], score=0.1))
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

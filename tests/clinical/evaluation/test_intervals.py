@@ -219,15 +219,6 @@ def test_the_interval_of_ece_reaches_from_its_value_towards_the_0_of_a_perfect_m
     assert off.low > 0.1
 
 
-def test_progress_hears_every_resample():
-    heard = []
-    y, p, patients = hospital(30)
-    evaluate(
-        y, p, patients=patients, bootstrap=5, progress=lambda done, all_: heard.append((done, all_))
-    )
-    assert heard == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

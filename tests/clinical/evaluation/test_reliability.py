@@ -45,7 +45,7 @@ def test_error_by_hand():
 def test_reliability_by_hand():
     p = [0.1] * 10 + [0.4] * 10
     y = [1] + [0] * 9 + [1] * 10
-    first, second = reliability_curve(y, p, bins=2)
+    first, second = reliability_curve(y, p, bins=2).itertuples()
     assert (first.predicted, first.observed, first.count) == pytest.approx((0.1, 0.1, 10))
     # Wilson's interval of 1 in 10, as published in tables.
     assert (first.low, first.high) == pytest.approx((0.0179, 0.4042), abs=1e-4)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from clinical.evaluation.comparison import Comparison
 from clinical.evaluation.figures import plot_roc
 from clinical.evaluation.intervals import evaluate
 from clinical.evaluation.report import write_metrics, write_report
@@ -35,6 +36,13 @@ def scored():
 def measure(frame, **options):
     options = {"patients": frame["patient_id"], "bootstrap": 20} | options
     return evaluate(frame["readmitted"], frame["probability"], **options)
+
+
+def compared(scored, evaluations, **changes):
+    """A comparison; without groups of patients by default."""
+    bare = scored[["patient_id", "readmitted", "probability"]]
+    given = {"groups": by_group(bare), "verdicts": [], "caveats": []} | changes
+    return Comparison(stays=scored, evaluations=evaluations, scores={}, **given)
 
 
 class Page(HTMLParser):
@@ -70,20 +78,23 @@ class Page(HTMLParser):
 def full_report(folder, scored, **changes):
     figure = plot_roc(scored["readmitted"], {"model": scored["probability"]})
     paths = [save_figure(figure, folder / "roc.png"), save_figure(figure, folder / "odd_name.svg")]
-    arguments = {
-        "title": "Readmission",
+    measured = {
         "evaluations": {
             "model": measure(scored, threshold=0.4),
             "bag of words": measure(scored.assign(probability=0.2)),
         },
-        "figures": paths,
         "groups": by_group(scored, bootstrap=5),
-        "flow": pd.DataFrame({"step": ["admissions", "kept"], "stays": [58976, 300]}),
-        "facts": {"encoder": "tiny", "c": 2.0, "seed": 0},
         "verdicts": ["It is no better than chance."],
         "caveats": ["Its patients were not checked."],
     }
-    return write_report(folder / "report", **arguments | changes)
+    arguments = {
+        "title": "Readmission",
+        "figures": paths,
+        "flow": pd.DataFrame({"step": ["admissions", "kept"], "stays": [58976, 300]}),
+        "facts": {"encoder": "tiny", "c": 2.0, "seed": 0},
+    }
+    measured |= {name: changes.pop(name) for name in measured.keys() & changes.keys()}
+    return write_report(folder / "report", compared(scored, **measured), **arguments | changes)
 
 
 def test_the_page_is_one_file_that_reaches_for_nothing(tmp_path, scored):
@@ -129,7 +140,11 @@ def test_tables_facts_captions_and_limits_are_shown(tmp_path, scored):
 
 
 def test_what_is_not_given_leaves_no_heading(tmp_path, scored):
-    page = Page(write_report(tmp_path, {"model": measure(scored, bootstrap=0)}, title="Bare"))
+    page = Page(
+        write_report(
+            tmp_path, compared(scored, {"model": measure(scored, bootstrap=0)}), title="Bare"
+        )
+    )
     headings = re.findall(r"<h2>(.*?)</h2>", page.source)
     assert headings == ["How good the risks are", "Intended use and limits"]
     assert "No intervals were requested" in page.source
@@ -145,7 +160,7 @@ def test_groups_that_are_all_too_small_leave_a_sentence_instead_of_blank_rows(tm
 
 def test_one_outcome_is_explained(tmp_path, scored):
     found = measure(scored.assign(readmitted=0))
-    source = Page(write_report(tmp_path, {"model": found}, title="None")).source
+    source = Page(write_report(tmp_path, compared(scored, {"model": found}), title="None")).source
     assert "0 of 300 stays are readmitted" in source
     assert "not reached at any threshold" in source
 
@@ -197,7 +212,7 @@ def test_notes_of_the_cohort_do_not_reach_page_or_metrics(tmp_path, scored):
     cohort = scored.assign(text=[[CANARY]] * len(scored))
     groups = by_group(cohort, bootstrap=0)
     page = full_report(tmp_path, cohort, groups=groups)
-    metrics = write_metrics(tmp_path, {"model": measure(cohort)}, groups=groups)
+    metrics = write_metrics(tmp_path, compared(cohort, {"model": measure(cohort)}, groups=groups))
     for path in (page, metrics):
         assert "CANARY" not in path.read_text(encoding="utf-8")
 
@@ -219,8 +234,7 @@ def test_metrics_keep_their_keys_and_every_digit(tmp_path, scored):
     groups = by_group(scored, bootstrap=0)
     path = write_metrics(
         tmp_path / "new",
-        {"model": found, "bag of words": found},
-        groups=groups,
+        compared(scored, {"model": found, "bag of words": found}, groups=groups),
         facts={"c": np.float32(2.5), "stays": np.int64(3), "folder": tmp_path, "none": None},
     )
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -233,6 +247,8 @@ def test_metrics_keep_their_keys_and_every_digit(tmp_path, scored):
     assert content["groups"][0]["auroc_low"] is None
     assert content["groups"][0]["n"] == int(groups["n"][0])
     assert content["facts"] == {"c": 2.5, "stays": 3, "folder": str(tmp_path), "none": None}
-    bare = json.loads(write_metrics(tmp_path, {"model": found}).read_text(encoding="utf-8"))
+    bare = json.loads(
+        write_metrics(tmp_path, compared(scored, {"model": found})).read_text(encoding="utf-8")
+    )
     assert list(bare) == list(content)
     assert path.read_text(encoding="utf-8").endswith("}\n")

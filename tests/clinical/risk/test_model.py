@@ -7,7 +7,7 @@ import pytest
 import clinical
 from clinical.risk.calibration import Platt
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-from clinical.risk.notes import clean
+from clinical.risk.stays import clean
 from domainbert.encoders import EncoderError
 from domainbert.errors import UserError
 
@@ -277,3 +277,19 @@ def test_window_and_overlap_are_checked(network, tokenizer):
         ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(overlap=62))
     with pytest.raises(ValueError, match="c must be"):
         ReadmissionSettings(c=0)
+
+
+def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(network, tokenizer, tmp_path):
+    from domainbert.scoring.cache import WindowCache
+
+    model, plain = (ReadmissionModel(network, tokenizer) for _ in range(2))
+    words = "heart failure insulin pain dyspnea edema fever kidney renal chest".split()
+    notes = [f"{word} patient was treated " * 30 for word in words]
+    model.cache = WindowCache(tmp_path / "windows.sqlite", model=model.fingerprint())
+    for day in range(1, len(notes) + 1):
+        grown, expected = model.predict(notes[:day]), plain.predict(notes[:day])
+        assert grown.score == pytest.approx(expected.score, abs=1e-6)
+    once = plain.predict(notes).coverage.windows
+    assert once > 10
+    assert model.cache.misses <= 1.2 * once
+    assert model.cache.hits > 3 * once

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
@@ -159,12 +160,13 @@ def test_pairs_need_two_documents():
 # --- on disk
 
 
-@pytest.mark.parametrize("shard_tokens", [30, 10_000])
-def test_what_is_written_is_what_is_read(tmp_path, monkeypatch, shard_tokens):
-    monkeypatch.setattr("domainbert.pretraining.tokens.SHARD_TOKENS", shard_tokens)
+@pytest.mark.parametrize("together", [30, 10_000])
+def test_what_is_written_is_what_is_read(tmp_path, monkeypatch, together):
+    monkeypatch.setattr("domainbert.pretraining.examples.TOGETHER", together)
     made = make(some(30))
     write_examples(made, tmp_path, side=TRAIN, vocabulary=70_000)
-    assert (len(list(tmp_path.iterdir())) > 1) == (shard_tokens == 30)
+    with pa.ipc.open_file(tmp_path / f"{TRAIN}.arrow") as file:
+        assert (file.num_record_batches > 1) == (together == 30)
     read = Examples(tmp_path, side=TRAIN)
     assert len(read) == len(made)
     assert read.lengths.tolist() == [len(e.tokens) for e in made]

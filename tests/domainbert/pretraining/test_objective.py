@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
 from domainbert.pretraining.examples import IGNORED, Masker
-from domainbert.pretraining.fitting import prepare_examples
+from domainbert.pretraining.fitting import Prepared
 from domainbert.pretraining.model import prepare, start_from_scratch
 from domainbert.pretraining.objective import HeldOut, MaskedWords, plan_passes
 from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
@@ -25,7 +25,7 @@ def prepared(notes, new_recipe, tmp_path_factory):
     for pairs in (True, False):
         recipe = new_recipe(examples=ExampleSettings(pairs=pairs))
         corpus = Corpus([folder / "notes.parquet"], settings=recipe.corpus)
-        made[pairs] = prepare_examples(corpus, recipe=recipe, tokenizer=None, work=folder)
+        made[pairs] = Prepared(corpus, recipe=recipe, tokenizer=None, work=folder)
     return made
 
 
@@ -39,7 +39,8 @@ def new_trainer(prepared, new_recipe, tmp_path):
         start = start_from_scratch(data.tokenizer, scratch=recipe.scratch, plan=given)
         adapters = prepare(start.network, plan=given, pairs=pairs)
         masker = Masker(data.tokenizer)
-        held_out = HeldOut(data.examples["short"][HELD_OUT], masker=masker, tokens=1500, seed=0)
+        evaluation = TrainingPlan(evaluation_tokens=1500)
+        held_out = HeldOut(data.examples["short"][HELD_OUT], masker=masker, plan=evaluation)
         objective = MaskedWords(
             data.examples["short"][TRAIN],
             held_out=held_out,
@@ -203,7 +204,8 @@ def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer):
     assert first["pairs"] > 10
     data = prepared[True].examples["short"][HELD_OUT]
     masker = Masker(prepared[True].tokenizer)
-    few = HeldOut(data, masker=masker, tokens=1, seed=0).scores(network)
+    plan = TrainingPlan(evaluation_tokens=1)
+    few = HeldOut(data, masker=masker, plan=plan).scores(network)
     assert few["pairs"] == 1
 
 

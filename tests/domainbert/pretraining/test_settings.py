@@ -37,7 +37,7 @@ def test_the_recipes_are_legal(name, phases):
 def test_clinicalbert_erases_what_clinical_erases():
     import re
 
-    from clinical.risk.notes import clean
+    from clinical.risk.stays import clean
 
     erase = read_recipe(Recipe, "clinicalbert").corpus.erase
     lines = (

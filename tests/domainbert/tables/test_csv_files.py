@@ -137,3 +137,13 @@ def test_a_header_that_is_none(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(TableError, match=message):
         csv_columns(path)
+
+
+def test_a_quoted_note_longer_than_csv_expects_is_read(tmp_path):
+    note = "x" * 200_000
+    path = tmp_path / "table.csv"
+    path.write_text(f'{HEADER}1,2,"{note}"\n4,5\n')
+    csv.field_size_limit(131_072)  # Python's own limit, that another reader may have raised
+    found, listed = careful(path)
+    assert found == [("1", "2", note)]
+    assert listed == [(3, "line that is no row")]

@@ -20,7 +20,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from domainbert.errors import UserError
 from domainbert.inference import pad
-from domainbert.options import check_training
 from domainbert.training import trainer as trainer_module
 from domainbert.training.checkpoints import (
     FACTS,
@@ -30,7 +29,7 @@ from domainbert.training.checkpoints import (
     resume_point,
 )
 from domainbert.training.objective import FreshBatches, LengthBatches, Objective
-from domainbert.training.session import checkpoint_folder, default_checkpoints, save_model
+from domainbert.training.session import training_run
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import Stage, train
 
@@ -518,37 +517,53 @@ def test_a_second_stage_multiplies_as_the_first_did(run, monkeypatch):
 # --- around a run
 
 
+def begin(out, **options):
+    with training_run(out, **options):
+        pass
+
+
 def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written .*; choose another --out"):
-        check_training(tmp_path / "file" / "model")
+        begin(tmp_path / "file" / "model")
     if Path("/proc").is_dir():
         with pytest.raises(UserError, match=r"^/proc/model cannot be written"):
-            check_training(Path("/proc/model"))
-    check_training(tmp_path / "new" / "model")
+            begin(Path("/proc/model"))
+    begin(tmp_path / "new" / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     with pytest.raises(FileExistsError, match="is not a model folder"):
-        check_training(tmp_path / "file")
+        begin(tmp_path / "file")
     with pytest.raises(UserError, match=r"no checkpoints in .*model-checkpoints; run without it"):
-        check_training(tmp_path / "model", resume=True)
+        begin(tmp_path / "model", resume=True)
 
 
 def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_path):
     out = tmp_path / "model"
-    folder = default_checkpoints(out)
-    assert folder == tmp_path / "model-checkpoints"
-    with pytest.raises(KeyboardInterrupt), checkpoint_folder(out) as given:
-        run(Toy(stop=5), folder=given)
+    folder = tmp_path / "model-checkpoints"
+    with pytest.raises(KeyboardInterrupt), training_run(out) as given:
+        run(Toy(stop=5), folder=given.checkpoints)
+    assert given.checkpoints == folder
     assert steps_in(folder) == [3]
-    check_training(out, resume=True)
-    with checkpoint_folder(out) as given:
-        save_model(run(Toy(), folder=given, resume=True), out)
+    with pytest.raises(UserError, match=r"has checkpoints: continue with --resume, or delete"):
+        begin(out)
+    assert steps_in(folder) == [3]
+    with training_run(out, resume=True) as given:
+        given.save(run(Toy(), folder=given.checkpoints, resume=True))
     assert not folder.exists()
     assert ReadmissionModel.from_pretrained(out).manifest["training"]["epochs"] == 4
-    with checkpoint_folder(out, tmp_path / "named") as given:
-        given.mkdir()
-    assert given == tmp_path / "named"
-    assert given.is_dir()
+    with training_run(out, tmp_path / "named") as given:
+        given.checkpoints.mkdir()
+    assert given.checkpoints == tmp_path / "named"
+    assert given.checkpoints.is_dir()
+
+
+def test_default_checkpoints_of_the_working_folder_are_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    with training_run(".") as given:
+        assert given.checkpoints == tmp_path / "new-checkpoints"
+    with training_run("model") as given:
+        assert given.checkpoints == Path("model-checkpoints")
 
 
 def test_a_trained_model_is_kept_where_saving_fails(run, tmp_path, monkeypatch):
@@ -557,27 +572,31 @@ def test_a_trained_model_is_kept_where_saving_fails(run, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     model = run(Toy(), epochs=1, folder=None)
     place = tmp_path / "gone"
-    place.write_text("")  # the folder of `out` has become a file meanwhile
-    with pytest.raises(
-        UserError, match=r"could not be written .*the trained model is kept in"
-    ) as caught:
-        save_model(model, place / "model")
+    message = r"could not be written .*the trained model is kept in"
+    with training_run(place / "model") as given:
+        place.write_text("")  # the folder of `out` has become a file meanwhile
+        with pytest.raises(UserError, match=message) as caught:
+            given.save(model)
     kept = str(caught.value).split("kept in ")[1].split(":")[0]
     assert torch.equal(weights(ReadmissionModel.from_pretrained(kept)), weights(model))
 
 
-def test_a_full_disk_is_one_line(tiny_encoder, tmp_path):
+@pytest.mark.parametrize("advice", ["use --resume", "train again"])
+def test_a_full_disk_is_one_line(tiny_encoder, tmp_path, advice):
     """A limit on the size of files is as good as a full disk: weights do not fit anywhere."""
     code = f"""
 import resource, sys
 from clinical.risk.model import ReadmissionModel
 from domainbert.errors import UserError
-from domainbert.training.session import save_model
+from domainbert.training.session import training_run
 from domainbert.training.settings import TrainingSettings
 model = ReadmissionModel.untrained({str(tiny_encoder)!r}, training=TrainingSettings(full=True))
 resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 try:
-    save_model(model, {str(tmp_path / "model")!r})
+    with training_run({str(tmp_path / "model")!r}) as run:
+        if {advice == "use --resume"}:
+            run.checkpoints.mkdir()
+        run.save(model)
 except UserError as error:
     print(error)
 """
@@ -589,5 +608,6 @@ except UserError as error:
         check=False,
     )
     assert "could not be written" in done.stdout, done.stderr
-    assert "nor any other folder; make room, then use --resume" in done.stdout
-    assert not list(tmp_path.iterdir())
+    assert f"nor any other folder; make room, then {advice}" in done.stdout
+    left = ["model-checkpoints"] if advice == "use --resume" else []
+    assert [path.name for path in tmp_path.iterdir()] == left

@@ -3,7 +3,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clinical.risk.notes import clean
+from clinical.risk.stays import clean
 
 MIMIC = """Admission Date:  [**2151-7-16**]   Discharge Date: [**2151-8-4**]
 Name: ___    Attending: [**First Name3 (LF) 1234**]

@@ -1,0 +1,165 @@
+"""Readers for IOB2 (CoNLL) files, PubTator files and BRAT standoff folders."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENT_MARK = "-DOCSTART-"
+_TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
+_MENTION_COLUMNS = 5  # of PubTator: id, start, end, mention, type
+_BRAT_COLUMNS = 3  # id, type with offsets, mention
+
+
+def read_iob2(path: Path) -> list[TaggedText]:
+    """Read sentences: a word and its tag on each line, a blank line between sentences.
+
+    The word is the first column and the tag the last. Columns are separated by tabs, or by spaces
+    on a line without tabs. `-DOCSTART-` lines are skipped.
+    An invalid line is a `CorpusError` with its number.
+    """
+    sentences = []
+    words: list[str] = []
+    tags: list[str] = []
+    for number, line in enumerate([*_lines(path), ""], start=1):
+        if not line.strip() or line.startswith(DOCUMENT_MARK):
+            if words:
+                sentences.append(TaggedText(tuple(words), tuple(tags)))
+                words, tags = [], []
+            continue
+        word, *others = (
+            cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())
+        )
+        if not word or not others:
+            msg = f"{path.name}, line {number}: expected a word and a tag, separated by a tab"
+            raise CorpusError(msg)
+        if fault := fault_of(others[-1], before=tags[-1] if tags else OUTSIDE):
+            msg = f"{path.name}, line {number}: {fault}"
+            raise CorpusError(msg)
+        words.append(word)
+        tags.append(others[-1])
+    return sentences
+
+
+def is_pubtator(path: Path) -> bool:
+    """Whether the first non-blank line is a title."""
+    with path.open(encoding="utf-8-sig", errors="replace") as handle:
+        first = next((line for line in handle if line.strip()), "")
+    return bool(re.match(r"[^|\t]+\|t\|", first))
+
+
+def read_pubtator(path: Path) -> list[Document]:
+    """Read documents: `id|t|title`, `id|a|abstract`, then tab-separated mentions.
+
+    A text is its title, a line break, and its abstract. Relations (four columns) are skipped.
+    A mention that differs from the text at its offsets, or another invalid line, is a
+    `CorpusError` with its number.
+    """
+    documents = []
+    parts: dict[str, str] = {}
+    spans: list[Span] = []
+    current = ""
+    for number, line in enumerate([*_lines(path), ""], start=1):
+        match = _TEXT_LINE.fullmatch(line)
+        if parts and (not line.strip() or (match and match[1] != current)):
+            documents.append(Document(current, _joined(parts), tuple(spans)))
+            parts, spans = {}, []
+        if match:
+            current = match[1]
+            parts[match[2]] = match[3]
+        elif line.strip() and (
+            span := _mention(line.split("\t"), parts, current, f"{path.name}, line {number}")
+        ):
+            spans.append(span)
+    return documents
+
+
+def _joined(parts: dict[str, str]) -> str:
+    return f"{parts.get('t', '')}\n{parts.get('a', '')}"
+
+
+def _mention(columns: list[str], parts: dict[str, str], current: str, where: str) -> Span | None:
+    if len(columns) < 2 or not parts:
+        msg = f"{where}: expected a title (id|t|…), an abstract (id|a|…) or a mention"
+        raise CorpusError(msg)
+    if columns[0] != current:
+        msg = f"{where}: a mention of document {columns[0]!r} under document {current!r}"
+        raise CorpusError(msg)
+    if not columns[1].isdigit():
+        return None  # a relation
+    if len(columns) < _MENTION_COLUMNS or not columns[2].isdigit():
+        msg = f"{where}: expected a mention as id, start, end, text, type, separated by tabs"
+        raise CorpusError(msg)
+    start, end = int(columns[1]), int(columns[2])
+    if not start < end or _joined(parts)[start:end].split() != columns[3].split():
+        msg = (
+            f"{where}: characters {start} to {end} differ from the mention in the file; offsets "
+            "count the title, one character, then the abstract"
+        )
+        raise CorpusError(msg)
+    return Span(start, end, columns[4].strip())
+
+
+def is_brat(path: Path) -> bool:
+    """Whether this is a folder with annotation files."""
+    return path.is_dir() and any(path.glob("*.ann"))
+
+
+def read_brat(folder: Path) -> list[Document]:
+    """Read documents, `name.txt` beside `name.ann`, sorted by name.
+
+    Only entities (T lines) are read; relations, events, attributes and notes are skipped.
+    A mention that differs from the text at its offsets, or another invalid T line, is a
+    `CorpusError` with its number.
+    """
+    documents = []
+    for file in sorted(folder.glob("*.ann")):
+        source = file.with_suffix(".txt")
+        if not source.is_file():
+            msg = f"{file.name} has no text: expected {source.name} beside it"
+            raise CorpusError(msg)
+        text = _decoded(source, "utf-8")  # offsets count "\r\n" as two characters
+        spans = [
+            _brat_span(line, text, f"{file.name}, line {number}")
+            for number, line in enumerate(_lines(file), start=1)
+            if line.startswith("T")
+        ]
+        documents.append(Document(file.stem, text, tuple(spans)))
+    return documents
+
+
+def _brat_span(line: str, text: str, where: str) -> Span:
+    columns = line.split("\t")
+    try:
+        label, offsets = columns[1].split(" ", maxsplit=1)
+        fragments = [tuple(map(int, part.split())) for part in offsets.split(";")]
+        pieces = [text[start:end] for start, end in fragments]
+    except (IndexError, ValueError):
+        msg = f"{where}: expected an entity as T-number, tab, type start end, tab, text"
+        raise CorpusError(msg) from None
+    quoted = columns[2].split() if len(columns) >= _BRAT_COLUMNS else []
+    # BRAT writes line breaks as spaces, and joins fragments with a space.
+    if not all(pieces) or " ".join(pieces).split() != quoted:
+        msg = f"{where}: the text at its offsets differs from the mention in the file"
+        raise CorpusError(msg)
+    start, end = min(fragments)[0], max(end for _, end in fragments)
+    # A mention across a line break also has two fragments, with only the break between them.
+    return Span(start, end, label, discontinuous=text[start:end].split() != quoted)
+
+
+def _decoded(path: Path, encoding: str = "utf-8-sig") -> str:
+    try:
+        return path.read_bytes().decode(encoding)
+    except UnicodeDecodeError as error:
+        msg = f"{path.name} is not UTF-8 (byte {error.start}); convert it first"
+        raise CorpusError(msg) from None
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines, split at line ends only (`splitlines` splits at other characters too)."""
+    return re.split("\r\n|\r|\n", _decoded(path))
