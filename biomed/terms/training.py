@@ -48,8 +48,8 @@ RATED_PAIRS = "terms/umnsrs_similarity_half.csv"
 CONTEXTS = 5  # sentences of one name
 PLAIN, TRAINED = "plain encoder", "this model"
 SCORES_NOTE = (
-    "No training text is a rated pair or contains a held-out term or its synonym as whole words; "
-    "95% intervals from 1,000 resamples of pairs or terms."
+    "No rated pair was trained on, and no training text contains a held-out term or its synonym as "
+    "whole words. 95% intervals from 1,000 resamples of pairs or terms."
 )
 Times = Annotated[float, Field(ge=0)]
 
@@ -58,7 +58,8 @@ class TermTable(ModelTable, EmbeddingSettings):
     """The `[model]` table: the encoder, and the settings of `EmbeddingSettings`.
 
     Attributes:
-        share: of the trained change that is kept; 0.5 averages with the plain encoder's weights.
+        share: share of the trained change that is kept; 0.5 averages the trained weights with the
+            plain encoder's.
     """
 
     share: Annotated[float, Field(gt=0, le=1)] = 1.0

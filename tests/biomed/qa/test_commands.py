@@ -183,7 +183,7 @@ def test_train(tiny_encoder, tmp_path):
     assert "no answer from a wrong one" in card
     assert 'QuestionAnswerer.from_pretrained("small")' in card
     assert (
-        "\n1.0, then 2.0 epochs, learning rate 0.01, at most 4096 tokens a step, seed 3\n" in card
+        "\n1.0, then 2.0 epochs, learning rate 0.01, at most 4096 tokens per step, seed 3\n" in card
     )
     # The number of the card comes again from its command.
     arguments = ["evaluate", str(tmp_path / "special.json"), "--model", str(tmp_path / "model")]
