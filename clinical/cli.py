@@ -26,7 +26,7 @@ def demo(
     stays: Annotated[int, typer.Option(help="Stays of the made-up hospital.")] = 1500,
     seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 2026,
 ) -> None:
-    """The whole job on a made-up hospital: notes, cohort, risks, report."""
+    """Run every step on a made-up hospital: notes, cohort, risks, report."""
     from clinical.demo import run_demo
 
     comparison, best = run_demo(out, stays=stays, seed=seed)
@@ -43,7 +43,7 @@ def synthesize(
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
     notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
 ) -> None:
-    """Write a made-up hospital as MIMIC-III-shaped CSV, with the true risk of each stay."""
+    """Write a made-up hospital as CSV files like MIMIC-III's, with the true risk of each stay."""
     from clinical.datasets.synthetic import synthesize as make
 
     hospital = make(folder, stays=stays, seed=seed, brief=brief, notes_per_stay=notes_per_stay)
@@ -61,16 +61,18 @@ def cohort(
     schema: Annotated[str, typer.Option(help="mimic3, mimic4 or generic.")] = "mimic3",
     notes: Annotated[str, typer.Option(help="discharge or early.")] = "discharge",
     hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,
-    definition: Annotated[Path | None, typer.Option(help="Your own definition, TOML.")] = None,
+    definition: Annotated[
+        Path | None, typer.Option(help="Your own definition of a readmission, TOML.")
+    ] = None,
     mapping: Annotated[Path | None, typer.Option(help="With generic: your columns, TOML.")] = None,
     data_end: Annotated[
         str | None, typer.Option(help="Until when admissions were recorded: a date, or none.")
     ] = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
-    seed: Annotated[int, typer.Option(help="Of the split by patient.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
 ) -> None:
-    """Admissions and notes -> a labelled cohort, with every exclusion counted."""
+    """Build a labelled cohort from admissions and notes, with every exclusion counted."""
     from clinical.cohort import build_cohort
     from domainbert.figures import save_figure
 
@@ -95,7 +97,7 @@ def cohort(
         say(f"note: {caveat}")
     built.save_flow_json(out.with_suffix(".flow.json"))
     save_figure(built.plot_flow(), out.with_suffix(".flow.png"))
-    say(f"cohort in {out}, its flow beside it as .flow.json and .flow.png")
+    say(f"cohort in {out}, its flow in .flow.json and .flow.png next to it")
 
 
 @app.command()
@@ -103,9 +105,9 @@ def cohort(
 def diabetes130(
     folder: Annotated[Path, typer.Argument(help="Folder with the UCI table and its mappings.")],
     out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
-    seed: Annotated[int, typer.Option(help="Of the split by patient.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
 ) -> None:
-    """The real encounters of Diabetes 130-US hospitals as a cohort of narrative notes."""
+    """Turn the real encounters of Diabetes 130-US hospitals into a cohort of narrative notes."""
     from clinical.datasets.diabetes130 import build_diabetes130
     from domainbert.tables import write_table
 
@@ -130,13 +132,14 @@ def train(
     objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
-    seed: Annotated[int | None, typer.Option(help="Of head, order and dropout.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
     full: options.FullWeights = False,
     forget_patients: Annotated[
         bool,
         typer.Option(
             "--forget-patients",
-            help="Keep no hashes of patient ids in the model folder; `evaluate` cannot check then.",
+            help="Keep no hashes of patient ids in the model folder; then `evaluate` cannot check "
+            "whether the model was trained on the patients it is measured on.",
         ),
     ] = False,
     checkpoints: options.Checkpoints = None,
@@ -187,12 +190,13 @@ def score(
     query: options.Query = None,
     restart: options.Restart = False,
     cache: Annotated[
-        Path | None, typer.Option(help="Keep window scores here; known windows are not scored.")
+        Path | None,
+        typer.Option(help="Keep window scores in this file and reuse them in later runs."),
     ] = None,
-    cache_size: Annotated[int, typer.Option(min=1, help="Of the cache, in MB.")] = 1024,
+    cache_size: Annotated[int, typer.Option(min=1, help="Size of the cache in MB.")] = 1024,
     device: options.Device = None,
 ) -> None:
-    """Score every stay of a table; each gets a row, with a status and a reason."""
+    """Score every stay of a table; each stay gets one row, with a status and a reason."""
     from domainbert.scoring import cli
     from domainbert.tables import ReadOptions
 
@@ -227,7 +231,7 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
     split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
 ) -> None:
-    """Measure a model on one side of a cohort, beside bag-of-words baselines."""
+    """Measure a model on one side of a cohort and compare it with bag-of-words baselines."""
     from clinical.cohort.splits import read_cohort
     from clinical.evaluation.comparison import compare, write_comparison
     from clinical.risk.model import ReadmissionModel
@@ -281,7 +285,7 @@ def models() -> None:
             others = [f"{other} {spell(scores[other]['auroc'])}" for other in list(scores)[1:]]
             stdout.print(
                 f"    AUROC {spell(own['auroc'])} on the {own['n_stays']:,} stays of "
-                f"{own['n_patients']:,} patients that its own cohort held out; "
+                f"{own['n_patients']:,} held-out patients of its own cohort; "
                 f"{', '.join(others)}",
                 markup=False,
                 soft_wrap=True,

@@ -53,8 +53,8 @@ def pretrain(
     exclude: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Table of patients, stays, notes or hashes not to read, or a cohort: all but its "
-            "train side. May be repeated."
+            help="Table of patients, stays, notes or hashes to leave out, or a cohort, of which "
+            "all but the train side is left out. May be repeated."
         ),
     ] = None,
     text: options.TextColumn = None,
@@ -66,9 +66,9 @@ def pretrain(
         typer.Option(help="Folder for tokens, examples and checkpoints, else OUT-work."),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, help="Most steps per phase, for a trial run.")
+        int | None, typer.Option(min=1, help="Maximum steps per phase, for a trial run.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of examples, weights, masks, order.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
 ) -> None:
     """Train an encoder on your own text. A killed run resumes with the same command."""
     from domainbert.pretraining.fitting import pretrain as fit
@@ -96,6 +96,6 @@ def pretrain(
     stdout.print(table)
     for what, count in sorted(made.manifest["corpus"]["counts"].items()):
         say(f"{count:,} {what}")
-    say(f"Encoder in {out}; its card says how it was made. Use it as --encoder {out}")
+    say(f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}")
     where = work or out.with_name(f"{out.name}-work")
     say(f"{where} keeps the text as numbers for the next run; remove it when you are done")

@@ -13,17 +13,17 @@ RecipeFile = Annotated[
 ]
 EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
-LearningRate = Annotated[float | None, typer.Option(help="Peak.")]
-FullWeights = Annotated[bool, typer.Option("--full", help="All weights, no adapter.")]
+LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
+FullWeights = Annotated[bool, typer.Option("--full", help="Train all weights, not an adapter.")]
 Checkpoints = Annotated[
-    Path | None, typer.Option(help="Keep checkpoints here; else beside --out until it is written.")
+    Path | None, typer.Option(help="Keep checkpoints here; else next to --out until it is written.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
 ModelName = Annotated[
     str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")
 ]
 
-# What the scoring commands ask.
+# Options of the scoring commands.
 Source = Annotated[
     str,
     typer.Argument(
@@ -42,8 +42,14 @@ PatientColumn = Annotated[str | None, typer.Option("--patient", help="The patien
 NoteColumn = Annotated[str | None, typer.Option("--note", help="The note's id.")]
 TimeColumn = Annotated[str | None, typer.Option("--time", help="When a note was written.")]
 Keep = Annotated[list[str] | None, typer.Option(help="A column to carry along; may repeat.")]
-Delimiter = Annotated[str | None, typer.Option(help="Of CSV: ';', 'tab'; else a comma.")]
-Encoding = Annotated[str | None, typer.Option(help="Of text files, such as cp1252; else UTF-8.")]
-Query = Annotated[str | None, typer.Option(help="With a database: the SELECT to read.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin anew instead of resuming.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; else what there is.")]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Delimiter of CSV files, such as ';' or 'tab'; else a comma.")
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of text files, such as cp1252; else UTF-8.")
+]
+Query = Annotated[str | None, typer.Option(help="With a database: the SELECT statement to run.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
+]

@@ -34,7 +34,8 @@ Models = Annotated[
 @one_line_errors
 def train(
     corpora: Annotated[
-        list[Path], typer.Argument(metavar="CORPUS...", help="Folders: train, devel, perhaps test.")
+        list[Path],
+        typer.Argument(metavar="CORPUS...", help="Folders with train, devel and optionally test."),
     ],
     out: options.ModelFolder,
     recipe: options.RecipeFile = None,
@@ -42,10 +43,10 @@ def train(
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
     seed: Annotated[
-        list[int] | None, typer.Option(help="Repeatable: the best run on devel is kept.")
+        list[int] | None, typer.Option(help="May be repeated: the best run on devel is kept.")
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Runs side by side, each with its share of the cores.")
+        int, typer.Option(min=1, help="Runs in parallel, each with its share of the cores.")
     ] = 1,
     label: Labels = None,
     full: options.FullWeights = False,
@@ -91,7 +92,10 @@ def tag(
     source: options.Source,
     model: Models,
     out: Annotated[
-        Path | None, typer.Option(help="A table (.csv, .parquet, .jsonl) or folder; else shown.")
+        Path | None,
+        typer.Option(
+            help="A table (.csv, .parquet, .jsonl) or folder; without it, marked texts are shown."
+        ),
     ] = None,
     text: options.TextColumn = None,
     keep: options.Keep = None,
@@ -104,7 +108,7 @@ def tag(
     device: options.Device = None,
     restart: options.Restart = False,
 ) -> None:
-    """Find the entities of each text: a table with a row for each entity, or the marked texts."""
+    """Find the entities of each text; write a table with a row per entity, or show marked texts."""
     from biomed.ner.tagger import EntityTagger
     from biomed.ner.task import TagTask
     from domainbert.scoring.cli import run
@@ -144,7 +148,7 @@ def evaluate(
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
 ) -> None:
-    """Score a model by strict IOB2 over words, and documents also by exact character spans.
+    """Score a model by strict IOB2 over words; for documents, also by exact character spans.
 
     Several models are scored as an ensemble.
     """

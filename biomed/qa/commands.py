@@ -25,7 +25,7 @@ app = typer.Typer(
 yes_no = typer.Typer(no_args_is_help=True, help="Questions answered by yes, no or maybe.")
 app.add_typer(yes_no, name="yesno")
 
-Seed = Annotated[int | None, typer.Option(help="Of all random choices.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all random choices.")]
 ScoresFile = Annotated[Path | None, typer.Option("--json", help="Write the scores here too.")]
 YesNoFile = Annotated[
     Path, typer.Argument(metavar="QUESTIONS", help="PubMedQA or BioASQ JSON, with answers.")
@@ -88,9 +88,10 @@ def ask(
         Path | None,
         typer.Option(help="Answers: .csv, .parquet, .jsonl, or a folder; otherwise shown here."),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=1, help="Maximum answers to each question.")] = 1,
+    top_k: Annotated[int, typer.Option(min=1, help="Maximum answers per question.")] = 1,
     threshold: Annotated[
-        float | None, typer.Option(help="A score must be above it; -inf: always answer.")
+        float | None,
+        typer.Option(help="Answers must score above this; with -inf there is always an answer."),
     ] = None,
     text: options.TextColumn = None,
     keep: options.Keep = None,
@@ -215,11 +216,11 @@ def train_yes_no(
     out: options.ModelFolder,
     recipe: options.RecipeFile = None,
     encoder: options.EncoderName = None,
-    folds: Annotated[int, typer.Option(min=2, help="Models trained, to score each question.")] = 10,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 10,
     epochs: options.Epochs = None,
     seed: Seed = None,
 ) -> None:
-    """Train in folds, score every question unseen, write the last fold's model."""
+    """Train and score by cross-validation, and write the last fold's model."""
     from biomed.qa.yes_no import YesNoRecipe, cross_validate, read_decisions
     from domainbert.training.recipes import read_recipe
     from domainbert.training.session import training_run

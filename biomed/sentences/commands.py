@@ -36,10 +36,13 @@ IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the 
 @one_line_errors
 def train(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
-    validation: Annotated[Path, typer.Option(help="Pairs that choose the weights; likewise.")],
+    validation: Annotated[
+        Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
+    ],
     out: options.ModelFolder,
     recipe: Annotated[
-        str | None, typer.Option(help="A shipped recipe or a file; options win.")
+        str | None,
+        typer.Option(help="A shipped recipe's name or a TOML file; options override it."),
     ] = None,
     kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
     objective: Annotated[
@@ -51,7 +54,7 @@ def train(
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
-    seed: Annotated[int | None, typer.Option(help="Of head, order and dropout.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
 ) -> None:
     """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
     from biomed.sentences.data import read_examples
@@ -90,7 +93,7 @@ def encode(
     query: options.Query = None,
     restart: options.Restart = False,
 ) -> None:
-    """Write the vector of every text of a table; every token is read."""
+    """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.tables import EncodeTask
     from domainbert.scoring.cli import run
     from domainbert.tables import ReadOptions
@@ -110,11 +113,11 @@ def encode(
 @one_line_errors
 def index(
     source: options.Source,
-    out: Annotated[Path, typer.Option(help="The index folder; texts are added if it is there.")],
+    out: Annotated[Path, typer.Option(help="The index folder; if it exists, texts are added.")],
     model: Model = DEFAULT,
     text: options.TextColumn = None,
     id_column: IdColumn = None,
-    window: Annotated[int | None, typer.Option(help="Tokens of a passage at most.")] = None,
+    window: Annotated[int | None, typer.Option(help="Maximum tokens of a passage.")] = None,
     storage: Annotated[str, typer.Option(help="float32, float16 or int8.")] = "float32",
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""
@@ -129,7 +132,7 @@ def index(
         built = SentenceIndex.build([], encoder, folder=out, window=window, storage=storage)  # type: ignore[arg-type]
     faults = built.add(texts, ids=ids)
     if faults:
-        say(f"{len(faults)} texts have no passage, the first is {next(iter(faults))}")
+        say(f"{len(faults)} texts could not be indexed; the first is {next(iter(faults))}")
     say(f"{len(built):,} passages in {out}")
 
 
@@ -138,11 +141,13 @@ def index(
 def search(
     queries: Annotated[str, typer.Argument(metavar="QUERY", help="A query; or a table of them.")],
     index_folder: Annotated[Path, typer.Option("--index", help="From `biomed sentences index`.")],
-    out: Annotated[Path | None, typer.Option(help="The table to write, for a table.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The table to write, if QUERY is a table.")
+    ] = None,
     model: Model = DEFAULT,
     rerank: Cross = None,
-    words: Annotated[bool, typer.Option("--words", help="Join with BM25.")] = False,
-    k: Annotated[int, typer.Option("-k", min=1, help="Passages of each query.")] = 10,
+    words: Annotated[bool, typer.Option("--words", help="Combine with BM25.")] = False,
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages per query.")] = 10,
     restart: options.Restart = False,
 ) -> None:
     """Search an index by meaning: one query, or every query of a table."""
@@ -192,13 +197,15 @@ def rerank(
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for the table and the figure.")],
     model: Annotated[
-        list[str] | None, typer.Option(help="As often as you like; by default the plain one.")
+        list[str] | None, typer.Option(help="May be repeated; by default the plain encoder.")
     ] = None,
     sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
     scale: Annotated[float, typer.Option(help="The largest score of --sts.")] = 5.0,
     retrieval: Annotated[Path | None, typer.Option(help="Queries and their texts.")] = None,
     rerank: Cross = None,
-    words: Annotated[bool, typer.Option("--words", help="BM25, and BM25 joined.")] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Also measure BM25, alone and combined.")
+    ] = False,
 ) -> None:
     """Measure models side by side: rated pairs, and retrieval."""
     from biomed.plots import plot_comparison

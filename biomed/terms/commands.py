@@ -74,12 +74,12 @@ def similar(
     terms: Annotated[str | None, typer.Option(help=SOURCE_HELP)] = None,
     out: Annotated[Path | None, typer.Option(help="With --terms: the table to write.")] = None,
     vocabulary: VocabularyFile = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours of each term.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours per term.")] = 10,
     model: Model = "terms",
     keep: options.Keep = None,
     restart: options.Restart = False,
 ) -> None:
-    """The nearest terms of a vocabulary to a term, or to each term of a file."""
+    """Find the terms of a vocabulary that are nearest to a term, or to each term of a file."""
     from biomed.terms.similarity import TermIndex
     from biomed.terms.tables import NearestTask, read_options, read_terms
     from biomed.terms.vocabulary import medical_terms
@@ -121,11 +121,11 @@ def plot(
         Path | None, typer.Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary.")
     ] = None,
     model: Model = "terms",
-    pca: Annotated[bool, typer.Option("--pca", help="Put a PCA picture beside it.")] = False,
-    perplexity: Annotated[float | None, typer.Option(help="Of t-SNE.")] = None,
+    pca: Annotated[bool, typer.Option("--pca", help="Add a PCA picture.")] = False,
+    perplexity: Annotated[float | None, typer.Option(help="Perplexity of t-SNE.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
-    """Draw terms by t-SNE; their coordinates go to NAME.coordinates.csv beside the picture."""
+    """Draw terms by t-SNE; their coordinates are written to NAME.coordinates.csv."""
     from biomed.plots import plot_layouts, term_layouts
     from biomed.terms.tables import read_categories
     from biomed.terms.vocabulary import medical_terms
@@ -157,7 +157,7 @@ def plot(
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for tables and figure.")],
     model: Annotated[
-        list[str] | None, typer.Option(help="As often as you like; by default the shipped two.")
+        list[str] | None, typer.Option(help="May be repeated; by default the two shipped ones.")
     ] = None,
     pairs: Annotated[
         Path | None, typer.Option(help="Rated pairs: UMNSRS, or three columns.")
@@ -191,11 +191,13 @@ def evaluate(
 def train(
     data: Annotated[Path, typer.Argument(help="Folder of the public data sets.")],
     out: options.ModelFolder,
-    recipe: Annotated[str, typer.Option(help="A shipped recipe or a file; options win.")] = "terms",
+    recipe: Annotated[
+        str, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
+    ] = "terms",
     vocabulary: VocabularyFile = None,
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
-    seed: Annotated[int | None, typer.Option(help="Of order, choice and dropout.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
 ) -> None:
     """Train term vectors on names that mean the same, measure them, and write the model folder."""
     from biomed.terms.training import TermRecipe, train_from_recipe
