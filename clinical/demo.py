@@ -51,7 +51,7 @@ def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[C
         title="30-day readmission at a made-up hospital",
         facts={
             "model": MODEL_NAME,
-            "hospital": f"made up, seed {seed}; the model was trained on others",
+            "hospital": f"made up, seed {seed}; the model was trained on other seeds",
             "best possible AUROC on these stays": f"{best:.3f}",
         },
         flow=cohort.flow,

@@ -1,10 +1,10 @@
-"""The errors that the user can mend: shown as one line, without a traceback."""
+"""Errors that the user can correct: shown as one line, without a traceback."""
 
 from __future__ import annotations
 
 
 class UserError(ValueError):
-    """Bad input, a wrong setting or a file that cannot be used; the message says the fix.
+    """Bad input, a wrong setting or a file that cannot be used; the message says how to fix it.
 
     Commands print it as one line. Any other exception is a bug and keeps its traceback. The
     message never quotes note text.

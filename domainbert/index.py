@@ -144,7 +144,7 @@ class VectorIndex:
             msg = f"storage must be one of {', '.join(STORAGES)}; got {storage!r}"
             raise UserError(msg)
         if folder.exists():
-            msg = f"{folder} is there already; add to it, or name another folder"
+            msg = f"{folder} exists already; add to it, or name another folder"
             raise UserError(msg)
         head = {
             "version": VERSION,

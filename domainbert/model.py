@@ -193,7 +193,7 @@ class Model(ABC):
         return found.hexdigest()
 
     def window_tokens(self) -> int:
-        """Tokens of a window: the setting, by default (and at most) the encoder's positions."""
+        """Maximum tokens of a window: the setting, by default the encoder's limit."""
         limit = window_limit(self.network.config)
         window: int = self.settings.window or limit
         if window > limit:
@@ -201,7 +201,7 @@ class Model(ABC):
         return window
 
     def remember(self, loaded: TaskModel) -> None:
-        """Keep what a folder or a training has besides the weights."""
+        """Keep what a folder or a training run has besides the weights."""
         if loaded.config:
             self.config, self.manifest = loaded.config, loaded.config.manifest
             self.adapter = loaded.adapter

@@ -32,7 +32,7 @@ class PairSettings:
     """How two texts are read.
 
     Attributes:
-        window: tokens of a window at most, both texts and special tokens counted; None is the
+        window: maximum tokens of a window, including both texts and special tokens; None is the
             encoder's limit.
         overlap: tokens of the second text that consecutive windows share.
         join: how the windows of a long second text become one result: "mean" of their logits, or
@@ -60,7 +60,7 @@ class PairWindow:
 
 @dataclass(frozen=True)
 class PairResult:
-    """What a network says of a pair.
+    """The result for a pair of texts.
 
     Attributes:
         logits: one for each output, shape (labels,).

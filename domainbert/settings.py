@@ -1,4 +1,4 @@
-"""Settings that people type: pydantic models whose errors are one readable line."""
+"""Base class of all settings: pydantic models whose errors are one readable line."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """The score over all types, and of each type."""
+    """The scores over all types and of each type."""
 
     overall: Score
     by_type: tuple[Score, ...]

@@ -57,7 +57,7 @@ class Examples:
             scale: the largest score of the source, such as 5 for the STS benchmark.
 
         Raises:
-            TableError: a label that is no number from 0 to `scale`.
+            TableError: a label that is not a number from 0 to `scale`.
         """
         values = [_number(label) / scale for label in self.labels]
         if wrong := [n for n, value in enumerate(values) if not 0 <= value <= 1]:
@@ -80,7 +80,7 @@ def read_examples(source: str | Path) -> Examples:
             a file of the STS benchmark (.tsv without header or quoting); or PubMedQA (.json).
 
     Raises:
-        TableError: no such source or column, a line that is no row, or a row without a text.
+        TableError: no such source or column, a malformed line, or a row without a text.
     """
     rows = list(_rows(source))
     name = Path(source).name

@@ -73,9 +73,9 @@ class Relations(Settings):
         groups: terms of one group.
         categories: terms of one category.
         names: the names of a MedQuAD concept.
-        definitions: a name with a sentence that says what it is, the name written over.
+        definitions: a name with a sentence that defines it, in which the name is replaced.
         icd9: titles of one ICD-9 category.
-        contexts: a name with a sentence that contains it, the name written over.
+        contexts: a name with a sentence that contains it, in which the name is replaced.
     """
 
     synonyms: Times = 1.0
@@ -107,7 +107,7 @@ def train_from_recipe(
     Args:
         recipe: the plan.
         data: folder of the public data sets; rated pairs there are only measured on.
-        vocabulary: another one than the shipped.
+        vocabulary: a file with a vocabulary; by default the shipped one.
 
     Raises:
         TableError: a file that training needs is missing.

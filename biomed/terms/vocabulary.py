@@ -18,8 +18,8 @@ HELD_OUT = 20  # percent of the terms
 def medical_terms() -> pd.DataFrame:
     """The shipped vocabulary: some 1,170 terms in 14 clinical categories.
 
-    A term stands in one category, that of the specialty that mostly treats it; drugs are their
-    own. A group is a finer part of a category, such as "arrhythmia" or "beta blocker".
+    Each term is in one category, that of the specialty that mostly treats it; drugs have their own
+    category. A group is a finer part of a category, such as "arrhythmia" or "beta blocker".
 
     Returns:
         `term`, `category`, `synonyms` (a list of one or two, abbreviations among them), `group`,
@@ -50,7 +50,7 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
         raise TableError(msg)
     twice = table["term"].str.casefold().duplicated()
     if twice.any():
-        msg = f"{path.name}: {int(twice.sum())} terms stand twice, first in row {twice.argmax()}"
+        msg = f"{path.name}: {int(twice.sum())} terms occur twice, first in row {twice.argmax()}"
         raise TableError(msg)
     synonyms = table["synonyms"] if "synonyms" in table.columns else table["term"].map(lambda _: "")
     group = table["group"] if "group" in table.columns else table["category"]

@@ -47,13 +47,13 @@ def _missing(request: Request, tables: Tables) -> list[str]:
     known, absent = tables.known, ", ".join(tables.absent)
     patients = request.schema.patients
     said = {
-        f"No table of notes ({absent or 'none is mapped'}): the cohort has labels and no text.":
+        f"No table of notes ({absent or 'none is mapped'}): the cohort has labels but no text.":
             not tables.notes,
         f"Tables of notes that were not found: {absent}.": tables.notes and absent,
         f"No table {patients.table if patients else ''}: age and sex may be unknown.":
             patients and not tables.patients,
         "No dates of death: deaths after discharge are unknown.": "death_date" not in known,
-        "No column tells of deaths in hospital: such stays count as discharged alive.":
+        "No column records deaths in hospital: such stays count as discharged alive.":
             not {"died", "death_time", "discharge_location"} & known,
         "No admission types: planned returns and newborns cannot be told apart.":
             "admission_type" not in known,
@@ -67,8 +67,8 @@ def _vocabulary(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
     locations = unmatched_values(con, "discharge_location", limit=_SHOWN + 1)
     if locations:
         said.append(
-            f"Discharge locations that count as alive: {_listed(locations)}. A word for death "
-            "belongs into died_locations of the definition."
+            f"Discharge locations that count as alive: {_listed(locations)}. Add words for death "
+            "to died_locations of the definition."
         )
     dead = "SELECT count_if(list_contains(died_locations, discharge_location)) FROM admissions"
     if locations and not _one(con, f"{dead}, rules") and not {"died", "death_time"} & tables.known:
@@ -79,8 +79,8 @@ def _vocabulary(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
         )
     if types := unmatched_values(con, "admission_type", limit=_SHOWN + 1):
         said.append(
-            f"Admission types that count as unplanned: {_listed(types)}. A word for planned "
-            "admissions belongs into planned_types of the definition."
+            f"Admission types that count as unplanned: {_listed(types)}. Add words for planned "
+            "admissions to planned_types of the definition."
         )
     return said
 

@@ -74,7 +74,7 @@ _COLUMNS: Final = (
 
 
 def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
-    """Turn the folder with the three files of the source into a cohort table.
+    """Turn the folder with the three source files into a cohort table.
 
     Every encounter of the source is a row, in its order. Encounters that ended in death or hospice
     cannot be followed by a readmission: they have an `exclusion` and no `split`. The others are

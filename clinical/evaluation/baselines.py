@@ -106,7 +106,7 @@ def out_of_fold(rows: pd.DataFrame) -> NDArray[np.float64]:
     fold = assign_splits(rows["patient_id"], seed=1, fractions=shares).astype(int)
     if len(set(fold)) < 2:
         patients = len(set(patient_keys(rows["patient_id"])))
-        raise UserError(f"{patients} patients fall into one fold; a teacher needs more")
+        raise UserError(f"{patients} patients are all in one fold; a teacher needs more")
     features = learn_words(vectorizer("TF-IDF", stays=len(rows)), joined(rows))
     labels = rows["readmitted"].to_numpy(dtype=np.float64)
     model, folds = logistic(_FOLD_PENALTY), PredefinedSplit(fold)

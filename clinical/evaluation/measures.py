@@ -155,13 +155,13 @@ MEASURES = (
     Measure(
         "auroc",
         "AUROC",
-        "How often a readmitted stay gets a higher risk than one that was not; 0.5 is chance.",
+        "How often a readmitted stay gets a higher risk than one not readmitted; 0.5 is chance.",
         _auroc,
     ),
     Measure(
         "auprc",
         "AUPRC",
-        "Precision averaged over recall. Uninformative risks reach the prevalence.",
+        "Precision averaged over recall. Chance gives the prevalence.",
         _auprc,
     ),
     Measure(

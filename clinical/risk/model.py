@@ -40,7 +40,7 @@ class ReadmissionSettings:
         window: largest window in tokens, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens that consecutive windows share.
         c: of the readmission rule, > 0.
-        clean_notes: blank out marks that carry no meaning (see `clinical.risk.stays.clean`).
+        clean_notes: blank out meaningless marks (see `clinical.risk.stays.clean`).
         join_notes: window a stay's notes as one text, as the paper does with early notes.
         calibration: slope and intercept on the logit scale; None without a calibrator.
         alert_threshold: the probability from which validation reached 80% precision; None if no
@@ -61,7 +61,7 @@ class ReadmissionSettings:
 
 
 class ReadmissionModel(Model):
-    """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the rule.
+    """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
     Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's
     BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid).

@@ -32,9 +32,9 @@ _MARKS = re.compile(
 
 
 def clean(note: str) -> str:
-    """The note with marks that carry no meaning replaced by spaces.
+    """Replace meaningless marks in a note with spaces.
 
-    No character moves, so a span of the cleaned note is the same span of the original.
+    The length does not change, so positions in the cleaned note are positions in the original.
     """
     return _MARKS.sub(lambda mark: re.sub(r"[^\n]", " ", mark.group()), note)
 
@@ -61,7 +61,7 @@ class UnreadSpan:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What of a stay was read: characters of its notes, tokens and windows scored.
+    """How much of a stay was read: characters of its notes, tokens, and windows.
 
     Special tokens do not count, and each token counts once where windows do not overlap. `unread`
     is normally empty.

@@ -150,7 +150,7 @@ class ReadmissionObjective(Objective):
         windows = model.token_ids(rows["text"])
         has_windows = np.array([len(stay) > 0 for stay in windows])
         if dropped := int((~has_windows).sum()):
-            log.warning("%d stays have nothing but marks and are left out", dropped)
+            log.warning("%d stays have no readable text and are left out", dropped)
         self.rows = rows[has_windows].reset_index(drop=True)
         _check_sides(self.rows)
         kept = [stay for stay in windows if len(stay)]

@@ -247,7 +247,7 @@ def _excluded(path: Path) -> Iterator[tuple[str, str]]:
         raise CorpusError(msg)
     for row in iter_rows(path):
         if row.fault:
-            msg = f"{row.place}: {row.fault}; mend the list, or nobody knows whom it excludes"
+            msg = f"{row.place}: {row.fault}; correct the list, which otherwise excludes too little"
             raise TableError(msg)
         if "split" in available and row.cells.get("split") in (None, TRAIN):
             continue

@@ -1,4 +1,4 @@
-"""Scoring: what a task does to one row, turned into tables in, tables out."""
+"""Scoring: apply a task to every row of a table and write a table of results."""
 
 from domainbert.scoring.driver import Counts, score_file, score_frame
 from domainbert.scoring.task import Fault, Task

@@ -61,7 +61,7 @@ def run(
                 progress=told,
             )
         except KeyboardInterrupt:
-            say(f"stopped after {done:,} rows; the same command resumes")
+            say(f"stopped after {done:,} rows; run the same command to resume")
             raise
     say(f"{counts}; written to {out}")
     return counts

@@ -1,4 +1,4 @@
-"""Tables in, tables out, for any task: every row has an output row with a status and a reason."""
+"""Score tables with any task: every row gets an output row with a status and a reason."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def score_file(
     """Score a source into a table or a folder of parts, in memory bounded by the size of a part.
 
     The same call again resumes a run that was stopped: items that are done are not scored again,
-    whatever the order of files and rows. On Ctrl-C (and SIGTERM) the part in hand is finished.
+    whatever the order of files and rows. On Ctrl-C (and SIGTERM) the current part is finished.
 
     Args:
         task: what to do with each row, or group of rows.
@@ -124,7 +124,7 @@ def score_file(
         named: our column -> the source's, where its name is not recognised.
         keep: further columns to carry along, as text.
         options: how to read the source.
-        restart: begin anew instead of resuming.
+        restart: start over instead of resuming.
         progress: called with (rows done, rows in all) after each part.
 
     Raises:

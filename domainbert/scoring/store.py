@@ -55,7 +55,7 @@ class RunStore:
 
         Args:
             facts: what decides the result; kept in the manifest.
-            restart: begin anew whatever is there.
+            restart: start over, whatever is there.
 
         Raises:
             UserError: another run holds the folder, it has parts of a run with other facts, or
@@ -87,7 +87,7 @@ class RunStore:
         if other := [name for name in facts if known.get(name) != facts[name]]:
             msg = (
                 f"{self.folder} holds a run with another {' and '.join(other)}; "
-                "give the same again, or begin anew with --restart"
+                "use the same again, or start over with --restart"
             )
             raise UserError(msg)
 

@@ -1,4 +1,4 @@
-"""The columns that a task reads, under whatever name a table has them."""
+"""The columns that a task reads, and how they are found under other names."""
 
 from __future__ import annotations
 

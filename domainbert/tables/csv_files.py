@@ -1,4 +1,4 @@
-"""CSV files row by row, or as Arrow streams, with every line that is no row listed.
+"""CSV files row by row, or as Arrow streams, with every malformed line listed.
 
 Fast readers let a quote that is never closed swallow the rows after it, or take a line in the
 middle of a note for a row. Here a line where no row begins is listed, and reading continues with

@@ -107,7 +107,7 @@ def _text_frames(
     if count:
         rest = f"; and {count - len(faults)} more" if count > len(faults) else ""
         lines = "1 line is no row" if count == 1 else f"{count} lines are no rows"
-        msg = f"{lines}: {'; '.join(faults)}{rest}. Mend or remove them"
+        msg = f"{lines}: {'; '.join(faults)}{rest}. Correct or remove them"
         raise TableError(msg)
 
 

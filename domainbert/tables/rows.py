@@ -1,4 +1,4 @@
-"""The one streaming reader: any table or text, row by row, as text, with every fault listed."""
+"""The streaming reader of all tables and texts: row by row, as text, with every fault listed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ENDINGS = (*FORMATS, *TEXT_FORMATS)
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a source where its name does not tell.
+    """How to read a source, where its name does not say.
 
     Attributes:
         delimiter: of CSV files, one ASCII character or "tab"; by default a tab for .tsv, else a

@@ -67,7 +67,7 @@ def _differences(known: Any, now: Any, name: str = "") -> list[str]:
 def last_checkpoint(folder: Path) -> Path | None:
     """The last complete checkpoint.
 
-    One that was cut short, by a kill or a full disk, is passed over, and removed where one process
+    One that was cut short, by a kill or a full disk, is skipped, and removed where one process
     trains. The best checkpoint is found again where the folder has moved.
     """
     found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
@@ -76,7 +76,7 @@ def last_checkpoint(folder: Path) -> Path | None:
             _mend_best(path)
             return path
         if process_count() == 1:
-            log.warning("%s is incomplete and is passed over", path)
+            log.warning("%s is incomplete and is skipped", path)
             shutil.rmtree(path, ignore_errors=True)
     return None
 

@@ -1,4 +1,4 @@
-"""The processes that train together, as torchrun and accelerate tell each of them."""
+"""The processes that train together, from the variables of torchrun and accelerate."""
 
 from __future__ import annotations
 

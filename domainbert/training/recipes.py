@@ -1,4 +1,4 @@
-"""Recipes: everything about a trained model that is not its data, as one TOML file."""
+"""Recipes: everything that defines a trained model except its data, in one TOML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AnyRecipe = TypeVar("AnyRecipe", bound=Settings)
 
 
 class Card(Settings):
-    """What people should know of a model; the `[card]` table.
+    """What people should know about a model; the `[card]` table.
 
     `title` is one line on what it is, `limits` what it is not for, and `rebuild` the command that
     trains it again.

@@ -1,4 +1,4 @@
-"""What surrounds a training command: checks of --out, its checkpoints, and saving its model."""
+"""Shared by the training commands: checks of --out, checkpoints, and saving the model."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_bad_rows_are_refused_and_nothing_is_written(tmp_path, change, message):
 
 def test_other_bad_input(tmp_path):
     index = new_index(tmp_path / "i")
-    with pytest.raises(UserError, match="is there already; add to it, or name another folder"):
+    with pytest.raises(UserError, match="exists already; add to it, or name another folder"):
         new_index(tmp_path / "i")
     with pytest.raises(UserError, match="storage must be one of float32, float16"):
         new_index(tmp_path / "j", "int4")

@@ -59,7 +59,7 @@ def test_your_own_needs_two_columns_alone(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("edema", "signs"), ("Edema", "signs")], "1 terms stand twice, first in row 1"),
+        ([("edema", "signs"), ("Edema", "signs")], "1 terms occur twice, first in row 1"),
         ([("edema", "signs"), (None, "signs")], "row 1 has no term or no category"),
     ],
 )

@@ -146,7 +146,7 @@ def test_stay_without_a_note_is_listed(hospital):
 def test_without_a_table_of_notes_there_are_labels_and_no_text(hospital):
     stay = hospital.stay(0, 3)
     cohort = hospital.build()
-    assert any("labels and no text" in said for said in cohort.caveats)
+    assert any("labels but no text" in said for said in cohort.caveats)
     row = cohort.to_frame().set_index("stay_id").loc[stay]
     assert (row["text"], row["readmitted"]) == ([], 0)
 

@@ -104,7 +104,7 @@ def test_missing_notes_and_notes_of_marks_alone_do_not_end_a_training(cohort, re
         model = fit(odd, recipe())
     assert sum(model.manifest["stays"].values()) == 295
     assert "2 stays have no text and are left out" in caplog.text
-    assert "3 stays have nothing but marks and are left out" in caplog.text
+    assert "3 stays have no readable text and are left out" in caplog.text
     comparison = compare(model, odd, bootstrap=0)
     assert len(comparison.stays) == 59
     assert "1 of 60 stays could not be scored and are not measured." in comparison.caveats
@@ -242,7 +242,7 @@ def test_the_teacher_mixes_and_never_teaches_its_own_patient(cohort):
     teacher = teacher_targets(train, weight=1.0)
     assert teacher_targets(train, weight=0.7) == pytest.approx(0.3 * labels + 0.7 * teacher)
     # The stays of one patient never teach that patient: alone it has no teacher at all.
-    with pytest.raises(UserError, match="1 patients fall into one fold"):
+    with pytest.raises(UserError, match="1 patients are all in one fold"):
         teacher_targets(train.assign(patient_id="same"), weight=1.0)
     with pytest.raises(UserError, match="between 0 and 1"):
         teacher_targets(train, weight=1.5)

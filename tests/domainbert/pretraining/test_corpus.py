@@ -271,7 +271,7 @@ def test_a_line_that_is_no_row_costs_no_other_line(tmp_path, caplog):
     assert corpus.counts["lines that are no rows"] == 1
     assert "notes.csv line 22: " in caplog.text
     assert "only-one-field" not in caplog.text
-    with pytest.raises(TableError, match=r"notes\.csv line 22: .*; mend the list"):
+    with pytest.raises(TableError, match=r"notes\.csv line 22: .*; correct the list"):
         read_exclusions([tmp_path / "notes.csv"])
 
 

@@ -426,7 +426,7 @@ def test_faults_are_counted_to_the_end_and_the_first_are_listed(tmp_path):
     message = error_of(path, chunk_rows=7)
     assert message.startswith("30 lines are no rows: notes.csv line 3: ")
     assert message.count("notes.csv line") == 5
-    assert message.endswith("; and 25 more. Mend or remove them")
+    assert message.endswith("; and 25 more. Correct or remove them")
 
 
 @pytest.mark.parametrize(

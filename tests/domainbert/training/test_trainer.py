@@ -271,7 +271,7 @@ def test_a_checkpoint_cut_short_falls_back_to_the_one_before(run, tmp_path, capl
         path.unlink()
     rest = Toy()
     found = run(rest, full=True, folder="parts", resume=True)
-    assert "checkpoint-12 is incomplete and is passed over" in caplog.text
+    assert "checkpoint-12 is incomplete and is skipped" in caplog.text
     assert rest.steps == whole.steps[before:]
     torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
 
