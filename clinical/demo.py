@@ -18,7 +18,7 @@ MODEL_NAME = "readmission-demo"
 
 
 def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[Comparison, float]:
-    """Make a hospital, build its cohort, score its test side, and write everything into `out`.
+    """Make up a hospital, build its cohort, score its test side, and write everything to `out`.
 
     The hospital is new to the shipped model, which was trained on hospitals with other seeds. The
     baselines are fitted on this hospital's own training side.

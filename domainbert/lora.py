@@ -46,7 +46,7 @@ def adapter_tensors(peft_model: Any) -> dict[str, Any]:
 
 
 def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
-    """The plain model, with tensors from `adapter_tensors` merged into a model from `add_lora`."""
+    """Merge tensors from `adapter_tensors` into a model from `add_lora`, and return it plain."""
     from peft import set_peft_model_state_dict
 
     set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})

@@ -33,7 +33,7 @@ class Answer:
         text: the answer, exactly as in the context.
         start: its first character; 0 without an answer.
         end: one past its last character; 0 without an answer.
-        score: start plus end logit, minus the same sum for [CLS], which stands for "no answer", in
+        score: start plus end logit, minus the same sum for [CLS], which means "no answer", in
             the same window; not a probability. The difference can be compared across windows and
             documents. Without an answer: the score of the best rejected candidate, -inf if there
             is none, NaN if the network's output is not a number.

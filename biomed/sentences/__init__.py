@@ -1,1 +1,1 @@
-"""Sentences and passages: vectors, search, reranking, and models of both kinds."""
+"""Sentences and passages: vectors, search, reranking and training."""

@@ -20,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Sentences and passages: vectors, search, reranking, and models of both kinds.",
+    help="Sentences and passages: vectors, search, reranking and training.",
 )
 
 DEFAULT = "all-MiniLM-L6-v2"

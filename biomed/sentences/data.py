@@ -62,7 +62,7 @@ class Examples:
         values = [_number(label) / scale for label in self.labels]
         if wrong := [n for n, value in enumerate(values) if not 0 <= value <= 1]:
             msg = (
-                f"{len(wrong)} of {len(values)} scores are no number from 0 to {scale:g}, the "
+                f"{len(wrong)} of {len(values)} scores are not numbers from 0 to {scale:g}; the "
                 f"first is that of row number {wrong[0]}; say the largest score with --scale"
             )
             raise TableError(msg)

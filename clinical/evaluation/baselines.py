@@ -1,4 +1,4 @@
-"""Baselines on word counts, which a model must beat on the same stays.
+"""Baselines on word counts, to compare a model with on the same stays.
 
 Their vocabularies contain rare words of the notes, possibly names. They exist in memory only:
 no model folder, report or file keeps a vocabulary, a weight of a word, or a word.

@@ -1,4 +1,4 @@
-"""Evaluate a model on one side of a cohort, beside the baselines."""
+"""Evaluate a model on one side of a cohort and compare it with the baselines."""
 
 from __future__ import annotations
 

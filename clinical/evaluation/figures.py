@@ -140,7 +140,7 @@ def plot_windows(risk: StayRisk) -> Figure:
         UserError: the stay has no window.
     """
     if not risk.windows:
-        raise UserError(f"the stay has no window to draw; its status is {risk.status!r}")
+        raise UserError(f"the stay has no windows to draw; its status is {risk.status!r}")
     first, last, numbers, risks = (
         np.array([getattr(window, name) for window in risk.windows])
         for name in ("start", "end", "note", "probability")

@@ -95,7 +95,7 @@ def evaluate(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Evaluation:
-    """Measure risks against outcomes, with 95% intervals by resampling patients.
+    """Compare risks with outcomes, with 95% intervals from resampling patients.
 
     A patient drawn twice contributes all of its stays twice. Intervals are percentiles of the
     resamples. The interval of ECE is reflected about its value, because resampling adds to the

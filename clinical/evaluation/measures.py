@@ -239,7 +239,7 @@ def recall_at_precision(
         UserError: bad input, see `checked`, or a precision outside (0, 1].
     """
     if not 0 < precision <= 1:
-        raise UserError(f"precision is {precision}; it must lie in (0, 1], such as 0.8")
+        raise UserError(f"precision is {precision}; it must be in (0, 1], such as 0.8")
     outcome, risk = checked(y, probability)
     if not outcome.any():
         return None

@@ -130,7 +130,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
-        """1 where the probability is at least one half; UserError where there is none."""
+        """1 if the probability is at least one half, else 0; UserError if a stay has none."""
         positive = self.predict_proba(X)[:, 1]
         if np.isnan(positive).any():
             rows = np.flatnonzero(np.isnan(positive))

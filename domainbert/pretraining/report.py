@@ -138,7 +138,7 @@ def encoder_card(manifest: Mapping[str, Any]) -> str:
     ]
     if rebuild := card.get("rebuild"):
         parts.append(f"Rebuilt by:\n\n```\n{rebuild}\n```")
-    limits = card.get("limits", "It has read the data above and may repeat parts of it.")
+    limits = card.get("limits", "It was trained on the data above and may repeat parts of it.")
     return "\n\n".join([*parts, f"## Limits\n\n{limits}"]) + "\n"
 
 

@@ -70,7 +70,7 @@ def test_bad_tables_are_one_line(tmp_path, content, message):
 
 def test_scores_on_another_scale_are_refused(tmp_path):
     (tmp_path / "p.csv").write_text("first,second,score\na,b,4.5\nc,d,x\n")
-    with pytest.raises(TableError, match="2 of 2 scores are no number from 0 to 1"):
+    with pytest.raises(TableError, match="2 of 2 scores are not numbers from 0 to 1"):
         read_examples(tmp_path / "p.csv").scores(1)
 
 
@@ -134,7 +134,7 @@ def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
 
     with pytest.raises(UserError, match="triplets need a column `negative`"):
         fit(train, validation, objective="triplet")
-    with pytest.raises(UserError, match="scores are no number from 0 to 5"):
+    with pytest.raises(UserError, match="scores are not numbers from 0 to 5"):
         fit(labelled, new)
     with pytest.raises(UserError, match="validation has the class 'unseen', which training has"):
         fit(labelled, new, kind="cross-encoder")

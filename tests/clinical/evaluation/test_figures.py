@@ -112,7 +112,7 @@ def test_clear_errors(scored):
         plot_calibration(y, {})
     with pytest.raises(ValueError, match="0 of 500 stays are readmitted; this curve needs both"):
         plot_precision_recall(np.zeros(500), scores)
-    with pytest.raises(ValueError, match="no window to draw; its status is 'empty'"):
+    with pytest.raises(ValueError, match="no windows to draw; its status is 'empty'"):
         plot_windows(stay([], score=0.1))
 
 

@@ -225,7 +225,7 @@ def test_the_interval_of_ece_reaches_from_its_value_towards_the_0_of_a_perfect_m
         ({"patients": ["a"]}, "patients has 1 ids and y has 2 values"),
         ({"patients": ["a", None]}, "patients has 1 missing ids"),
         ({"patients": ["a", float("nan")]}, "patients has 1 missing ids"),
-        ({"threshold": 1.5}, r"threshold is 1.5; it must lie in \[0, 1\]"),
+        ({"threshold": 1.5}, r"threshold is 1.5; it must be in \[0, 1\]"),
         ({"threshold": float("nan")}, "threshold is nan"),
         ({"bootstrap": -1}, "bootstrap is -1; it must be 0"),
     ],

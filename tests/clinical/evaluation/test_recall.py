@@ -99,5 +99,5 @@ def test_recall_at_precision_is_what_its_threshold_gives_and_the_best(rows):
 
 @pytest.mark.parametrize("precision", [0, 1.1, float("nan")])
 def test_a_precision_out_of_range_raises(precision):
-    with pytest.raises(ValueError, match=r"it must lie in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"it must be in \(0, 1\]"):
         recall_at_precision([0, 1], [0.1, 0.2], precision=precision)
