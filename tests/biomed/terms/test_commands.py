@@ -170,7 +170,7 @@ def test_train_writes_a_model_with_its_card(tiny_encoder, data_folder, tmp_path)
     for part in (
         "# Tiny vectors",
         "Spearman with physicians",
-        "relations an epoch reads, names",
+        "training rows, names",
         "224 pairs",
     ):
         assert part in card

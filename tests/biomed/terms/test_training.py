@@ -150,9 +150,7 @@ def test_relations_are_read_as_often_as_the_recipe_says():
     some = repeated(relations, 1.5, seed=0)
     assert some[:10] == relations
     assert len({relation.key for relation in some[10:]}) == 5
-    with pytest.raises(
-        ValueError, match=r"\[relations\] names: expected greater than or equal to 0"
-    ):
+    with pytest.raises(ValueError, match=r"\[relations\] names: expected a number of at least 0"):
         read_recipe(TermRecipe, overrides={"relations.names": -1.0})
 
 
@@ -194,10 +192,10 @@ def test_medquad_is_read(data_folder, vocabulary):
 @pytest.mark.slow
 def test_no_text_of_the_training_data_contains_a_held_out_name(data_folder, vocabulary):
     """Today's sources had 589 such definition texts."""
-    concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")[:3000]
+    concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")
     held_out = held_out_names(vocabulary)
     raw = definition_relations(concepts, without={name.casefold() for name in held_out})
-    assert len(without_names(raw, held_out)) < len(raw)
+    assert len(raw) - len(without_names(raw, held_out)) > 500
     names = [name for name in held_out if not name.isupper()]
     words = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", re.IGNORECASE)
     relations = all_relations(vocabulary, concepts, data_folder, limit=2000)
