@@ -1,6 +1,7 @@
-# make demo   the whole job on a made-up hospital, from a bare machine with Python 3.11+
-# make test   lint, types, tests
-# make models rebuild every shipped model from recipes/ (hours on a CPU)
+# make demo       the whole job on a made-up hospital, from a bare machine with Python 3.11+
+# make test       lint, types, tests
+# make notebooks  run the notebooks and keep their outputs
+# make models     rebuild every shipped model from recipes/ (hours on a CPU)
 
 PYTHON ?= python3
 DATA ?= ../shared/data
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
 
-.PHONY: demo test lint models clean
+.PHONY: demo test lint notebooks models clean
 
 demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
@@ -27,6 +28,9 @@ $(INSTALLED): pyproject.toml constraints.txt README.md $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases]' -c constraints.txt
 	touch $(INSTALLED)
+
+notebooks: $(INSTALLED)
+	$(BIN)/python notebooks/run.py
 
 models: $(INSTALLED)
 	mkdir -p runs

@@ -55,7 +55,13 @@ Times = Annotated[float, Field(ge=0)]
 
 
 class TermTable(ModelTable, EmbeddingSettings):
-    """The `[model]` table: the encoder, and the settings of `EmbeddingSettings`."""
+    """The `[model]` table: the encoder, and the settings of `EmbeddingSettings`.
+
+    Attributes:
+        share: of the trained change that is kept; 0.5 averages with the plain encoder's weights.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 class Relations(Settings):
@@ -117,7 +123,8 @@ def train_from_recipe(
         validation=synonym_pairs(concepts),
         encoder=recipe.model.encoder,
         training=recipe.training,
-        settings=EmbeddingSettings(**recipe.model.model_dump(exclude={"encoder"})),
+        share=recipe.model.share,
+        settings=EmbeddingSettings(**recipe.model.model_dump(exclude={"encoder", "share"})),
     )
     trained.manifest["counts"]["terms of the vocabulary held out"] = int(terms["held_out"].sum())
     plain = TermEmbedder.from_pretrained(recipe.model.encoder)
@@ -177,6 +184,7 @@ def fit(
     encoder: str | Path,
     training: TrainingSettings,
     settings: EmbeddingSettings | None = None,
+    share: float = 1.0,
 ) -> TermEmbedder:
     """Train by in-batch negatives on two texts drawn from each relation.
 
@@ -187,6 +195,7 @@ def fit(
         encoder: shipped name, folder or hub:owner/name.
         training: `batch_size` counts relations.
         settings: pooling and layers.
+        share: of the trained change that is kept, see `TermTable`.
 
     Raises:
         UserError: no relation, or no validation pair.
@@ -205,6 +214,7 @@ def fit(
         encoder=encoder,
         training=training,
         settings=settings,
+        share=share,
         model_class=TermEmbedder,
     )
 

@@ -165,6 +165,7 @@ def fit_embedder(
     settings: EmbeddingSettings | None = None,
     labels: Sequence[str] = (),
     difference: bool = True,
+    share: float = 1.0,
     model_class: type[AnyEmbedder],
 ) -> AnyEmbedder:
     """Train an embedder; keep the weights that do best on validation.
@@ -182,11 +183,16 @@ def fit_embedder(
         settings: pooling, see `EmbeddingSettings`.
         labels: class names of "classification".
         difference: see `make_loss`.
+        share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
+            and the plain encoder's weights.
         model_class: `Embedder` or a subclass.
 
     Raises:
-        UserError: no training row, a text without a token, or a label that is wrong.
+        UserError: no training row, a text without a token, a label that is wrong, or a share
+            without adapters.
     """
+    if share != 1 and training.full:
+        raise UserError("share needs adapters; train without full = true")
     sets = {name: columns for name, columns in data.items() if _rows(columns)}
     if not sets:
         raise UserError("no rows to train on")
@@ -214,6 +220,10 @@ def fit_embedder(
         )
     finally:
         embedder.network.set_attn_implementation(usual)
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if "lora_B" in name:
+                weights.mul_(share)
     trained = embedder.finished(network, encoder=encoder, lora=training.lora)
     trained.name = str(encoder)
     trained.manifest = {

@@ -214,3 +214,23 @@ def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, ob
             labels=("same", "other"),
             model_class=Embedder,
         )
+
+
+def test_a_share_averages_with_the_plain_encoder(tiny_encoder):
+    options = {
+        "objective": "contrastive",
+        "score": right,
+        "metric": "right",
+        "encoder": tiny_encoder,
+        "training": QUICK.replaced(epochs=1.0),
+        "model_class": Embedder,
+    }
+    data = {"words": examples("contrastive")}
+    whole, half = (fit_embedder(data, share=share, **options) for share in (1.0, 0.5))
+    plain = Embedder.from_pretrained(tiny_encoder).network.state_dict()
+    trained, averaged = whole.network.state_dict(), half.network.state_dict()
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert not torch.allclose(trained[name], plain[name], atol=1e-4)
+    assert torch.allclose(averaged[name], (trained[name] + plain[name]) / 2, atol=1e-4)
+    with pytest.raises(UserError, match="share needs adapters"):
+        fit_embedder(data, share=0.5, **{**options, "training": QUICK.replaced(full=True)})
