@@ -85,7 +85,7 @@ def score_frame(
     if layout.group is not None:
         first: dict[str | None, int] = {}
         rows.sort(key=lambda row: _place(row, layout, first))
-    tables = [layout.empty()]
+    tables = [layout.schema.empty_table()]
     for chunk in _chunks(grouped(rows, layout)):
         made = score_items(task, layout, chunk)
         tables.append(layout.to_table([row for item in made for row in item]))

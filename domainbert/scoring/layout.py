@@ -69,10 +69,6 @@ class Layout:
         """The output row of an item without a result."""
         return self.finished(row, {"status": fault.status, "reason": fault.reason})
 
-    def empty(self) -> pa.Table:
-        """A table without rows."""
-        return self.schema.empty_table()
-
     def to_table(self, rows: list[dict[str, Any]]) -> pa.Table:
         """Output rows as Arrow, in the schema of every other piece."""
         import pyarrow as pa
