@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from domainbert.scoring import Fault, Task
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT
+from domainbert.windows import too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +39,9 @@ class TagTask(Task):
         text = rows[0].cells.get("text")
         if text is None or (isinstance(text, str) and not text.strip()):
             return Fault("no text", "empty")
-        return text if isinstance(text, str) else Fault(f"text is {type(text).__name__}, not text")
+        if not isinstance(text, str):
+            return Fault(f"text is {type(text).__name__}, not text")
+        return Fault(f"text has {reason}") if (reason := too_long(text)) else text
 
     def run(self, items: Iterable[str]) -> Iterator[list[Entity]]:
         """The entities of each text."""
@@ -47,10 +50,7 @@ class TagTask(Task):
     def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
         """One row for each entity."""
         kind = self._tagger.score_kind
-        # Files cannot hold half a surrogate pair.
-        text = [entity.text.encode("utf-8", "replace").decode() for entity in result]
-        found = zip(result, text, strict=True)
-        return [{**vars(e), "text": text, "score_kind": kind} for e, text in found] or [{}]
+        return [{**vars(entity), "score_kind": kind} for entity in result] or [{}]
 
     def facts(self) -> dict[str, Any]:
         """Weights, tokenizers and settings of the models."""

@@ -27,8 +27,6 @@ def convert_release(release: str | Path, *, out: str | Path | None = None) -> Re
     The network is Hugging Face's BERT for sequence classification with one label, under older
     parameter names. Windows and c are those of the release: 512 tokens and c = 2.
 
-    The release has `bert_config.json`, `pytorch_model.bin` and `vocab.txt`.
-
     Raises:
         EncoderError: a file is missing or unreadable, or weights are missing, unexpected or
             misshapen.

@@ -103,7 +103,8 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
                 seed=self.random_state,
             ),
         )
-        self.model_ = fit(cohort, recipe)
+        # Without `groups` there are no ids that another cohort could share.
+        self.model_ = fit(cohort, recipe, record_patients=groups is not None)
         self.classes_ = np.array([0, 1])
         return self
 

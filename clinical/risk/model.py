@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,10 +180,14 @@ class ReadmissionModel(Model):
         `stay_ids`, one for each stay, are returned with the results.
 
         Raises:
-            UserError: `stays` is a string.
+            UserError: `stays` is a string or a table, or there are more or fewer `stay_ids`.
         """
         if isinstance(stays, str | bytes):
             msg = "stays is one string; expected several stays: predict_many([note]), or predict"
+            raise UserError(msg)
+        if isinstance(stays, dict) or hasattr(stays, "columns"):  # their items are names
+            kind = type(stays).__name__
+            msg = f"stays is a {kind}; expected a list of stays: use predict_frame for a DataFrame"
             raise UserError(msg)
         return self._predict_many(stays, stay_ids)
 
@@ -195,7 +200,7 @@ class ReadmissionModel(Model):
         if stay_ids is None:
             prepared = (self._reader.read(stay) for stay in stays)
         else:
-            prepared = (self._reader.read(*pair) for pair in zip(stays, stay_ids, strict=True))
+            prepared = (self._reader.read(*pair) for pair in _pairs(stays, stay_ids))
         chunks = chunked(
             prepared, size=lambda s: 1 + s.risk.coverage.tokens, limit=self.runner.buffer_tokens
         )
@@ -284,6 +289,15 @@ class ReadmissionModel(Model):
             ),
             alert=None if threshold is None else probability >= threshold,
         )
+
+
+def _pairs(stays: Iterable[Any], stay_ids: Iterable[object]) -> Iterator[tuple[Any, object]]:
+    none = object()
+    for stay, stay_id in zip_longest(stays, stay_ids, fillvalue=none):
+        if stay is none or stay_id is none:
+            msg = "stays and stay_ids differ in number; expected one stay_id for each stay"
+            raise UserError(msg)
+        yield stay, stay_id
 
 
 def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:

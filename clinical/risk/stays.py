@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from domainbert.tables.ids import id_text, is_missing
+from domainbert.windows import too_long
 
 if TYPE_CHECKING:
     from domainbert.windows import Window, Windower
@@ -129,6 +130,8 @@ class StayReader:
         notes, unread, reason = _texts(stay)
         if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
+        if longer := [(number, why) for number, text in notes if (why := too_long(text))]:
+            notes, reason = [], f"note {longer[0][0]} has {longer[0][1]}"
         texts = [clean(text) if self.clean_notes else text for _, text in notes]
         windows: list[tuple[int, Window]] = []
         tokens = 0

@@ -24,6 +24,7 @@ DEFAULT_BYTES = 1 << 30
 _ROW_BYTES = 64  # of the file, per window, measured
 _LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
 _WAIT_SECONDS = 60.0
+_HEADER = b"SQLite format 3\0"
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +41,7 @@ class WindowCache:
         misses: windows that had to be scored.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: the file cannot be written, or is no cache.
     """
 
     def __init__(self, path: str | Path, *, model: str, max_bytes: int = DEFAULT_BYTES) -> None:
@@ -53,6 +54,10 @@ class WindowCache:
             if isinstance(error, sqlite3.OperationalError):
                 msg = f"{path}: this cache cannot be opened ({error})"
                 raise UserError(msg) from None
+            with self._path.open("rb") as file:
+                if file.read(len(_HEADER)) != _HEADER:
+                    msg = f"{path} is no window cache; name a new file"
+                    raise UserError(msg) from None
             aside = self._path.with_name(f"{self._path.name}.damaged")
             self._path.replace(aside)
             log.warning("%s is damaged: set aside as %s, starting an empty one", path, aside.name)

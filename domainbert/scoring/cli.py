@@ -25,16 +25,9 @@ def run(
     options: ReadOptions | None = None,
     restart: bool = False,
 ) -> Counts:
-    """Score a source for a command; see `domainbert.scoring.score_file`.
+    """Score a source for a command; arguments as for `domainbert.scoring.score_file`.
 
-    Args:
-        make_task: loads the model; called once the input is known to be readable.
-        source: see there.
-        out: see there.
-        named: our column -> the source's, where an option names it.
-        keep: see there.
-        options: see there.
-        restart: see there.
+    `make_task` loads the model, and is called once the input is known to be readable.
     """
     from domainbert.scoring.driver import score_file
     from domainbert.tables import ReadOptions, table_columns

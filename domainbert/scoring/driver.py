@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.errors import UserError
 from domainbert.files import check_output
 from domainbert.inference import chunked, read_ahead
 from domainbert.scoring.layout import Layout, grouped, plan_layout, to_frame
@@ -76,8 +77,6 @@ def score_frame(
         UserError: not a DataFrame.
     """
     if not hasattr(frame, "columns"):
-        from domainbert.errors import UserError
-
         msg = f"expected a pandas DataFrame, got {type(frame).__name__}"
         raise UserError(msg)
     names = [str(name) for name in frame.columns]
@@ -86,7 +85,7 @@ def score_frame(
     if layout.group is not None:
         first: dict[str | None, int] = {}
         rows.sort(key=lambda row: _place(row, layout, first))
-    tables = [layout.empty()]
+    tables = [layout.schema.empty_table()]
     for chunk in _chunks(grouped(rows, layout)):
         made = score_items(task, layout, chunk)
         tables.append(layout.to_table([row for item in made for row in item]))
@@ -134,7 +133,11 @@ def score_file(
     """
     options, out = options or ReadOptions(), Path(out)
     store = RunStore(out)
-    check_output(out, [] if "://" in str(source) else source_files(source))
+    if "://" not in str(source):
+        check_output(out, source_files(source))
+        if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
+            msg = f"{out} is in the folder that is read; write somewhere else"
+            raise UserError(msg)
     name = "the query" if "://" in str(source) else Path(source).name
     layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
     found = survey(iter_rows(source, options), layout)
@@ -149,10 +152,11 @@ def score_file(
         if store.is_complete:
             counts.done = counts.rows
             return counts
-        is_stopped = stack.enter_context(_signals())
+        asked = stack.enter_context(_signals())
         rows: Iterable[Row] = iter_rows(source, options)
         if not found.contiguous:
-            rows = stack.enter_context(gathered(lambda: iter_rows(source, options), layout))
+            again = iter_rows(source, options)
+            rows = stack.enter_context(gathered(again, layout, beside=store.folder))
         todo = _todo(grouped(rows, layout), layout, store, done, counts)
         seen = 0
         for chunk in read_ahead(_chunks(todo, with_key=True)):
@@ -163,8 +167,8 @@ def score_file(
             counts.items.update(item[0]["status"] for item in made)
             seen += sum(map(len, items))
             progress(counts.done + seen, counts.rows)
-            if is_stopped():
-                raise KeyboardInterrupt
+            if asked:
+                raise KeyboardInterrupt(*asked)
         store.finish(layout.schema)
     return counts
 
@@ -213,18 +217,19 @@ def _chunks(items: Iterable[Any], *, with_key: bool = False) -> Iterator[list[An
 
     def size(item: Any) -> int:
         rows = item[0] if with_key else item
-        characters = sum(len(str(cell or "")) for row in rows for cell in row.cells.values())
+        cells = (cell for row in rows for cell in row.cells.values() if cell is not None)
+        characters = sum(len(str(cell)) for cell in cells)
         return max(characters, least)
 
     return chunked(items, size=size, limit=PART_CHARACTERS)
 
 
 @contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
-    """Whether a stop was asked for; a second signal stops at once."""
+def _signals() -> Iterator[list[int]]:
+    """The signals that asked for a stop, none at first; a second one stops at once."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield asked
         return
     before: dict[signal.Signals, Any] = {}
 
@@ -235,7 +240,7 @@ def _signals() -> Iterator[Callable[[], bool]]:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         before[number] = signal.signal(number, ask)
     try:
-        yield lambda: bool(asked)
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from domainbert.scoring.task import Fault, Task
 
-DRIVER_COLUMNS = ("row", "status", "reason")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,26 @@ class Layout:
         """An output row: ids, number, the task's columns, status and reason."""
         ids = {name: id_text(row.cells.get(name)) for name in self.carried}
         number = {"row": row.number} if "row" in self.schema.names else {}
-        return {**ids, **number, "status": "ok", "reason": row.remark, **made}
+        whole = {**ids, **number, "status": "ok", "reason": row.remark, **made}
+        # Files cannot hold half a surrogate pair.
+        return {
+            n: _HALF_PAIR.sub("\ufffd", v) if isinstance(v, str) else v for n, v in whole.items()
+        }
 
     def failed(self, row: Row, fault: Fault) -> dict[str, Any]:
         """The output row of an item without a result."""
         return self.finished(row, {"status": fault.status, "reason": fault.reason})
-
-    def empty(self) -> pa.Table:
-        """A table without rows."""
-        return self.schema.empty_table()
 
     def to_table(self, rows: list[dict[str, Any]]) -> pa.Table:
         """Output rows as Arrow, in the schema of every other piece."""
         import pyarrow as pa
 
         return pa.Table.from_pylist(rows, schema=self.schema)
+
+
+def _whole(value: Any) -> Any:
+    """A cell as files can hold it: U+FFFD for half a surrogate pair."""
+    return _HALF_PAIR.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def plan_layout(

@@ -16,6 +16,7 @@ from domainbert.errors import UserError
 from domainbert.files import replace, write_json
 from domainbert.locks import locked
 from domainbert.scoring.layout import to_frame
+from domainbert.scoring.survey import SPOOL
 from domainbert.tables import FORMATS, TableWriter, atomic_path, table_format
 
 if TYPE_CHECKING:
@@ -67,13 +68,15 @@ class RunStore:
         with locked(self.folder):
             for stale in self.folder.glob(".part-*"):  # of a run that was killed
                 stale.unlink()
-            if restart:
+            for stale in self.folder.glob(f"{SPOOL}*"):
+                shutil.rmtree(stale)
+            if restart and (self.folder / MANIFEST).is_file():
                 self._remove_parts()
             self._check(json.loads(json.dumps(facts)))
             yield self._done()
 
     def _check(self, facts: dict[str, Any]) -> None:
-        """Begin a manifest, or compare with the one that is there."""
+        """Write the manifest, or compare with the one that is there."""
         note = self.folder / MANIFEST
         if not note.is_file():
             strange = [p.name for p in self.folder.iterdir() if not p.name.startswith(".")]

@@ -16,10 +16,11 @@ import numpy as np
 from domainbert.tables import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from domainbert.scoring.layout import Layout
 
+SPOOL = ".rows-"
 _SPOOL_ROWS = 512
 _MODULUS = 1 << 128
 
@@ -56,20 +57,21 @@ def survey(rows: Iterable[Row], layout: Layout) -> Survey:
 
 
 @contextmanager
-def gathered(rows: Callable[[], Iterable[Row]], layout: Layout) -> Iterator[Iterator[Row]]:
+def gathered(rows: Iterable[Row], layout: Layout, *, beside: Path) -> Iterator[Iterator[Row]]:
     """The rows with those of each group together, groups in order of first appearance.
 
-    They are sorted on disk, in a private temporary folder that is removed at the end.
+    They are sorted on disk, in a private folder within `beside`, which is removed at the end or,
+    after a kill, by the next run.
     """
     import duckdb
     import pyarrow as pa
 
-    with tempfile.TemporaryDirectory(prefix="domainbert-") as folder:
+    with tempfile.TemporaryDirectory(prefix=SPOOL, dir=beside) as folder:
         database = str(Path(folder) / "rows.duckdb")
         settings = {"temp_directory": folder, "memory_limit": "1GB"}
         with duckdb.connect(database, config=settings) as con:
             con.execute("CREATE TABLE spool (number BIGINT, key VARCHAR, row VARCHAR)")
-            stream = iter(rows())
+            stream = iter(rows)
             while piece := list(islice(stream, _SPOOL_ROWS)):
                 batch = {
                     "number": [row.number for row in piece],

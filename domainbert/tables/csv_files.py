@@ -357,7 +357,8 @@ def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Itera
     """The text of a file; UTF-8 by default, undecodable bytes become U+FFFD.
 
     Raises:
-        TableError: it is UTF-16 without `encoding`, a zip file, or changed meanwhile.
+        TableError: it is UTF-16 without `encoding`, not in `encoding`, a zip file, or changed
+            meanwhile.
     """
     with open_bytes(path) as raw:
         start = raw.read(4)
@@ -366,7 +367,11 @@ def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Itera
             msg = f"{path.name} {fault}"
             raise TableError(msg)
         with io.TextIOWrapper(raw, encoding or "utf-8-sig", "replace", newline=newline) as text:
-            yield text
+            try:
+                yield text
+            except UnicodeError:  # UTF-16 without the mark that tells the order of its bytes
+                msg = f"{path.name} is not in {encoding}; name another encoding, such as utf-16-le"
+                raise TableError(msg) from None
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class ReadOptions:
         try:
             encoding = codecs.lookup(self.encoding).name if self.encoding else None
             b"a".decode(encoding or "utf-8", "replace")  # base64 is a codec but no encoding
-        except LookupError:
+        except (LookupError, UnicodeError):
             msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
             raise TableError(msg) from None
         object.__setattr__(self, "delimiter", delimiter)

@@ -84,9 +84,7 @@ class TableWriter:
         frame = frame.copy(deep=False)
         for name, column in frame.items():
             if is_id_column(name):
-                frame[name] = column.map(
-                    lambda cell: guard(cell) if isinstance(cell, str) else cell
-                )
+                frame[name] = column.map(_guarded)
             if column.dtype == object and column.map(_is_nested).any():
                 msg = f"{self._path.name}: column {name!r} holds lists; write .parquet or .jsonl"
                 raise TableError(msg)

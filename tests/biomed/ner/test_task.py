@@ -57,6 +57,13 @@ def test_a_row_without_a_text_costs_that_row_alone(tagger, frame):
         tagger.tag_frame(frame.rename(columns={"text": "txt"}))
 
 
+def test_a_text_beyond_the_limit_costs_its_row_alone(tagger, monkeypatch):
+    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", 10)
+    found = tagger.tag_frame(pd.DataFrame({"text": ["heart", "heart " * 10]}))
+    assert list(found["status"]) == ["ok", "error"]
+    assert found["reason"][1].startswith("text has 60 characters, expected at most 10")
+
+
 def test_columns_are_named_and_kept(tagger, frame):
     report = frame.rename(columns={"text": "report"})
     found = tagger.tag_frame(report, text="report", keep=["age"])

@@ -39,6 +39,14 @@ def test_fit_and_predict_the_scikit_learn_way(stays, fitted):
     assert list(fitted.classes_) == [0, 1]
 
 
+def test_row_numbers_are_not_kept_as_patients(stays, tiny_encoder, fitted):
+    """A cohort with a patient 7 would be taken for one that was trained on."""
+    assert "patients" in fitted.model_.manifest
+    texts, labels = stays
+    alone = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
+    assert "patients" not in alone.fit(texts, labels).model_.manifest
+
+
 def test_a_stay_that_cannot_be_scored_is_no_class(fitted):
     texts = ["patient stable", "", None, "patient failure"]
     assert np.isnan(fitted.predict_proba(texts)[:, 1]).tolist() == [False, True, True, False]

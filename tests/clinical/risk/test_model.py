@@ -148,6 +148,30 @@ def test_a_bare_string_is_not_many_stays(model):
         model.predict_many(NOTE.encode())
 
 
+@pytest.mark.parametrize("stays", [pd.DataFrame({"text": [NOTE]}), {"text": [NOTE]}])
+def test_a_table_is_not_read_by_its_names(model, stays):
+    with pytest.raises(UserError, match="expected a list of stays: use predict_frame"):
+        model.predict_many(stays)
+
+
+@pytest.mark.parametrize("stay_ids", [["1"], ["1", "2", "3"]])
+def test_every_stay_has_its_id(model, stay_ids):
+    with pytest.raises(UserError, match="expected one stay_id for each stay"):
+        list(model.predict_many([NOTE, NOTE], stay_ids=stay_ids))
+
+
+def test_a_note_beyond_the_limit_costs_only_its_stay(model, monkeypatch):
+    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", len(NOTE))
+    risks = list(model.predict_many([NOTE, [NOTE, NOTE + "!"], NOTE]))
+    assert [risk.status for risk in risks] == ["ok", "error", "ok"]
+    assert risks[1].reason.startswith(f"note 1 has {len(NOTE) + 1} characters, expected at most")
+
+
+def test_a_table_of_arrays_of_notes_as_pandas_reads_them(model):
+    frame = pd.DataFrame({"stay_id": ["1"], "text": [np.array([NOTE, LONG], dtype=object)]})
+    assert model.predict_frame(frame)["score"].tolist() == [model.predict([NOTE, LONG]).score]
+
+
 def test_a_window_without_a_number_costs_only_its_stay(model, monkeypatch):
     logits = model.runner.logits
 

@@ -61,11 +61,20 @@ def test_the_file_stays_within_its_size(tmp_path):
 
 def test_a_damaged_file_is_set_aside(tmp_path, caplog):
     path = tmp_path / "c.sqlite"
-    path.write_bytes(b"this is no database, and never was one" * 100)
+    path.write_bytes(b"SQLite format 3\0" + b"and then no database" * 100)
     cache = WindowCache(path, model="a")
     assert cache.logits(windows(7), Scorer()).tolist() == [1.0]
     assert "is damaged: set aside as c.sqlite.damaged" in caplog.text
     assert (tmp_path / "c.sqlite.damaged").is_file()
+
+
+def test_a_file_that_is_no_cache_is_left_alone(tmp_path):
+    path = tmp_path / "notes.csv"
+    path.write_text("id,text\n" + "1,pain\n" * 100)
+    with pytest.raises(UserError, match=r"notes\.csv is no window cache"):
+        WindowCache(path, model="a")
+    assert path.read_text().startswith("id,text\n1,pain")
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.csv"]
 
 
 def test_a_place_that_cannot_be_written(tmp_path):

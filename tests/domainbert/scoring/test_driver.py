@@ -3,12 +3,14 @@
 import glob
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -55,7 +57,9 @@ def test_a_frame_has_a_row_for_every_row():
     assert result["reason"].tolist() == ["", "no text", "unlucky"]
 
 
-@pytest.mark.parametrize("value", [5, b"bytes", [1], {"a": 1}, pd.NA, float("nan")])
+@pytest.mark.parametrize(
+    "value", [5, b"bytes", [1], np.array(["a", "b"]), {"a": 1}, pd.NA, float("nan")]
+)
 def test_strange_values_cost_their_row_alone(value):
     frame = pd.DataFrame({"text": pd.Series(["a b", value, "c"], dtype=object)})
     result = score_frame(WordCount(), frame)
@@ -148,13 +152,13 @@ def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path):
     assert not folder.exists()
 
 
-def stop_after(task, runs):
+def stop_after(task, runs, *, by=signal.SIGINT):
     plain = task.run
 
     def run(items):
         for result in plain(items):
             if task.runs >= runs:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), by)
                 task.runs = -1000
             yield result
 
@@ -204,6 +208,65 @@ def test_an_input_is_never_written_over(tmp_path):
         with pytest.raises(UserError, match="is an input of this command"):
             score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
     assert (tmp_path / "n.csv").read_bytes() == before
+
+
+def test_restart_deletes_no_file_that_is_not_ours(tmp_path):
+    write_table(notes(3), tmp_path / "n.csv")
+    (tmp_path / "lake").mkdir()
+    write_table(notes(3), tmp_path / "lake" / "part-00000.parquet")
+    with pytest.raises(UserError, match="holds other files"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "lake", restart=True)
+    assert len(read_table(tmp_path / "lake" / "part-00000.parquet")) == 3
+
+
+@pytest.mark.parametrize("out", ["in", "in/out", "in/out.csv"])
+def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path, out):
+    (tmp_path / "in").mkdir()
+    write_table(notes(3), tmp_path / "in" / "part-00000.parquet")
+    with pytest.raises(UserError, match="is in the folder that is read"):
+        score_file(WordCount(), tmp_path / "in", tmp_path / out, restart=True)
+    assert [path.name for path in (tmp_path / "in").iterdir()] == ["part-00000.parquet"]
+
+
+def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_run(tmp_path):
+    frame = pd.DataFrame({"stay_id": ["1", "2", "1"], "text": ["a", "b", "c"]})
+    write_table(frame, tmp_path / "n.csv")
+    folder = tmp_path / "out.csv.parts"
+    task, seen = PatientWords(), []
+
+    def run(items):
+        seen.extend(folder.glob(".rows-*"))
+        assert [path.stat().st_mode & 0o077 for path in seen] == [0]
+        shutil.copytree(seen[0], folder / ".rows-killed")  # what a kill leaves
+        raise RuntimeError
+
+    task.run = run
+    with pytest.raises(RuntimeError):
+        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
+    assert [path.name for path in folder.glob(".rows-*")] == [".rows-killed"]
+    task = PatientWords()
+
+    def check(items):
+        assert not (folder / ".rows-killed").exists()
+        return PatientWords.run(task, items)
+
+    task.run = check
+    score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
+    assert not folder.exists()
+
+
+def test_a_stop_tells_its_signal(tmp_path):
+    write_table(notes(), tmp_path / "n.csv")
+    task = WordCount()
+    stop_after(task, 20, by=signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
+    assert stop.value.args == (signal.SIGTERM,)
+
+
+def test_half_a_surrogate_pair_is_no_end_of_a_job():
+    frame = pd.DataFrame({"id": ["\ud800x"], "text": ["a"]}, dtype=object)
+    assert score_frame(WordCount(), frame)["id"].tolist() == ["\ufffdx"]
 
 
 def test_an_output_of_another_kind_is_refused(tmp_path):

@@ -668,11 +668,20 @@ def test_another_encoding_is_read_in_pieces(tmp_path, monkeypatch):
         ({"delimiter": "§"}, "delimiter: expected"),
         ({"encoding": "utf-17"}, "encoding: expected one such as cp1252 or utf-16, got 'utf-17'"),
         ({"encoding": "base64"}, "encoding: expected"),
+        ({"encoding": "idna"}, "encoding: expected"),
     ],
 )
 def test_options_that_cannot_be(options, message):
     with pytest.raises(TableError, match=re.escape(message)):
         ReadOptions(**options)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".txt"])
+def test_another_encoding_than_the_one_named_is_one_line(tmp_path, ending):
+    path = tmp_path / f"n{ending}"
+    path.write_text('{"text": 1}\n')
+    with pytest.raises(TableError, match=rf"n{ending} is not in utf-16; name another encoding"):
+        list(iter_rows(path, ReadOptions(encoding="utf-16")))
 
 
 def test_a_query_reads_a_database(tmp_path):
