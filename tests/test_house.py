@@ -76,7 +76,7 @@ def test_no_import_cycles():
 
 def test_the_product_does_not_grow():
     files = [path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py")]
-    assert sum(path.read_text().count("\n") for path in files) <= 24_100
+    assert sum(path.read_text().count("\n") for path in files) <= 24_200
 
 
 def test_the_locked_dependencies_are_those_that_are_tested():

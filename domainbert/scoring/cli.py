@@ -29,11 +29,13 @@ def run(
 
     `make_task` loads the model, and is called once the input is known to be readable.
     """
-    from domainbert.scoring.driver import score_file
+    from domainbert.scoring.driver import score_file, store_of
     from domainbert.tables import ReadOptions, table_columns
 
     options = options or ReadOptions()
-    table_columns(source, options)  # a mistyped name should not wait for the model
+    # A mistyped name should not wait for the model.
+    table_columns(source, options)
+    store_of(source, out)
     done = 0
     with progress("rows") as advance:
 
@@ -54,7 +56,8 @@ def run(
                 progress=told,
             )
         except KeyboardInterrupt:
-            say(f"stopped after {done:,} rows; run the same command to resume")
+            again = " without --restart" if restart else ""
+            say(f"stopped after {done:,} rows; the same command{again} resumes")
             raise
     say(f"{counts}; written to {out}")
     return counts

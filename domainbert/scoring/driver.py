@@ -132,12 +132,7 @@ def score_file(
         KeyboardInterrupt: stopped; what was done is kept.
     """
     options, out = options or ReadOptions(), Path(out)
-    store = RunStore(out)
-    if "://" not in str(source):
-        check_output(out, source_files(source))
-        if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
-            msg = f"{out} is in the folder that is read; write somewhere else"
-            raise UserError(msg)
+    store = store_of(source, out)
     name = "the query" if "://" in str(source) else Path(source).name
     layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
     found = survey(iter_rows(source, options), layout)
@@ -171,6 +166,21 @@ def score_file(
                 raise KeyboardInterrupt(*asked)
         store.finish(layout.schema)
     return counts
+
+
+def store_of(source: str | Path, out: Path) -> RunStore:
+    """Where the parts of a run go.
+
+    Raises:
+        TableError: `out` is no table that can be written.
+        UserError: `out` is one of the inputs, or is in the folder that is read.
+    """
+    if "://" not in str(source):
+        check_output(out, source_files(source))
+        if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
+            msg = f"{out} is in the folder that is read; write somewhere else"
+            raise UserError(msg)
+    return RunStore(out)
 
 
 def score_items(

@@ -51,7 +51,7 @@ class Layout:
     def digest(self, row: Row) -> bytes:
         """A hash of all that a row brings to its result, of 16 bytes."""
         names = (*self.chosen.values(), *self.carried)
-        told = [row.cells.get(name) for name in names] or row.place
+        told = row.place if row.fault else [row.cells.get(name) for name in names]
         text = json.dumps(told, ensure_ascii=True, default=repr)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

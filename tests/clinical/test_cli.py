@@ -177,3 +177,17 @@ def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(tiny_encoder
     assert "patients of the train side of again.parquet are on the val or test" in result.output
     empty = run.invoke(app, ["evaluate", str(cohort), *model, "--split", "dev"])
     assert "no stays on the side 'dev'; its sides: test, train, val" in empty.output
+
+
+def test_it_runs_as_a_module():
+    command = [sys.executable, "-m", "clinical", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "0.1.0" in done.stdout
+
+
+def test_an_output_over_an_input_is_refused_before_the_model_is_loaded(tmp_path):
+    (tmp_path / "n.csv").write_text("text\nfever\n")
+    table = str(tmp_path / "n.csv")
+    result = run.invoke(app, ["score", table, "--model", "no-model", "--out", table])
+    assert result.exit_code == 1
+    assert "is an input of this command" in result.stderr
