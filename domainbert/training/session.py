@@ -91,7 +91,8 @@ def training_run(
             f"--resume: no checkpoints in {folder}; run without it, or name them with --checkpoints"
         )
         raise UserError(msg)
-    if not resume and any(folder.rglob("checkpoint-*")):
+    # A named folder may hold the finished runs of other seeds, each in a folder of its own.
+    if not resume and any((folder.glob if checkpoints else folder.rglob)("checkpoint-*")):
         msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
         raise UserError(msg)
     yield TrainingRun(out, folder)

@@ -210,7 +210,7 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     said = invoke("encode", notes, "--out", tmp_path / "v.parquet", *model)
     assert "1 empty, 2 ok" in said
     said = invoke("index", notes, "--out", tmp_path / "i", *model, "--window", 20)
-    assert "1 texts have no passage" in said
+    assert "1 texts could not be indexed" in said
     invoke("index", notes, "--out", tmp_path / "i", *model)
     found = ("--index", tmp_path / "i", *model, "-k", 2)
     assert "Pneumonia" in invoke("search", "Pneumonia and fever.", *found)
