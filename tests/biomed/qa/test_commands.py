@@ -208,7 +208,10 @@ def test_train(tiny_encoder, tmp_path):
         (["train", "test.json", "--out", "o"], "without answers; training needs them"),
         (["train", "absent.json", "--out", "o"], "absent.json: no such file"),
         (["train", "q.csv", "--out", "."], "choose another name"),
-        (["train", "q.csv", "--out", "o", "--resume"], "run without it, or name them with --checkpoints"),
+        (
+            ["train", "q.csv", "--out", "o", "--resume"],
+            "run without it, or name them with --checkpoints",
+        ),
         (
             ["train", "x", "--out", "o", "--recipe", "r.toml"],
             "[validation] shares: no such setting; expected one of c",
