@@ -102,4 +102,4 @@ def shipped_recipes() -> dict[str, Path]:
     installed = Path(str(resources.files("domainbert"))) / "recipes"
     checkout = Path(__file__).parents[2] / "recipes"
     folder = installed if installed.is_dir() else checkout
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
