@@ -41,6 +41,7 @@ TEXTS = [
 # Only ever matched from the start of a text; searched for, they would be quadratic.
 ANCHORED = {
     "domainbert.tables.ids._WHOLE",
+    "domainbert.tables.names._SPELLED",
     "biomed.corpora.formats._TEXT_LINE",
 }
 OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes
