@@ -129,7 +129,8 @@ def test_models_lists_each_with_one_number_and_what_it_is_of(monkeypatch):
         assert f"{name}: {title}\n" in result.output  # whole, however narrow the terminal
         said = f"AUROC {own['auroc']['value']:.3f} [{own['auroc']['low']:.3f}, "
         assert result.output.count(said) == 1
-        assert f"on the {own['n_stays']:,} stays of {own['n_patients']:,} patients" in result.output
+        patients = f"{own['n_patients']:,} held-out patients"
+        assert f"on the {own['n_stays']:,} stays of {patients}" in result.output
 
 
 def test_version():
