@@ -41,6 +41,8 @@ TEXTS = [
 # Only ever matched from the start of a text; searched for, they would be quadratic.
 ANCHORED = {
     "domainbert.tables.ids._WHOLE",
+    "domainbert.tables.ids._FORMULA",
+    "domainbert.tables.ids._GUARDED",
     "domainbert.tables.names._SPELLED",
     "biomed.corpora.formats._TEXT_LINE",
 }
