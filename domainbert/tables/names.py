@@ -75,7 +75,7 @@ def require_columns(
 
 # Some name of a header is like one of these. "Smith,John" is a first row without a header.
 _SPELLED = re.compile(
-    r"\w*_\w*|[a-z]|[a-z]+\d+|age|answer|category|context|date|doc|gender|ids?|labels?|names?|notes?"
+    r"[^\W_]*+_\w*+|[a-z]|[a-z]++\d++|age|answer|category|context|date|doc|gender|ids?|labels?|names?|notes?"
     r"|patient|question|sentence|sex|split|stay|terms?|texts?|time|title|type|value|year",
     re.IGNORECASE,
 )
