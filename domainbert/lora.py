@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from transformers import PreTrainedModel
 
 HEAD_MODULES = {"classifier", "pooler", "qa_outputs"}
@@ -45,9 +47,14 @@ def adapter_tensors(peft_model: Any) -> dict[str, Any]:
     return {name: tensor.detach().cpu().half().contiguous() for name, tensor in tensors.items()}
 
 
-def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
-    """Merge tensors from `adapter_tensors` into a model from `add_lora`, and return it plain."""
+def set_adapter(wrapped: Any, tensors: Mapping[str, Any]) -> None:
+    """Put tensors from `adapter_tensors` into a model from `add_lora`."""
     from peft import set_peft_model_state_dict
 
     set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})
+
+
+def merge_adapter(wrapped: Any, tensors: dict[str, Any]) -> PreTrainedModel:
+    """Merge tensors from `adapter_tensors` into a model from `add_lora`, and return it plain."""
+    set_adapter(wrapped, tensors)
     return wrapped.merge_and_unload().eval()

@@ -9,16 +9,14 @@ from typing import Annotated
 
 import typer
 
-from biomed.corpora import CorpusError, TaggedText, split_words
-from biomed.corpora.formats import DOCUMENT_MARK
+from biomed.corpora import TaggedText, split_words
+from biomed.corpora.formats import BYTE_ORDER_MARK, write_iob2
 from biomed.ner.evaluation import TaggerEnsemble
 from biomed.ner.examples import RUN
 from domainbert.console import counted, one_line_errors, say
 from domainbert.errors import UserError
 from domainbert.inference import chunked
-from domainbert.tables import ReadOptions, atomic_path, iter_rows
-
-BYTE_ORDER_MARK = "\ufeff"
+from domainbert.tables import ReadOptions, iter_rows
 
 
 def silver_texts(tagger: TaggerEnsemble, texts: Iterable[str]) -> Iterator[TaggedText]:
@@ -55,34 +53,6 @@ def read_texts(source: str | Path, *, share: float = 1.0) -> Iterator[str]:
         run = number // RUN
         if math.ceil((run + 1) * share) > math.ceil(run * share):
             yield text
-
-
-def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
-    """Stream sentences into a file for `read_iob2`; nothing is left if it fails.
-
-    Raises:
-        CorpusError: no sentence, or a word that IOB2 cannot hold.
-    """
-    written = False
-    with atomic_path(path) as temporary:
-        with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as handle:
-            for text in texts:
-                if any(not _fits(word) for word in text.words):
-                    msg = "a word that IOB2 cannot hold: empty, with a tab or line break, or a mark"
-                    raise CorpusError(msg)
-                handle.writelines(
-                    f"{word}\t{tag}\n" for word, tag in zip(text.words, text.tags, strict=True)
-                )
-                handle.write("\n")
-                written = True
-        if not written:
-            msg = "there is no text to write"
-            raise CorpusError(msg)
-
-
-def _fits(word: str) -> bool:
-    whole = word == word.strip() != "" and not set(word) & set("\t\r\n")
-    return whole and not word.startswith((DOCUMENT_MARK, BYTE_ORDER_MARK))
 
 
 @one_line_errors

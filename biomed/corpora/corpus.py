@@ -11,7 +11,9 @@ from biomed.corpora.documents import (
     CorpusError,
     Document,
     Remark,
+    Span,
     TaggedText,
+    flat_spans,
     relabelled,
     spans_of,
     tagged,
@@ -140,6 +142,40 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
         msg = f"{folder} has no train, devel or test file, such as train.tsv"
         raise CorpusError(msg)
     return Corpus(folder.name, **golds)
+
+
+def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:
+    """Corpora that annotate different types in the same training texts, joined into one.
+
+    The joined corpus is called after its parts ("a+b") and has the sides that all parts have with
+    the same texts. Of entities that overlap, the longest stays. Other corpora are unchanged.
+    """
+    groups: dict[tuple[tuple[str, ...], ...], list[Corpus]] = {}
+    for corpus in corpora:
+        groups.setdefault(_words(corpus.to_train), []).append(corpus)
+    return [group[0] if len(group) == 1 else _joined(group) for group in groups.values()]
+
+
+def _words(gold: Gold) -> tuple[tuple[str, ...], ...]:
+    return tuple(text.words for text in gold.texts)
+
+
+def _joined(group: Sequence[Corpus]) -> Corpus:
+    golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
+    for side in SIDES:
+        parts = [corpus.sides[side] for corpus in group if side in corpus.sides]
+        if len(parts) == len(group) and len({_words(gold) for gold in parts}) == 1:
+            rows = zip(*(gold.texts for gold in parts), strict=True)
+            golds[side] = Gold(parts[0].name, tuple(_with_all(texts) for texts in rows))
+    return Corpus("+".join(corpus.name for corpus in group), **golds)
+
+
+def _with_all(texts: Sequence[TaggedText]) -> TaggedText:
+    words = texts[0].words
+    spans = [Span(*span) for text in texts for span in spans_of(text.tags)]
+    kept, _ = flat_spans(Document("", "", tuple(dict.fromkeys(spans))))
+    tags = tags_of([(span.start, span.end, span.label) for span in kept], words=len(words))
+    return TaggedText(words, tuple(tags))
 
 
 def fingerprints(texts: Iterable[TaggedText]) -> list[bytes]:

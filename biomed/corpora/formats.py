@@ -1,4 +1,4 @@
-"""Readers for IOB2 (CoNLL) files, PubTator files and BRAT standoff folders."""
+"""IOB2 (CoNLL) files, read and written; readers for PubTator files and BRAT standoff folders."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
+from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 DOCUMENT_MARK = "-DOCSTART-"
+BYTE_ORDER_MARK = "\ufeff"
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
 _MENTION_COLUMNS = 5  # of PubTator: id, start, end, mention, type
 _BRAT_COLUMNS = 3  # id, type with offsets, mention
@@ -44,6 +47,34 @@ def read_iob2(path: Path) -> list[TaggedText]:
         words.append(word)
         tags.append(others[-1])
     return sentences
+
+
+def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
+    """Stream sentences into a file for `read_iob2`; nothing is left if it fails.
+
+    Raises:
+        CorpusError: no sentence, or a word that IOB2 cannot hold.
+    """
+    written = False
+    with atomic_path(path) as temporary:
+        with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as handle:
+            for text in texts:
+                if any(not _fits(word) for word in text.words):
+                    msg = "a word that IOB2 cannot hold: empty, with a tab or line break, or a mark"
+                    raise CorpusError(msg)
+                handle.writelines(
+                    f"{word}\t{tag}\n" for word, tag in zip(text.words, text.tags, strict=True)
+                )
+                handle.write("\n")
+                written = True
+        if not written:
+            msg = "there is no text to write"
+            raise CorpusError(msg)
+
+
+def _fits(word: str) -> bool:
+    whole = word == word.strip() != "" and not set(word) & set("\t\r\n")
+    return whole and not word.startswith((DOCUMENT_MARK, BYTE_ORDER_MARK))
 
 
 def is_pubtator(path: Path) -> bool:

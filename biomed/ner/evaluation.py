@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.corpora.documents import flat_spans
+from biomed.ner.decoding import tags_for
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
@@ -119,17 +120,40 @@ class TaggerEnsemble:
 
 
 def evaluate_words(model: WordTagger | TaggerEnsemble, gold: Gold, **options: Any) -> Scores:
-    """Scores over the corpus' own words, each text read on its own; `options` are for `tags`."""
-    predicted = model.tags([text.words for text in gold.texts], **options)
-    return score_tags([text.tags for text in gold.texts], predicted)
+    """Scores over the corpus' own words, each text read on its own; `options` are for `tags`.
+
+    Entities of types that the corpus does not annotate are not counted.
+    """
+    (scores,) = evaluate_sides(model, [gold], **options)
+    return scores
+
+
+def evaluate_sides(
+    model: WordTagger | TaggerEnsemble, golds: Sequence[Gold], **options: Any
+) -> list[Scores]:
+    """The scores of each gold standard; texts that several of them annotate are read once."""
+    read: dict[Any, list[list[str]]] = {}
+    result = []
+    for gold in golds:
+        words = tuple(text.words for text in gold.texts)
+        if words not in read:
+            read[words] = model.tags(words, **options)
+        known = {"O", *tags_for(gold.types)}
+        found = [[tag if tag in known else "O" for tag in tags] for tags in read[words]]
+        result.append(score_tags([text.tags for text in gold.texts], found))
+    return result
 
 
 def evaluate_documents(tagger: EntityTagger, gold: Gold) -> Scores:
-    """Scores of raw documents by character spans; of overlapping gold spans the longest counts."""
+    """Scores of raw documents by character spans; of overlapping gold spans the longest counts.
+
+    Entities of types that the corpus does not annotate are not counted.
+    """
     right = (flat_spans(document)[0] for document in gold.documents)
     found = tagger.tag_many(document.text for document in gold.documents)
     spans = [
-        [[(s.start, s.end, s.label) for s in each] for each in side] for side in (right, found)
+        [[(s.start, s.end, s.label) for s in each if s.label in gold.types] for each in side]
+        for side in (right, found)
     ]
     return score_spans(*spans)
 

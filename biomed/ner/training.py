@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from biomed.corpora.corpus import Corpus, read_corpus
+from biomed.corpora.corpus import Corpus, overlaid, read_corpus
 from biomed.ner.decoding import tags_for
-from biomed.ner.evaluation import evaluate_words
+from biomed.ner.evaluation import evaluate_sides
 from biomed.ner.examples import IGNORED, Augmentation, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
+from domainbert.errors import UserError
 from domainbert.inference import pad
 from domainbert.settings import Positive, Settings
 from domainbert.training.objective import FreshBatches, Objective
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from biomed.ner.evaluation import Scores
     from biomed.ner.examples import Example
 
 SCORES_NOTE = (
@@ -37,7 +39,14 @@ SCORES_NOTE = (
 
 
 class EntityTable(ModelTable, EntitySettings):
-    """The `[model]` table: the encoder and the model's windows."""
+    """The `[model]` table: the encoder, the model's windows, and where training starts.
+
+    Attributes:
+        start: an entity model (shipped name or folder) with adapters of the same rank on the same
+            encoder; training starts from its adapters and from the outputs of its tags.
+    """
+
+    start: str | None = None
 
 
 class CorporaTable(Settings):
@@ -72,7 +81,8 @@ class TagObjective(Objective):
 
     def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
         self._model, self._corpora, self._augmentation = model, corpora, recipe.augmentation
-        self._sources, allowed = make_sources(corpora, model.scheme, recipe.corpora.repeat)
+        self._read, self._start = overlaid(corpora), recipe.model.start
+        self._sources, allowed = make_sources(self._read, model.scheme, recipe.corpora.repeat)
         self._forbidden = ~torch.from_numpy(allowed)
         training = recipe.training
         maker = ExampleMaker(
@@ -109,18 +119,15 @@ class TagObjective(Objective):
     def score(self, network: Any) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
         scores_of = partial(self._model.log_probabilities, network=network)
-        each = {
-            f"f1_{c.name}": evaluate_words(self._model, c.devel, scores_of=scores_of).overall.f1
-            for c in self._corpora
-            if c.devel
-        }
+        found = side_scores(self._model, self._corpora, "devel", scores_of=scores_of)
+        each = {f"f1_{name}": scores.overall.f1 for name, scores in found.items()}
         return {"f1": float(np.mean(list(each.values()))), **each}
 
     def facts(self) -> dict[str, Any]:
         """Augmentation, and types, size and hash of each corpus."""
         augmentation = self._augmentation.model_dump()
         corpora = {}
-        for corpus, source in zip(self._corpora, self._sources, strict=True):
+        for corpus, source in zip(self._read, self._sources, strict=True):
             corpora[corpus.name] = {
                 "types": list(corpus.to_train.types),
                 "repeat": source.repeat,
@@ -128,7 +135,8 @@ class TagObjective(Objective):
             }
             for side, gold in corpus.sides.items():
                 corpora[corpus.name][side] = {"texts": len(gold.texts), "sha256": gold.sha256}
-        return {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
+        facts = {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
+        return {**facts, "start": self._start} if self._start else facts
 
 
 def read_corpora(
@@ -162,21 +170,58 @@ def fit(
     if seed is not None:
         recipe = recipe.replaced(training=recipe.training.replaced(seed=seed))
     training, encoder = recipe.training, recipe.model.encoder
-    labels = tags_for(entity_types(corpora, recipe.corpora.repeat))
-    settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder"}))
+    labels = tags_for(entity_types(overlaid(corpora), recipe.corpora.repeat))
+    settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
+    start = started(model, recipe) if recipe.model.start else None
     stage = Stage(TagObjective(model, corpora, recipe), training)
-    model = train(model, stage, encoder=encoder, checkpoints=checkpoints, resume=resume)
+    model = train(
+        model, stage, encoder=encoder, start=start, checkpoints=checkpoints, resume=resume
+    )
     model.manifest["card"] = recipe.card.model_dump()
     model.manifest["counts"] = {
         f"{name}, texts for training": facts["train"]["texts"] - facts["left_out"]
         for name, facts in model.manifest["facts"]["corpora"].items()
     }
     for side in ("devel", "test"):
-        golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
-        scores = {name: evaluate_words(model, gold).to_dict() for name, gold in golds.items()}
-        model.manifest[side] = scores
+        scores = side_scores(model, corpora, side)
+        model.manifest[side] = {name: found.to_dict() for name, found in scores.items()}
     return model
+
+
+def side_scores(
+    model: WordTagger, corpora: Sequence[Corpus], side: str, **options: Any
+) -> dict[str, Scores]:
+    """The scores on a side of each corpus that has it; see `evaluate_sides`."""
+    golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
+    return dict(zip(golds, evaluate_sides(model, list(golds.values()), **options), strict=True))
+
+
+def started(model: WordTagger, recipe: EntityRecipe) -> dict[str, torch.Tensor]:
+    """The adapters of the recipe's `start`, and its head's rows for the tags that it knows.
+
+    Rows of new tags keep the random numbers of the untrained model.
+
+    Raises:
+        UserError: a model with full weights, another rank or another encoder.
+    """
+    name, training = recipe.model.start, recipe.training
+    begun = WordTagger.from_pretrained(str(name), device="cpu")
+    config, encoder = begun.config, model.facts(recipe.model.encoder)["encoder"]
+    if begun.adapter is None or config is None or config.lora != training.lora:
+        msg = f"start: {name} needs adapters of rank {training.rank}, as this recipe has"
+        raise UserError(msg)
+    if config.encoder_sha256 != encoder:
+        msg = f"start: {name} was trained on another encoder than {recipe.model.encoder}"
+        raise UserError(msg)
+    tensors = {key: tensor.float() for key, tensor in begun.adapter.items()}
+    known = [label for label in begun.labels if label in model.labels]
+    ours, theirs = ([m.labels.index(label) for label in known] for m in (model, begun))
+    for key in [key for key in tensors if ".classifier." in key]:
+        rows = model.network.get_parameter(key.split("model.model.")[-1]).detach().clone()
+        rows[ours] = tensors[key][theirs]
+        tensors[key] = rows
+    return tensors
 
 
 def fit_seeds(

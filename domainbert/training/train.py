@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from domainbert import __version__
 from domainbert.errors import UserError
-from domainbert.lora import add_lora
+from domainbert.lora import add_lora, set_adapter
 from domainbert.training.checkpoints import resume_point
 from domainbert.training.trainer import ObjectiveTrainer, steps_per_epoch, training_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from domainbert.model import Model
     from domainbert.training.objective import Objective
     from domainbert.training.settings import TrainingSettings
@@ -38,6 +40,7 @@ def train(
     model: AnyModel,
     *stages: Stage,
     encoder: str | Path,
+    start: Mapping[str, Any] | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> AnyModel:
@@ -50,6 +53,8 @@ def train(
         model: from `Model.untrained`.
         stages: in order.
         encoder: what `Model.untrained` was given.
+        start: values of adapters and head, by the names of `domainbert.lora.adapter_tensors`; by
+            default new adapters and the head of `model`.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there; a finished stage is not run again.
 
@@ -59,6 +64,8 @@ def train(
     """
     first = stages[0].settings
     network = add_lora(model.network, first.lora)
+    if start is not None:
+        set_adapter(network, start)
     with ExitStack() as stack:
         root = Path(checkpoints or stack.enter_context(tempfile.TemporaryDirectory()))
         for number, stage in enumerate(stages, start=1):
