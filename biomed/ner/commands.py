@@ -88,6 +88,24 @@ def train(
 
 @app.command()
 @one_line_errors
+def generate(
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Gets train.tsv and devel.tsv.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Public data with MedQuAD and ICD-9 titles, for many more names."),
+    ] = None,
+    texts: Annotated[int, typer.Option(min=1, help="Notes for training.")] = 12_000,
+    seed: Annotated[int, typer.Option(help="Of the random choices.")] = 0,
+) -> None:
+    """Write a corpus of made-up notes: templates, filled with names of diseases and drugs."""
+    from biomed.ner.generate import write_notes
+
+    train, devel = write_notes(out, data=data, texts=texts, seed=seed)
+    say(f"{out}: {train} texts for training and {devel} for devel, with names of its own")
+
+
+@app.command()
+@one_line_errors
 def tag(
     source: options.Source,
     model: Models,

@@ -16,7 +16,7 @@ import numpy as np
 
 from biomed.corpora.documents import Document, Span, TaggedText, tagged
 from biomed.corpora.formats import write_iob2
-from biomed.ner.names import CHEMICAL, DISEASE, Names, is_devel, read_names
+from biomed.ner.names import CHEMICAL, DISEASE, Names, read_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,18 +129,19 @@ def write_notes(
     """
     templates = (DATA / "templates.txt").read_text("utf-8").splitlines()
     fillers = tomllib.loads((DATA / "fillers.toml").read_text("utf-8"))
+    names = read_names(data)
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = (texts, max(1, texts // 10))
-    for side, size in zip(("train", "devel"), sizes, strict=True):
-        is_right = [
-            (number % HELD_OUT == HELD_OUT - 1) == (side == "devel")
-            for number in range(len(templates))
-        ]
-        chosen = tuple(t for t, right in zip(templates, is_right, strict=True) if right)
-        names = read_names(data).only(lambda name, side=side: is_devel(name) == (side == "devel"))
-        generator = Generator(chosen, names, fillers)
+    sizes = {"train": texts, "devel": max(1, texts // 10)}
+    for side, size in sizes.items():
+        held_out = side == "devel"
+        own = tuple(
+            template
+            for number, template in enumerate(templates)
+            if (number % HELD_OUT == HELD_OUT - 1) == held_out
+        )
+        generator = Generator(own, names.of_side(held_out=held_out), fillers)
         write_iob2(generator.notes(size, seed=seed), folder / f"{side}.tsv")
-    return sizes
+    return sizes["train"], sizes["devel"]
 
 
 def _choice(options: Sequence[str], random: np.random.Generator) -> str:

@@ -15,7 +15,7 @@ from biomed.terms.relations import medquad_documents
 from biomed.terms.vocabulary import medical_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 DATA = Path(__file__).parents[1] / "data" / "notes"
 DISEASE, CHEMICAL = "Disease", "Chemical"
@@ -46,11 +46,14 @@ class Names:
         names = list(pools.values())[random.choice(len(pools), p=weights / weights.sum())]
         return names[int(random.integers(len(names)))]
 
-    def only(self, is_wanted: Callable[[str], bool]) -> Names:
-        """The names for which this holds."""
+    def of_side(self, *, held_out: bool) -> Names:
+        """The names that are kept for devel, or the others; see `is_devel`."""
         return Names(
             {
-                label: {source: tuple(filter(is_wanted, names)) for source, names in pools.items()}
+                label: {
+                    source: tuple(name for name in names if is_devel(name) == held_out)
+                    for source, names in pools.items()
+                }
                 for label, pools in self.pools.items()
             }
         )

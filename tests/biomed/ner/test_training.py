@@ -142,6 +142,46 @@ def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
     assert model.manifest["facts"]["corpora"]["b"]["repeat"] == 2
 
 
+def test_corpora_of_the_same_texts_are_read_once(tiny_encoder):
+    corpora = [corpus("diseases", only="Disease"), corpus("drugs", only="Drug")]
+    model = fit(corpora, recipe(tiny_encoder))
+    facts = model.manifest["facts"]["corpora"]
+    assert list(facts) == ["diseases+drugs"]
+    assert facts["diseases+drugs"]["types"] == ["Disease", "Drug"]
+    assert {name: list(score) for name, score in model.manifest["devel"].items()} == {
+        "diseases": ["all", "Disease"],
+        "drugs": ["all", "Drug"],
+    }
+    assert all(score["all"]["f1"] > 0.9 for score in model.manifest["devel"].values())
+
+
+def test_training_starts_from_another_model(tiny_encoder, tmp_path):
+    diseases = fit([corpus(only="Disease")], recipe(tiny_encoder))
+    diseases.save_pretrained(tmp_path / "diseases")
+    start = recipe(tiny_encoder, training=QUICK.replaced(epochs=1, learning_rate=1e-9))
+    start = start.replaced(model=start.model.replaced(start=str(tmp_path / "diseases")))
+    both = fit([corpus()], start)
+    assert both.scheme.types == ("Disease", "Drug")
+    assert both.manifest["facts"]["start"] == str(tmp_path / "diseases")
+    diseases_known, drugs_known = (both.manifest["devel"]["made-up"][k] for k in MENTIONS)
+    assert diseases_known["recall"] > 0.5 > drugs_known["recall"]
+    for name, tensor in diseases.adapter.items():
+        if "classifier" not in name:
+            assert torch.equal(tensor, both.adapter[name]), name
+    ours, theirs = (m.network.classifier.weight for m in (both, diseases))
+    assert torch.allclose(ours[[0, 1, 2]], theirs, atol=1e-3)
+
+
+def test_a_start_of_another_shape_is_refused(tiny_encoder, trained, tmp_path):
+    trained.save_pretrained(tmp_path / "adapter")
+    trained.save_pretrained(tmp_path / "merged", merged=True)
+    for folder, rank in (("adapter", 3), ("merged", QUICK.rank)):
+        plan = recipe(tiny_encoder, training=QUICK.replaced(rank=rank))
+        plan = plan.replaced(model=plan.model.replaced(start=str(tmp_path / folder)))
+        with pytest.raises(UserError, match=f"needs adapters of rank {rank}, as this recipe has"):
+            fit([corpus()], plan)
+
+
 def test_held_out_texts_are_no_training_texts(tiny_encoder, caplog):
     whole = corpus()
     leaking = dataclasses.replace(
