@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,15 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from biomed.corpora.corpus import Corpus, overlaid, read_corpus
+from biomed.corpora.corpus import Corpus, Gold, overlaid, read_corpus
+from biomed.corpora.documents import OUTSIDE
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_sides
 from biomed.ner.examples import IGNORED, Augmentation, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.errors import UserError
 from domainbert.inference import pad
-from domainbert.settings import Positive, Settings
+from domainbert.settings import Count, Positive, Settings
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.seeds import train_seeds
@@ -42,11 +44,11 @@ class EntityTable(ModelTable, EntitySettings):
     """The `[model]` table: the encoder, the model's windows, and where training starts.
 
     Attributes:
-        start: an entity model (shipped name or folder) with adapters of the same rank on the same
-            encoder; training starts from its adapters and from the outputs of its tags.
+        start: entity models (shipped names or folders) with adapters on the same encoder, whose
+            ranks add up to the recipe's; training starts from the sum of their changes.
     """
 
-    start: str | None = None
+    start: list[str] = Field(default_factory=list)
 
 
 class CorporaTable(Settings):
@@ -55,11 +57,14 @@ class CorporaTable(Settings):
     Attributes:
         labels: for each corpus, new names of entity types; a type renamed to "" is dropped.
         repeat: for each corpus, how often an epoch reads it; 1 by default. At 0.1 each epoch reads
-            another tenth.
+            another tenth. Corpora of the same texts are read as one, called "a+b".
+        choosing: number of devel texts of each corpus, evenly spread, that choose the weights;
+            all by default.
     """
 
     labels: dict[str, dict[str, str]] = Field(default_factory=dict)
     repeat: dict[str, Positive] = Field(default_factory=dict)
+    choosing: Count | None = None
 
 
 class EntityRecipe(Recipe):
@@ -80,8 +85,9 @@ class TagObjective(Objective):
     metric = "f1"
 
     def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
-        self._model, self._corpora, self._augmentation = model, corpora, recipe.augmentation
-        self._read, self._start = overlaid(corpora), recipe.model.start
+        self._model, self._augmentation = model, recipe.augmentation
+        self._read, self._recipe = overlaid(corpora), recipe
+        self._choosing = [_thinned(corpus, recipe.corpora.choosing) for corpus in corpora]
         self._sources, allowed = make_sources(self._read, model.scheme, recipe.corpora.repeat)
         self._forbidden = ~torch.from_numpy(allowed)
         training = recipe.training
@@ -119,7 +125,7 @@ class TagObjective(Objective):
     def score(self, network: Any) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
         scores_of = partial(self._model.log_probabilities, network=network)
-        found = side_scores(self._model, self._corpora, "devel", scores_of=scores_of)
+        found = side_scores(self._model, self._choosing, "devel", scores_of=scores_of)
         each = {f"f1_{name}": scores.overall.f1 for name, scores in found.items()}
         return {"f1": float(np.mean(list(each.values()))), **each}
 
@@ -136,7 +142,21 @@ class TagObjective(Objective):
             for side, gold in corpus.sides.items():
                 corpora[corpus.name][side] = {"texts": len(gold.texts), "sha256": gold.sha256}
         facts = {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
-        return {**facts, "start": self._start} if self._start else facts
+        start, choosing = self._recipe.model.start, self._recipe.corpora.choosing
+        return (
+            facts
+            | ({"start": start} if start else {})
+            | ({"choosing": choosing} if choosing else {})
+        )
+
+
+def _thinned(corpus: Corpus, number: int | None) -> Corpus:
+    """The corpus with at most so many devel texts, evenly spread."""
+    if corpus.devel is None or number is None or len(corpus.devel.texts) <= number:
+        return corpus
+    places = np.linspace(0, len(corpus.devel.texts) - 1, number).astype(int).tolist()
+    texts = tuple(corpus.devel.texts[place] for place in places)
+    return replace(corpus, devel=Gold(corpus.devel.name, texts))
 
 
 def read_corpora(
@@ -198,30 +218,47 @@ def side_scores(
 
 
 def started(model: WordTagger, recipe: EntityRecipe) -> dict[str, torch.Tensor]:
-    """The adapters of the recipe's `start`, and its head's rows for the tags that it knows.
+    """Adapters and head that add up the changes of the models in the recipe's `start`.
 
-    Rows of new tags keep the random numbers of the untrained model.
+    Adapters of several models side by side are their sum. An output is the sum of what each model
+    gives its tag, or `O` where a model does not know the tag: the product of their probabilities.
+    Tags that no model knows keep the random numbers of the untrained model.
 
     Raises:
-        UserError: a model with full weights, another rank or another encoder.
+        UserError: a model with full weights or on another encoder, or ranks that do not add up.
     """
-    name, training = recipe.model.start, recipe.training
-    begun = WordTagger.from_pretrained(str(name), device="cpu")
-    config, encoder = begun.config, model.facts(recipe.model.encoder)["encoder"]
-    if begun.adapter is None or config is None or config.lora != training.lora:
-        msg = f"start: {name} needs adapters of rank {training.rank}, as this recipe has"
+    begun = [WordTagger.from_pretrained(name, device="cpu") for name in recipe.model.start]
+    encoder, lora = model.facts(recipe.model.encoder)["encoder"], recipe.training.lora
+    configs = [one.config for one in begun]
+    ranks = [config.lora.rank if config and config.lora else 0 for config in configs]
+    if not all(ranks) or lora is None or sum(ranks) != lora.rank:
+        msg = f"start: expected adapters whose ranks add up to the recipe's, got ranks {ranks}"
         raise UserError(msg)
-    if config.encoder_sha256 != encoder:
-        msg = f"start: {name} was trained on another encoder than {recipe.model.encoder}"
+    if any(config is None or config.encoder_sha256 != encoder for config in configs):
+        msg = f"start: all models must be trained on the encoder {recipe.model.encoder}"
         raise UserError(msg)
-    tensors = {key: tensor.float() for key, tensor in begun.adapter.items()}
-    known = [label for label in begun.labels if label in model.labels]
-    ours, theirs = ([m.labels.index(label) for label in known] for m in (model, begun))
-    for key in [key for key in tensors if ".classifier." in key]:
-        rows = model.network.get_parameter(key.split("model.model.")[-1]).detach().clone()
-        rows[ours] = tensors[key][theirs]
-        tensors[key] = rows
+    head = model.network.get_submodule("classifier").state_dict()
+    adapters = [one.adapter or {} for one in begun]
+    tensors = {}
+    for key in adapters[0]:
+        parts = [adapter[key].float() for adapter in adapters]
+        if ".classifier." in key:
+            tensors[key] = _summed_head(head[key.rpartition(".")[2]].clone(), parts, model, begun)
+        else:
+            tensors[key] = torch.cat(parts, dim=0 if "lora_A" in key else 1)
     return tensors
+
+
+def _summed_head(
+    rows: torch.Tensor, parts: list[torch.Tensor], model: WordTagger, begun: list[WordTagger]
+) -> torch.Tensor:
+    """The head's weight or bias, with a row per tag, after `started`."""
+    for place, label in enumerate(model.labels):
+        if any(label in one.labels for one in begun):
+            tags = [label if label in one.labels else OUTSIDE for one in begun]
+            each = zip(parts, begun, tags, strict=True)
+            rows[place] = torch.stack([p[one.labels.index(tag)] for p, one, tag in each]).sum(0)
+    return rows
 
 
 def fit_seeds(

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from biomed.corpora import Corpus, CorpusError, Document, Gold, Span, TaggedText, gold_of, spans_of
+from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_documents
 from biomed.ner.examples import Augmentation
 from biomed.ner.network import EntitySettings, WordTagger
 from biomed.ner.tagger import EntityTagger
-from biomed.ner.training import CorporaTable, EntityRecipe, EntityTable, fit
+from biomed.ner.training import CorporaTable, EntityRecipe, EntityTable, TagObjective, fit
 from domainbert.errors import UserError
 from domainbert.training.settings import TrainingSettings
 
@@ -155,16 +156,21 @@ def test_corpora_of_the_same_texts_are_read_once(tiny_encoder):
     assert all(score["all"]["f1"] > 0.9 for score in model.manifest["devel"].values())
 
 
+def still(model_or_recipe, *folders, rank=QUICK.rank):
+    """A recipe that starts from these models and changes next to nothing."""
+    training = QUICK.replaced(epochs=1, learning_rate=1e-9, rank=rank)
+    model = model_or_recipe.model.replaced(start=[str(folder) for folder in folders])
+    return model_or_recipe.replaced(model=model, training=training)
+
+
 def test_training_starts_from_another_model(tiny_encoder, tmp_path):
     diseases = fit([corpus(only="Disease")], recipe(tiny_encoder))
     diseases.save_pretrained(tmp_path / "diseases")
-    start = recipe(tiny_encoder, training=QUICK.replaced(epochs=1, learning_rate=1e-9))
-    start = start.replaced(model=start.model.replaced(start=str(tmp_path / "diseases")))
-    both = fit([corpus()], start)
+    both = fit([corpus()], still(recipe(tiny_encoder), tmp_path / "diseases"))
     assert both.scheme.types == ("Disease", "Drug")
-    assert both.manifest["facts"]["start"] == str(tmp_path / "diseases")
-    diseases_known, drugs_known = (both.manifest["devel"]["made-up"][k] for k in MENTIONS)
-    assert diseases_known["recall"] > 0.5 > drugs_known["recall"]
+    assert both.manifest["facts"]["start"] == [str(tmp_path / "diseases")]
+    known, new = (both.manifest["devel"]["made-up"][kind]["recall"] for kind in MENTIONS)
+    assert known > 0.5 > new
     for name, tensor in diseases.adapter.items():
         if "classifier" not in name:
             assert torch.equal(tensor, both.adapter[name]), name
@@ -172,14 +178,55 @@ def test_training_starts_from_another_model(tiny_encoder, tmp_path):
     assert torch.allclose(ours[[0, 1, 2]], theirs, atol=1e-3)
 
 
+def test_training_starts_from_the_sum_of_several_models(tiny_encoder, tmp_path):
+    """The change of every layer is the sum, and so is each output of the head."""
+    parts = {}
+    for kind in MENTIONS:
+        parts[kind] = fit([corpus(only=kind)], recipe(tiny_encoder))
+        parts[kind].save_pretrained(tmp_path / kind)
+    folders = [tmp_path / kind for kind in MENTIONS]
+    both = fit([corpus()], still(recipe(tiny_encoder), *folders, rank=2 * QUICK.rank))
+    plain = WordTagger.untrained(tiny_encoder, training=QUICK, labels=both.labels).network
+    networks = [plain, both.network, *(part.network for part in parts.values())]
+    for name in plain.state_dict():
+        start, *ends = (network.state_dict()[name] for network in networks)
+        if "classifier" not in name:
+            summed, *changes = (end - start for end in ends)
+            assert torch.allclose(summed, sum(changes), atol=1e-3), name
+    head, diseases, drugs = (network.classifier.bias for network in networks[1:])
+    disease, drug = both.labels.index("B-Disease"), both.labels.index("I-Drug")
+    assert torch.isclose(head[0], diseases[0] + drugs[0], atol=1e-3)
+    assert torch.isclose(head[disease], diseases[1] + drugs[0], atol=1e-3)
+    assert torch.isclose(head[drug], diseases[0] + drugs[2], atol=1e-3)
+
+
 def test_a_start_of_another_shape_is_refused(tiny_encoder, trained, tmp_path):
     trained.save_pretrained(tmp_path / "adapter")
     trained.save_pretrained(tmp_path / "merged", merged=True)
-    for folder, rank in (("adapter", 3), ("merged", QUICK.rank)):
-        plan = recipe(tiny_encoder, training=QUICK.replaced(rank=rank))
-        plan = plan.replaced(model=plan.model.replaced(start=str(tmp_path / folder)))
-        with pytest.raises(UserError, match=f"needs adapters of rank {rank}, as this recipe has"):
+    cases = (("adapter", 3, QUICK.rank), ("merged", QUICK.rank, 0))
+    for folder, rank, found in cases:
+        plan = still(recipe(tiny_encoder), tmp_path / folder, rank=rank)
+        with pytest.raises(
+            UserError, match=rf"ranks add up to the recipe's, got ranks \[{found}\]"
+        ):
             fit([corpus()], plan)
+
+
+def test_a_part_of_devel_may_choose_the_weights(tiny_encoder):
+    plan = recipe(tiny_encoder)
+    plan = plan.replaced(corpora=plan.corpora.replaced(choosing=10))
+    read = []
+    model = WordTagger.untrained(tiny_encoder, training=QUICK, labels=tags_for(sorted(MENTIONS)))
+    objective = TagObjective(model, [corpus()], plan)
+    model.log_probabilities = lambda texts, **_: read.extend(texts) or uniform(model, texts)
+    objective.score(model.network)
+    assert len(read) == 10
+    assert objective.facts()["choosing"] == 10
+
+
+def uniform(model, texts):
+    """All tags equally likely."""
+    return np.zeros((sum(len(text.first) for text in texts), len(model.labels)), np.float32)
 
 
 def test_held_out_texts_are_no_training_texts(tiny_encoder, caplog):
