@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 DATA ?= ../shared/data
+CORPORA := $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease $(DATA)/ner/bc5cdr-chemical runs/notes
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -47,6 +48,9 @@ models: $(INSTALLED)
 		--recipe disease --seed 0 --seed 1 --seed 2 --out biomed/models/disease
 	$(BIN)/biomed ner train $(DATA)/ner/bc5cdr-chemical \
 		--recipe drug --seed 0 --seed 1 --seed 2 --out biomed/models/drug
+	$(BIN)/biomed ner generate runs/notes --data $(DATA)
+	$(BIN)/biomed ner train $(CORPORA) --recipe disease-drug-start --out runs/disease-drug-start
+	$(BIN)/biomed ner train $(CORPORA) --recipe disease-drug --out biomed/models/disease-drug
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
 		--recipe recipes/qa.toml --out biomed/models/qa
 	$(BIN)/biomed terms train $(DATA) --recipe recipes/terms.toml --out biomed/models/terms

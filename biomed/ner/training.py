@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +29,14 @@ from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from biomed.ner.evaluation import Scores
     from biomed.ner.examples import Example
 
 SCORES_NOTE = (
-    "An entity counts if its type and both its ends are right (strict IOB2, each text on its own). "
+    "An entity counts if its type and both its ends are right (strict IOB2, each text on its own); "
+    "entities of types that a corpus does not annotate are not counted. Intervals are 95%, from "
+    "1,000 bootstrap resamples of the texts. "
     "Devel chose the weights and the best of several seeds, so its scores are optimistic; test "
     "was used for nothing but measuring."
 )
@@ -206,6 +208,8 @@ def fit(
     for side in ("devel", "test"):
         scores = side_scores(model, corpora, side)
         model.manifest[side] = {name: found.to_dict() for name, found in scores.items()}
+        intervals = {name: list(found.interval) for name, found in scores.items()}
+        model.manifest.setdefault("intervals", {})[side] = intervals
     return model
 
 
@@ -292,15 +296,17 @@ def fit_seeds(
 
 def _card_scores(
     manifest: dict[str, Any], runs: Sequence[dict[str, Any]]
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, Any]]:
     """The card's table: the model's own scores, and mean and deviation of F1 over the seeds."""
-    columns: dict[str, dict[str, float]] = defaultdict(dict)
+    columns: dict[str, dict[str, Any]] = defaultdict(dict)
     for side in ("test", "devel"):
         for corpus, score in manifest[side].items():
             row, f1 = f"{corpus} {side}", [run[side][corpus] for run in runs]
-            for name in ("precision", "recall", "f1"):
+            for name in ("precision", "recall"):
                 columns[name][row] = score["all"][name]
-            columns[f"f1, mean of {len(f1)} seeds"][row] = statistics.fmean(f1)
+            low, high = manifest["intervals"][side][corpus]
+            columns["f1"][row] = {"value": score["all"]["f1"], "low": low, "high": high}
             if len(f1) > 1:
+                columns[f"f1, mean of {len(f1)} seeds"][row] = statistics.fmean(f1)
                 columns["its standard deviation"][row] = statistics.stdev(f1)
     return dict(columns)

@@ -253,12 +253,16 @@ def test_the_recipe(tmp_path):
     assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
 
 
-@pytest.mark.parametrize("name", ["disease", "drug"])
-def test_shipped_recipes_go_by_name(name):
+@pytest.mark.parametrize(
+    ("name", "epochs", "rank"),
+    [("disease", 8, 32), ("drug", 8, 32), ("disease-drug-start", 1, 64), ("disease-drug", 1, 64)],
+)
+def test_shipped_recipes_go_by_name(name, epochs, rank):
     recipe = read_recipe(EntityRecipe, name)
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
-    assert (recipe.training.epochs, recipe.training.rank, recipe.model.window) == (8, 32, 256)
+    found = (recipe.training.epochs, recipe.training.rank, recipe.model.window)
+    assert found == (epochs, rank, 256)
 
 
 def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
