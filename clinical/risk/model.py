@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c
+from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c, without_each
 from clinical.risk.calibration import Platt, sigmoid
 from clinical.risk.stays import ReadStay, StayReader, StayRisk, WindowRisk
 from domainbert.encoders import window_limit
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import torch
+    from numpy.typing import ArrayLike
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from domainbert.scoring.cache import WindowCache
@@ -198,9 +199,9 @@ class ReadmissionModel(Model):
             self._said_uncalibrated = True
             log.warning(UNCALIBRATED)
         if stay_ids is None:
-            prepared = (self._reader.read(stay) for stay in stays)
+            prepared = (self.read(stay) for stay in stays)
         else:
-            prepared = (self._reader.read(*pair) for pair in _pairs(stays, stay_ids))
+            prepared = (self.read(*pair) for pair in _pairs(stays, stay_ids))
         chunks = chunked(
             prepared, size=lambda s: 1 + s.risk.coverage.tokens, limit=self.runner.buffer_tokens
         )
@@ -209,7 +210,11 @@ class ReadmissionModel(Model):
             probabilities = self.score_token_ids(windows)
             ends = np.cumsum([len(stay.windows) for stay in chunk])
             for stay, end in zip(chunk, ends, strict=True):
-                yield self._risk(stay, probabilities[end - len(stay.windows) : end])
+                yield self.risk_of(stay, probabilities[end - len(stay.windows) : end])
+
+    def read(self, stay: str | Sequence[str], stay_id: object = None) -> ReadStay:
+        """Cut a stay (a note, or a list of notes in time order) into windows."""
+        return self._reader.read(stay, stay_id)
 
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
         """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
@@ -229,7 +234,7 @@ class ReadmissionModel(Model):
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,), for training."""
-        prepared = (self._reader.read(stay) for stay in stays)
+        prepared = (self.read(stay) for stay in stays)
         return [[window.input_ids for _, window in stay.windows] for stay in prepared]
 
     def window_probabilities(
@@ -267,25 +272,34 @@ class ReadmissionModel(Model):
 
         return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
 
-    def _risk(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
+    def calibrated(self, score: ArrayLike) -> np.ndarray:
+        """The probabilities of scores, of any shape; the scores themselves without a calibrator."""
+        calibration = self.settings.calibration
+        return Platt(*calibration).apply(score) if calibration else np.asarray(score)
+
+    def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
+        """The risk of a stay from the probabilities of its windows, shape (windows,)."""
         if stay.risk.status != "ok":
             return stay.risk
         if not (finite := np.isfinite(probabilities)).all():
             reason = f"the model gave no number for window {np.argmin(finite)}"
             return replace(stay.risk, status="error", reason=reason)
         score = float(aggregate_stays(probabilities, np.array([len(probabilities)]), c=self.c)[0])
-        calibration, threshold = self.settings.calibration, self.settings.alert_threshold
-        probability = float(Platt(*calibration).apply(score)) if calibration else score
+        probability, threshold = float(self.calibrated(score)), self.settings.alert_threshold
+        left = without_each(probabilities, c=self.c)
+        contributions = zip(score - left, probability - self.calibrated(left), strict=True)
         return replace(
             stay.risk,
             probability=probability,
             score=score,
             p_max=float(probabilities.max()),
             p_mean=float(probabilities.mean()),
-            calibrated=calibration is not None,
+            calibrated=self.settings.calibration is not None,
             windows=tuple(
-                WindowRisk(note, window.start, window.end, float(p))
-                for (note, window), p in zip(stay.windows, probabilities, strict=True)
+                WindowRisk(note, window.start, window.end, float(p), *map(float, both))
+                for (note, window), p, both in zip(
+                    stay.windows, probabilities, contributions, strict=True
+                )
             ),
             alert=None if threshold is None else probability >= threshold,
         )

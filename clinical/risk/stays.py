@@ -42,12 +42,18 @@ def clean(note: str) -> str:
 
 @dataclass(frozen=True)
 class WindowRisk:
-    """The probability of one window: characters `start` to `end` of note number `note`."""
+    """The probability of one window: characters `start` to `end` of note number `note`.
+
+    Its contributions are what the stay's score and probability have more with this window than
+    without it: exact, negative where the window lowers the risk, NaN for the only window of a stay.
+    """
 
     note: int
     start: int
     end: int
     probability: float
+    score_contribution: float = math.nan
+    probability_contribution: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -108,10 +114,14 @@ class StayRisk:
 
 @dataclass(frozen=True)
 class ReadStay:
-    """A stay cut into windows, each with the number of its note, and its risk without numbers."""
+    """A stay cut into windows, each with the number of its note, and its risk without numbers.
+
+    `texts` are the notes by number, as given, to which the positions of windows refer.
+    """
 
     windows: list[tuple[int, Window]] = field(repr=False)
     risk: StayRisk
+    texts: dict[int, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ class StayReader:
             status=status,
             reason=reason,
         )
-        return ReadStay(windows, risk)
+        return ReadStay(windows, risk, dict(notes))
 
 
 def _texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
