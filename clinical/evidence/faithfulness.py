@@ -34,6 +34,11 @@ RANDOM = 3
 """Random orders of the sentences that are averaged."""
 LIMITS = ("best", "worst")
 """Orders from a greedy search, which say what comprehensiveness the model allows for a stay."""
+CONTROLS = ("windows", "random")
+"""Sentences in the order of their windows' risk, and in a random order."""
+DEFAULT = "occlusion"
+SHUFFLED = "words shuffled"
+BEHIND = f"AOPC of {DEFAULT} minus this"
 TOP = 3
 TINY = 1e-12
 
@@ -49,8 +54,9 @@ class Faithfulness:
         patients: of how many patients.
         intervals: means over stays by (method, measure), with 95% intervals from resampling
             patients. Measures are "comprehensiveness 5%" and so on, "sufficiency 5%", "AOPC",
-            "normalised AOPC", "AOPC over random", "AOPC minus random" and "agreement"; for "words
-            shuffled", the probability before and after, and the absolute change.
+            "normalised AOPC", "AOPC over random", the default's AOPC minus this one, and
+            "agreement"; for "words shuffled", the probability before and after, and the absolute
+            change.
     """
 
     stays: int
@@ -65,15 +71,32 @@ class Faithfulness:
         return pd.DataFrame(rows, columns=["method", "measure", "value", "low", "high"])
 
     def to_rows(self) -> list[list[str]]:
-        """Table of methods by measures as text, a head row first."""
-        measures = list(dict.fromkeys(measure for _, measure in self.intervals))
-        methods = list(dict.fromkeys(method for method, _ in self.intervals))
-        empty = Interval(None)
+        """Table of measures by methods as text, a head row first; without the shuffled words."""
+        kept = [key for key in self.intervals if key[0] != SHUFFLED]
+        methods, measures = (list(dict.fromkeys(names)) for names in zip(*kept, strict=True))
         cells = [
-            [method, *(str(self.intervals.get((method, m), empty)) for m in measures)]
-            for method in methods
+            [measure, *(str(self.intervals.get((m, measure), Interval(None))) for m in methods)]
+            for measure in measures
         ]
-        return [["", *measures], *cells]
+        return [["", *methods], *cells]
+
+    def verdicts(self) -> list[str]:
+        """What the numbers say of the default method, and of the order of words."""
+        said = []
+        for name in (*(m for m in METHODS if m != DEFAULT), *CONTROLS):
+            lead = self.intervals[name, BEHIND]
+            shown = lead.low is not None and lead.low > 0
+            ahead = "beats" if shown else "is not shown to beat"
+            said.append(f"{DEFAULT} {ahead} {name}: AOPC higher by {lead}.")
+        before, after, change = (
+            self.intervals[SHUFFLED, m]
+            for m in ("probability before", "probability after", "absolute change")
+        )
+        said.append(
+            f"With the words of each window shuffled the mean probability goes from {before} to "
+            f"{after}; a stay's changes by {change}."
+        )
+        return said
 
 
 def evaluate_faithfulness(
@@ -225,11 +248,10 @@ def _shuffled(
         mixed = [words[i] for i in generator.permutation(len(words))]
         windows.append(np.concatenate((window.input_ids[:1], *mixed, window.input_ids[-1:])))
     after = model.risk_of(stay, model.score_token_ids(windows)).probability
-    name = "words shuffled"
     return {
-        (name, "probability before"): risk.probability,
-        (name, "probability after"): after,
-        (name, "absolute change"): abs(after - risk.probability),
+        (SHUFFLED, "probability before"): risk.probability,
+        (SHUFFLED, "probability after"): after,
+        (SHUFFLED, "absolute change"): abs(after - risk.probability),
     }
 
 
@@ -247,10 +269,11 @@ def _intervals(
     means = np.vstack([values.mean(axis=0), drawn @ values / drawn.sum(axis=1, keepdims=True)])
     columns = dict(zip(names, means.T, strict=True))
     by_chance = columns["random", "AOPC"]
-    for name in (*METHODS, "windows"):
+    for name in (*METHODS, *CONTROLS):
         with np.errstate(divide="ignore", invalid="ignore"):
             columns[name, "AOPC over random"] = columns[name, "AOPC"] / by_chance
-        columns[name, "AOPC minus random"] = columns[name, "AOPC"] - by_chance
+        if name != DEFAULT:
+            columns[name, BEHIND] = columns[DEFAULT, "AOPC"] - columns[name, "AOPC"]
     return {name: _interval(column) for name, column in columns.items()}
 
 

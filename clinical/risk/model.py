@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from clinical.evidence.explain import Explanation
     from domainbert.scoring.cache import WindowCache
     from domainbert.storage import TaskConfig
 
@@ -148,6 +149,7 @@ class ReadmissionModel(Model):
 
         manifest = config.manifest
         scores = manifest.get("score_table")
+        evidence = manifest.get("evidence", {}).get("table")
         # Markdown for people, not HTML for a browser: nothing to escape.
         environment = Environment(loader=PackageLoader("clinical"), autoescape=False)  # noqa: S701
         return environment.get_template("model_card.md.j2").render(
@@ -155,6 +157,7 @@ class ReadmissionModel(Model):
             manifest=manifest,
             card=manifest.get("card", {}),
             scores=table(scores[0], scores[1:]) if scores else "",
+            evidence=table(evidence[0], evidence[1:]) if evidence else "",
         )
 
     def predict(self, stay: str | Sequence[str]) -> StayRisk:
@@ -215,6 +218,19 @@ class ReadmissionModel(Model):
     def read(self, stay: str | Sequence[str], stay_id: object = None) -> ReadStay:
         """Cut a stay (a note, or a list of notes in time order) into windows."""
         return self._reader.read(stay, stay_id)
+
+    def explain(
+        self,
+        stay: str | Sequence[str],
+        *,
+        method: str = "occlusion",
+        top: int = 5,
+        windows: int | None = None,
+    ) -> Explanation:
+        """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
+        from clinical.evidence.explain import explain
+
+        return explain(self, stay, method=method, top=top, windows=windows)
 
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
         """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from domainbert.errors import UserError
 from domainbert.tables.ids import id_text, is_missing
 from domainbert.windows import too_long
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clinical.evidence.view import StayView
     from domainbert.windows import Window, Windower
 
 NOTE_JOINT = "\n\n"
@@ -110,6 +114,27 @@ class StayRisk:
     alert: bool | None = None
     status: Status = "ok"
     reason: str = ""
+
+    def show(self, notes: str | Sequence[str]) -> StayView:
+        """The notes, tinted where a window raises or lowers the risk, for a notebook.
+
+        A risk does not keep its notes: pass those that were scored. For passages instead of whole
+        windows see `ReadmissionModel.explain`.
+
+        Raises:
+            UserError: a window lies outside the notes.
+        """
+        from clinical.evidence.view import StayView, risk_summary, window_marks
+
+        given = [notes] if isinstance(notes, str) else list(notes)
+        texts = {number: note for number, note in enumerate(given) if isinstance(note, str)}
+        if any(window.end > len(texts.get(window.note, "")) for window in self.windows):
+            msg = (
+                "a window lies outside these notes; pass the notes that were scored, joined by "
+                "blank lines if the model joins notes"
+            )
+            raise UserError(msg)
+        return StayView(self, texts, window_marks(self), risk_summary(self))
 
 
 @dataclass(frozen=True)
