@@ -112,7 +112,7 @@ def passage_marks(passages: Sequence[Passage]) -> tuple[Mark, ...]:
 
 def window_marks(risk: StayRisk) -> tuple[Mark, ...]:
     """The marks of windows that contribute, tinted by their contribution to the probability."""
-    shares = [window.probability_contribution for window in risk.windows]
+    shares = [window.probability_contribution or 0.0 for window in risk.windows]
     largest = max((abs(share) for share in shares), default=0.0)
     return tuple(
         Mark(

@@ -302,8 +302,7 @@ class ReadmissionModel(Model):
             return replace(stay.risk, status="error", reason=reason)
         score = float(aggregate_stays(probabilities, np.array([len(probabilities)]), c=self.c)[0])
         probability, threshold = float(self.calibrated(score)), self.settings.alert_threshold
-        left = without_each(probabilities, c=self.c)
-        contributions = zip(score - left, probability - self.calibrated(left), strict=True)
+        windows = self._window_risks(stay, probabilities, score=score, probability=probability)
         return replace(
             stay.risk,
             probability=probability,
@@ -311,13 +310,24 @@ class ReadmissionModel(Model):
             p_max=float(probabilities.max()),
             p_mean=float(probabilities.mean()),
             calibrated=self.settings.calibration is not None,
-            windows=tuple(
-                WindowRisk(note, window.start, window.end, float(p), *map(float, both))
-                for (note, window), p, both in zip(
-                    stay.windows, probabilities, contributions, strict=True
-                )
-            ),
+            windows=windows,
             alert=None if threshold is None else probability >= threshold,
+        )
+
+    def _window_risks(
+        self, stay: ReadStay, probabilities: np.ndarray, *, score: float, probability: float
+    ) -> tuple[WindowRisk, ...]:
+        """The windows of a stay, with what they contribute to its score and probability."""
+        contributions: Iterable[tuple[float | None, ...]] = [(None, None)]
+        if len(probabilities) > 1:
+            left = without_each(probabilities, c=self.c)
+            both = np.stack([score - left, probability - self.calibrated(left)], axis=1)
+            contributions = map(tuple, both.tolist())
+        return tuple(
+            WindowRisk(note, window.start, window.end, float(p), *shares)
+            for (note, window), p, shares in zip(
+                stay.windows, probabilities, contributions, strict=True
+            )
         )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.stays import StayRisk, WindowRisk
+    from clinical.risk.stays import StayRisk
     from domainbert.tables import Row
 
 _NUMBERS = ("probability", "score", "p_max", "p_mean")
@@ -105,19 +105,13 @@ class ReadmissionTask(Task):
         if result.status == "ok":
             row |= {name: getattr(result, name) for name in _NUMBERS}
         if self._contributions:
-            row["windows"] = _json(result.windows)
+            row["windows"] = json.dumps([vars(window) for window in result.windows])
         return [row]
 
     def facts(self) -> dict[str, Any]:
         """The model, and what is asked beside the risk."""
         asked = {"contributions": True} if self._contributions else {}
         return {"model": self._model.fingerprint(), **asked}
-
-
-def _json(windows: Sequence[WindowRisk]) -> str:
-    """The windows as JSON; null for a contribution that does not exist."""
-    rows = [vars(window) for window in windows]
-    return json.dumps([{k: None if v != v else v for k, v in row.items()} for row in rows])
 
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
