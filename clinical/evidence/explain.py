@@ -62,7 +62,7 @@ class Explanation:
         method: that found them.
         examined: numbers of the windows that were searched for passages, the riskiest first.
         without_raising: the probability without all raising passages (comprehensiveness is what
-            it falls by); NaN without such a passage.
+            it falls by); None without such a passage.
         raising_alone: the probability of the raising passages alone (sufficiency); likewise.
         texts: the notes by number, not in the repr.
     """
@@ -71,8 +71,8 @@ class Explanation:
     passages: tuple[Passage, ...]
     method: str
     examined: tuple[int, ...]
-    without_raising: float
-    raising_alone: float
+    without_raising: float | None
+    raising_alone: float | None
     texts: dict[int, str] = field(repr=False)
 
     @property
@@ -139,7 +139,7 @@ def explain(
     probabilities = model.score_token_ids([window.input_ids for _, window in read.windows])
     risk = model.risk_of(read, probabilities)
     if risk.status != "ok":
-        return Explanation(risk, (), method, (), np.nan, np.nan, read.texts)
+        return Explanation(risk, (), method, (), None, None, read.texts)
     pieces = sentence_pieces(read)
     examined = windows_that_matter(pieces, probabilities, windows=windows)
     if method == "gradients":
@@ -186,5 +186,5 @@ def _measured(
         for (piece, value), score, probability in zip(found, scores, risks, strict=False)
     ]
     some = any(value > 0 for _, value in found)
-    without, alone = map(float, risks[-2:]) if some else (np.nan, np.nan)
+    without, alone = map(float, risks[-2:]) if some else (None, None)
     return Explanation(risk, tuple(passages), method, tuple(examined), without, alone, stay.texts)

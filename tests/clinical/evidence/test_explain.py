@@ -66,7 +66,7 @@ def test_a_stay_without_text_has_no_passage(evidence_model):
 def test_a_stay_of_one_word(evidence_model):
     found = evidence_model.explain("fever")
     assert len(found.passages) <= 1
-    assert np.isnan(found.risk.windows[0].score_contribution)
+    assert found.risk.windows[0].score_contribution is None
 
 
 def test_the_window_cache_keeps_whole_windows_only(evidence_model, notes, tmp_path):

@@ -64,7 +64,7 @@ def test_a_risk_is_shown_with_its_notes(evidence_model, notes):
     view = risk.show(notes)
     texts = "".join(Reader(view._repr_html_()).text)
     assert all(note in texts for note in notes if note)
-    strong = [w for w in risk.windows if abs(w.probability_contribution) >= 0.005]
+    strong = [w for w in risk.windows if abs(w.probability_contribution or 0) >= 0.005]
     assert len(view.marks) == len(strong) > 0
     assert "furosemide" not in repr(view)
 
