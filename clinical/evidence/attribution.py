@@ -9,7 +9,6 @@ import numpy as np
 
 from clinical.evidence.attention import attention_weights
 from clinical.evidence.pieces import covering
-from clinical.evidence.removal import probabilities_without
 from domainbert.errors import UserError
 from domainbert.inference import pad, plan_batches
 
@@ -18,11 +17,10 @@ if TYPE_CHECKING:
 
     import torch
 
+    from clinical.evidence.case import Case
     from clinical.evidence.pieces import Piece
-    from clinical.risk.model import ReadmissionModel
-    from clinical.risk.stays import ReadStay
 
-    Attribute = Callable[[ReadmissionModel, ReadStay, Sequence[Piece], np.ndarray], np.ndarray]
+    Attribute = Callable[[Case, Sequence[Piece]], np.ndarray]
 
 STEPS = 16
 """Points of the integral of the gradients."""
@@ -32,13 +30,13 @@ EFFORT = 3.0
 
 
 def windows_that_matter(
-    pieces: Sequence[Piece], probabilities: np.ndarray, *, windows: int | None = None
+    case: Case, pieces: Sequence[Piece], *, windows: int | None = None
 ) -> list[int]:
     """The riskiest windows: `windows` of them, or as many as `EFFORT` allows and at least one.
 
     Under the readmission rule the riskiest windows also contribute most.
     """
-    order = np.argsort(-probabilities, kind="stable")
+    order = np.argsort(-case.probabilities, kind="stable")
     if windows is None:
         sizes, tokens = np.zeros(len(order)), np.zeros(len(order))
         for piece in pieces:
@@ -51,10 +49,8 @@ def windows_that_matter(
 
 
 def attribute(
-    model: ReadmissionModel,
-    stay: ReadStay,
+    case: Case,
     pieces: Sequence[Piece],
-    probabilities: np.ndarray,
     *,
     method: str = "occlusion",
     windows: Sequence[int] | None = None,
@@ -64,10 +60,8 @@ def attribute(
     0 for pieces outside the windows that are examined.
 
     Args:
-        model: which gave the probabilities.
-        stay: from `model.read`.
+        case: the stay.
         pieces: of the stay, from `sentence_pieces`.
-        probabilities: of the stay's windows, shape (windows,).
         method: one of `METHODS`.
         windows: to examine; by default `windows_that_matter`.
 
@@ -77,50 +71,43 @@ def attribute(
     if method not in METHODS:
         raise UserError(f"no method {method!r}; expected one of {', '.join(METHODS)}")
     if windows is None:
-        windows = windows_that_matter(pieces, probabilities)
+        windows = windows_that_matter(case, pieces)
     inside = covering(pieces, windows)
     values = np.zeros(len(pieces))
-    values[inside] = METHODS[method](model, stay, [pieces[i] for i in inside], probabilities)
+    values[inside] = METHODS[method](case, [pieces[i] for i in inside])
     return values
 
 
-def occlusion(
-    model: ReadmissionModel, stay: ReadStay, pieces: Sequence[Piece], probabilities: np.ndarray
-) -> np.ndarray:
+def occlusion(case: Case, pieces: Sequence[Piece]) -> np.ndarray:
     """How far the probability of its window falls when a piece is cut out, shape (pieces,).
 
     One shortened window for each piece. After Zeiler and Fergus 2014 (arXiv 1311.2901).
     """
-    return probabilities[[p.window for p in pieces]] - probabilities_without(model, stay, pieces)
+    return case.probabilities[[piece.window for piece in pieces]] - case.without(pieces)
 
 
-def gradients(
-    model: ReadmissionModel, stay: ReadStay, pieces: Sequence[Piece], probabilities: np.ndarray
-) -> np.ndarray:
+def gradients(case: Case, pieces: Sequence[Piece]) -> np.ndarray:
     """Integrated gradients of the logit, summed over a piece, times p (1 - p) of its window.
 
     The factor turns log-odds into probability, so that pieces of different windows compare.
     """
     windows = sorted({piece.window for piece in pieces})
-    tokens = dict(zip(windows, integrated_gradients(model, stay, windows), strict=True))
-    slopes = probabilities * (1 - probabilities)
+    tokens = dict(zip(windows, integrated_gradients(case, windows), strict=True))
+    slopes = case.probabilities * (1 - case.probabilities)
     return np.array([slopes[p.window] * tokens[p.window][p.first : p.last].sum() for p in pieces])
 
 
-def attention(
-    model: ReadmissionModel, stay: ReadStay, pieces: Sequence[Piece], probabilities: np.ndarray
-) -> np.ndarray:
+def attention(case: Case, pieces: Sequence[Piece]) -> np.ndarray:
     """The last layer's attention from [CLS], mean over heads, times the window's probability.
 
     It has no sign: attention does not say whether a passage raises or lowers the risk.
     """
     tokens = {
-        number: attention_weights(model, stay.windows[number][1].input_ids).mean(0)[0, 1:-1]
+        number: attention_weights(case.model, case.window(number).input_ids).mean(0)[0, 1:-1]
         for number in {piece.window for piece in pieces}
     }
-    return np.array(
-        [probabilities[p.window] * tokens[p.window][p.first : p.last].sum() for p in pieces]
-    )
+    risks = case.probabilities
+    return np.array([risks[p.window] * tokens[p.window][p.first : p.last].sum() for p in pieces])
 
 
 METHODS: Mapping[str, Attribute] = MappingProxyType(
@@ -129,7 +116,7 @@ METHODS: Mapping[str, Attribute] = MappingProxyType(
 
 
 def integrated_gradients(
-    model: ReadmissionModel, stay: ReadStay, windows: Sequence[int], *, steps: int = STEPS
+    case: Case, windows: Sequence[int], *, steps: int = STEPS
 ) -> list[np.ndarray]:
     """Integrated gradients of windows' logits with respect to their token embeddings.
 
@@ -138,8 +125,7 @@ def integrated_gradients(
     Yan 2017 (arXiv 1703.01365), computed by captum.
 
     Args:
-        model: whose network is differentiated.
-        stay: from `model.read`.
+        case: the stay.
         windows: numbers of its windows.
         steps: points of the integral, at least 1.
 
@@ -148,17 +134,15 @@ def integrated_gradients(
     """
     from captum.attr import LayerIntegratedGradients
 
-    network, device, nothing = (
-        model.network.eval(),
-        model.runner.device,
-        model.tokenizer.pad_token_id,
-    )
+    model = case.model
+    network, device = model.network.eval(), model.runner.device
+    nothing = model.tokenizer.pad_token_id
 
     def logit(ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         return network(input_ids=ids, attention_mask=mask).logits[:, 0]
 
     method = LayerIntegratedGradients(logit, network.get_input_embeddings())
-    rows = [stay.windows[number][1].input_ids for number in windows]
+    rows = [case.window(number).input_ids for number in windows]
     result: list[Any] = [None] * len(rows)
     for batch in plan_batches([len(row) for row in rows], batch_tokens=model.runner.batch_tokens):
         ids, mask = pad([rows[i] for i in batch], pad_token_id=nothing)

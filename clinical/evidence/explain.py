@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clinical.evidence.attribution import attribute, integrated_gradients, windows_that_matter
+from clinical.evidence.case import Case
 from clinical.evidence.phrases import phrases
 from clinical.evidence.pieces import sentence_pieces
-from clinical.evidence.removal import kept_tokens, stay_without
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clinical.evidence.pieces import Piece
     from clinical.evidence.view import StayView
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.stays import ReadStay, StayRisk
+    from clinical.risk.stays import StayRisk
 
 TOP = 5
 
@@ -135,23 +135,18 @@ def explain(
     for name, number in {"top": top, "windows": windows}.items():
         if number is not None and number < 1:
             raise UserError(f"{name} is {number}; expected at least 1")
-    read = model.read(stay, stay_id)
-    probabilities = model.score_token_ids([window.input_ids for _, window in read.windows])
-    risk = model.risk_of(read, probabilities)
-    if risk.status != "ok":
-        return Explanation(risk, (), method, (), None, None, read.texts)
-    pieces = sentence_pieces(read)
-    examined = windows_that_matter(pieces, probabilities, windows=windows)
+    case = Case(model, stay, stay_id=stay_id)
+    if case.risk.status != "ok":
+        return Explanation(case.risk, (), method, (), None, None, case.stay.texts)
+    pieces = sentence_pieces(case.stay)
+    examined = windows_that_matter(case, pieces, windows=windows)
     if method == "gradients":
-        tokens = integrated_gradients(model, read, examined)
-        slopes = [float(probabilities[n] * (1 - probabilities[n])) for n in examined]
-        weighted = [slope * values for slope, values in zip(slopes, tokens, strict=True)]
-        pieces, values = phrases(read, dict(zip(examined, weighted, strict=True)))
+        slopes = case.probabilities * (1 - case.probabilities)
+        tokens = zip(examined, integrated_gradients(case, examined), strict=True)
+        pieces, values = phrases(case.stay, {n: slopes[n] * found for n, found in tokens})
     else:
-        values = attribute(model, read, pieces, probabilities, method=method, windows=examined)
-    return _measured(
-        model, read, risk, probabilities, _strongest(pieces, values, top), method, examined
-    )
+        values = attribute(case, pieces, method=method, windows=examined)
+    return _measured(case, _strongest(pieces, values, top), method, examined)
 
 
 def _strongest(pieces: Sequence[Piece], values: np.ndarray, top: int) -> list[tuple[Piece, float]]:
@@ -163,28 +158,22 @@ def _strongest(pieces: Sequence[Piece], values: np.ndarray, top: int) -> list[tu
 
 
 def _measured(
-    model: ReadmissionModel,
-    stay: ReadStay,
-    risk: StayRisk,
-    probabilities: np.ndarray,
-    found: Sequence[tuple[Piece, float]],
-    method: str,
-    examined: Sequence[int],
+    case: Case, found: Sequence[tuple[Piece, float]], method: str, examined: Sequence[int]
 ) -> Explanation:
     """An explanation from pieces with their values: what the risk is without each and all."""
-    raising = kept_tokens(stay, [piece for piece, value in found if value > 0])
-    removals = [kept_tokens(stay, [piece]) for piece, _ in found]
-    removals += [raising, [~kept for kept in raising]]
-    scores, risks = stay_without(model, stay, probabilities, removals)
+    risk, texts = case.risk, case.stay.texts
+    raising = case.kept([piece for piece, value in found if value > 0])
+    choices = [case.kept([piece]) for piece, _ in found]
+    scores, risks = case.risks([*choices, raising, [~kept for kept in raising]])
     passages = [
         Passage(
             *(piece.note, piece.start, piece.end, piece.window, value),
             score_contribution=risk.score - float(score),
             probability_contribution=risk.probability - float(probability),
-            text=stay.texts[piece.note][piece.start : piece.end],
+            text=texts[piece.note][piece.start : piece.end],
         )
         for (piece, value), score, probability in zip(found, scores, risks, strict=False)
     ]
     some = any(value > 0 for _, value in found)
     without, alone = map(float, risks[-2:]) if some else (None, None)
-    return Explanation(risk, tuple(passages), method, tuple(examined), without, alone, stay.texts)
+    return Explanation(risk, tuple(passages), method, tuple(examined), without, alone, texts)

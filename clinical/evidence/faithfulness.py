@@ -15,8 +15,8 @@ import numpy as np
 from clinical.cohort.splits import patient_keys
 from clinical.evaluation.intervals import MIN_PATIENTS, Interval
 from clinical.evidence.attribution import METHODS, attribute, windows_that_matter
+from clinical.evidence.case import Case, greedy_order
 from clinical.evidence.pieces import sentence_pieces, word_starts
-from clinical.evidence.removal import greedy_order, stay_without
 from domainbert.console import counted
 from domainbert.errors import UserError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from clinical.evidence.pieces import Piece
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.stays import ReadStay, StayRisk
+    from clinical.risk.stays import ReadStay
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 RANDOM = 3
@@ -125,11 +125,9 @@ def evaluate_faithfulness(
     patients = []
     texts = zip(stays["text"], keys, strict=True)
     for text, patient in counted(texts, what="explaining", total=len(stays)):
-        stay = model.read(text)
-        probabilities = model.score_token_ids([window.input_ids for _, window in stay.windows])
-        risk = model.risk_of(stay, probabilities)
-        if risk.status == "ok":
-            rows.append(_measure(model, stay, probabilities, risk, others, generator))
+        case = Case(model, text)
+        if case.risk.status == "ok":
+            rows.append(_measure(case, others, generator))
             patients.append(patient)
     if not rows:
         raise UserError(f"none of the {len(stays)} stays can be scored")
@@ -138,53 +136,38 @@ def evaluate_faithfulness(
 
 
 def _measure(
-    model: ReadmissionModel,
-    stay: ReadStay,
-    probabilities: np.ndarray,
-    risk: StayRisk,
-    others: Sequence[ReadmissionModel],
-    generator: np.random.Generator,
+    case: Case, others: Sequence[ReadmissionModel], generator: np.random.Generator
 ) -> Numbers:
     """All measures of one stay, by method and name."""
-    pieces = sentence_pieces(stay)
-    windows = windows_that_matter(pieces, probabilities)
-    values = {
-        name: attribute(model, stay, pieces, probabilities, method=name, windows=windows)
-        for name in METHODS
-    }
+    pieces = sentence_pieces(case.stay)
+    windows = windows_that_matter(case, pieces)
+    values = {name: attribute(case, pieces, method=name, windows=windows) for name in METHODS}
     orders = {name: [np.argsort(-one, kind="stable")] for name, one in values.items()}
-    risks = np.array([probabilities[piece.window] for piece in pieces])
+    risks = np.array([case.probabilities[piece.window] for piece in pieces])
     orders["windows"] = [np.argsort(-risks, kind="stable")]
     orders["random"] = [generator.permutation(len(pieces)) for _ in range(RANDOM)]
-    best = greedy_order(model, stay, probabilities, pieces, windows)
+    best = greedy_order(case, pieces, windows)
     orders |= {"best": [best], "worst": [best[::-1]]}
-    curves = _curves(model, stay, probabilities, risk, pieces, orders)
-    numbers = _numbers(curves)
+    numbers = _numbers(_curves(case, pieces, orders))
     for name in METHODS if others else ():
         top = [pieces[i] for i in orders[name][0][:TOP]]
-        shared = [_agreement(top, other, stay, name) for other in others]
+        shared = [_agreement(top, case.stay, other, name) for other in others]
         numbers[name, "agreement"] = float(np.mean(shared))
-    return numbers | _shuffled(model, stay, risk, generator)
+    return numbers | _shuffled(case, generator)
 
 
 def _curves(
-    model: ReadmissionModel,
-    stay: ReadStay,
-    probabilities: np.ndarray,
-    risk: StayRisk,
-    pieces: Sequence[Piece],
-    orders: Mapping[str, Sequence[np.ndarray]],
+    case: Case, pieces: Sequence[Piece], orders: Mapping[str, Sequence[np.ndarray]]
 ) -> dict[str, np.ndarray]:
     """Comprehensiveness and sufficiency at every share, shape (2, shares), means over orders."""
     chosen = [
-        chosen_tokens(stay, [pieces[i] for i in order], share=share)
+        chosen_tokens(case.stay, [pieces[i] for i in order], share=share)
         for some in orders.values()
         for order in some
         for share in SHARES
     ]
-    removals = [kept for one in chosen for kept in ([~mask for mask in one], one)]
-    _, left = stay_without(model, stay, probabilities, removals)
-    drops = (risk.probability - left).reshape(-1, len(SHARES), 2)
+    choices = [kept for one in chosen for kept in ([~mask for mask in one], one)]
+    drops = (case.risk.probability - case.risks(choices)[1]).reshape(-1, len(SHARES), 2)
     ends = np.cumsum([len(some) for some in orders.values()])[:-1]
     return {
         name: part.mean(axis=0).T for name, part in zip(orders, np.split(drops, ends), strict=True)
@@ -220,17 +203,16 @@ def _numbers(curves: Mapping[str, np.ndarray]) -> Numbers:
     return numbers
 
 
-def _agreement(top: Sequence[Piece], other: ReadmissionModel, stay: ReadStay, method: str) -> float:
+def _agreement(top: Sequence[Piece], stay: ReadStay, other: ReadmissionModel, method: str) -> float:
     """The share of passages that overlap one of another model's top passages."""
-    theirs = other.read([stay.texts[number] for number in sorted(stay.texts)])
-    probabilities = other.score_token_ids([window.input_ids for _, window in theirs.windows])
-    pieces = sentence_pieces(theirs)
-    values = attribute(other, theirs, pieces, probabilities, method=method)
     numbers = sorted(stay.texts)
+    case = Case(other, [stay.texts[number] for number in numbers])
+    pieces = sentence_pieces(case.stay)
+    values = attribute(case, pieces, method=method)
     found = [pieces[i] for i in np.argsort(-values, kind="stable")[:TOP]]
     hits = [
         any(
-            piece.note == numbers[one.note] and piece.start < one.end and one.start < piece.end
+            numbers[one.note] == piece.note and piece.start < one.end and one.start < piece.end
             for one in found
         )
         for piece in top
@@ -238,20 +220,19 @@ def _agreement(top: Sequence[Piece], other: ReadmissionModel, stay: ReadStay, me
     return float(np.mean(hits))
 
 
-def _shuffled(
-    model: ReadmissionModel, stay: ReadStay, risk: StayRisk, generator: np.random.Generator
-) -> Numbers:
+def _shuffled(case: Case, generator: np.random.Generator) -> Numbers:
     """The risk of the same words with their order shuffled inside each window."""
     windows = []
-    for _, window in stay.windows:
+    for _, window in case.stay.windows:
         words = np.split(window.input_ids[1:-1], word_starts(window)[1:])
         mixed = [words[i] for i in generator.permutation(len(words))]
         windows.append(np.concatenate((window.input_ids[:1], *mixed, window.input_ids[-1:])))
-    after = model.risk_of(stay, model.score_token_ids(windows)).probability
+    before = case.risk.probability
+    after = case.model.risk_of(case.stay, case.score(windows)).probability
     return {
-        (SHUFFLED, "probability before"): risk.probability,
+        (SHUFFLED, "probability before"): before,
         (SHUFFLED, "probability after"): after,
-        (SHUFFLED, "absolute change"): abs(after - risk.probability),
+        (SHUFFLED, "absolute change"): abs(after - before),
     }
 
 

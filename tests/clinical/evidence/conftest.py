@@ -1,6 +1,6 @@
-import numpy as np
 import pytest
 
+from clinical.evidence.case import Case
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 
 HISTORY = """HISTORY: Patient was admitted with heart failure. He lives alone. He missed furosemide
@@ -29,13 +29,6 @@ def evidence_model(network, tokenizer):
 
 
 @pytest.fixture
-def read(evidence_model, notes):
-    """A stay and the probabilities of its windows."""
-    stay = evidence_model.read(notes, "7")
-    windows = [window.input_ids for _, window in stay.windows]
-    return stay, evidence_model.score_token_ids(windows)
-
-
-@pytest.fixture
-def nothing_kept(read):
-    return [np.zeros(len(window.offsets), dtype=bool) for _, window in read[0].windows]
+def case(evidence_model, notes):
+    """A stay that is explained."""
+    return Case(evidence_model, notes, stay_id="7")

@@ -7,8 +7,8 @@ from clinical.evidence.pieces import sentence_pieces
 
 
 @pytest.mark.parametrize("share", SHARES)
-def test_every_order_chooses_equally_many_tokens(read, share):
-    stay, _ = read
+def test_every_order_chooses_equally_many_tokens(case, share):
+    stay = case.stay
     pieces = sentence_pieces(stay)
     generator = np.random.default_rng(0)
     tokens = sum(len(window.offsets) for _, window in stay.windows)

@@ -4,8 +4,8 @@ from clinical.evidence.phrases import GAP, phrases
 from clinical.evidence.pieces import LONGEST, sentence_pieces
 
 
-def test_every_token_is_in_one_piece_of_its_window(read):
-    stay, _ = read
+def test_every_token_is_in_one_piece_of_its_window(case):
+    stay = case.stay
     pieces = sentence_pieces(stay)
     for number, (note, window) in enumerate(stay.windows):
         mine = [piece for piece in pieces if piece.window == number]
