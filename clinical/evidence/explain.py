@@ -141,9 +141,8 @@ def explain(
     pieces = sentence_pieces(case.stay)
     examined = windows_that_matter(case, pieces, windows=windows)
     if method == "gradients":
-        slopes = case.probabilities * (1 - case.probabilities)
         tokens = zip(examined, integrated_gradients(case, examined), strict=True)
-        pieces, values = phrases(case.stay, {n: slopes[n] * found for n, found in tokens})
+        pieces, values = phrases(case.stay, {n: case.slopes[n] * found for n, found in tokens})
     else:
         values = attribute(case, pieces, method=method, windows=examined)
     return _measured(case, _strongest(pieces, values, top), method, examined)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from clinical.risk.stays import ReadStay
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-RANDOM = 3
+RANDOM = 2
 """Random orders of the sentences that are averaged."""
 LIMITS = ("best", "worst")
 """Orders from a greedy search, which say what comprehensiveness the model allows for a stay."""
