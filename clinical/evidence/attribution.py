@@ -117,8 +117,8 @@ def attention(case: Case, pieces: Sequence[Piece]) -> np.ndarray:
         number: attention_weights(case.model, case.window(number).input_ids).mean(0)[0, 1:-1]
         for number in {piece.window for piece in pieces}
     }
-    risks = case.probabilities
-    return np.array([risks[p.window] * tokens[p.window][p.first : p.last].sum() for p in pieces])
+    sums = np.array([tokens[piece.window][piece.first : piece.last].sum() for piece in pieces])
+    return case.probabilities[[piece.window for piece in pieces]] * sums
 
 
 METHODS: Mapping[str, Attribute] = MappingProxyType(
