@@ -56,10 +56,10 @@ def test_evaluation_of_a_cohort_goes_into_the_card(folder, notes, tmp_path):
     texts = [notes[0], notes[1], notes[3] + " He lives alone. No fever."]
     cohort = pd.DataFrame(
         {
-            "patient_id": [str(i) for i in range(21)],
-            "text": [[texts[i % 3]] for i in range(21)],
-            "readmitted": [i % 2 for i in range(21)],
-            "split": ["test"] * 20 + ["val"],
+            "patient_id": [str(i) for i in range(4)],
+            "text": [[texts[i % 3]] for i in range(4)],
+            "readmitted": [i % 2 for i in range(4)],
+            "split": ["test"] * 3 + ["val"],
         }
     )
     cohort.to_parquet(tmp_path / "cohort.parquet")
@@ -68,11 +68,11 @@ def test_evaluation_of_a_cohort_goes_into_the_card(folder, notes, tmp_path):
     result = run(*words, "--record", "--other", folder)
     assert result.exit_code == 0, result.output
     found = json.loads(out.read_text())
-    assert (found["stays"], found["patients"], found["side"]) == (20, 20, "test")
+    assert (found["stays"], found["patients"], found["side"]) == (3, 3, "test")
     by = {(m["method"], m["measure"]): m for m in found["measures"]}
     assert by["occlusion", "agreement"]["value"] == 1  # with itself
     assert 0 <= by["random", "normalised AOPC"]["value"] <= 1
-    assert by["occlusion", "AOPC"]["low"] <= by["occlusion", "AOPC"]["value"]
+    assert by["occlusion", "AOPC"]["low"] is None  # too few patients
     card = (folder / "README.md").read_text()
     assert "## Evidence" in card
     assert "normalised AOPC" in card

@@ -25,14 +25,14 @@ def stays():
     words = "fever pain edema alone failure insulin chronic renal blood chest home weeks".split()
     generator = np.random.default_rng(1)
     texts = [
-        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(24)) + "." for _ in range(24)
+        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14)) + "." for _ in range(20)
     ]
-    return pd.DataFrame({"patient_id": [str(i // 1) for i in range(24)], "text": texts})
+    return pd.DataFrame({"patient_id": [str(i) for i in range(20)], "text": texts})
 
 
 def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(evidence_model, stays):
     found = evaluate_faithfulness(evidence_model, stays, bootstrap=200)
-    assert (found.stays, found.patients) == (24, 24)
+    assert (found.stays, found.patients) == (20, 20)
     values = found.to_frame().set_index(["method", "measure"])["value"]
     assert values["occlusion", "AOPC"] > values["random", "AOPC"]
     assert values["occlusion", "normalised AOPC"] > values["random", "normalised AOPC"]
@@ -44,11 +44,10 @@ def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(evidence
     lead = found.intervals["random", "AOPC of occlusion minus this"]
     assert lead.low <= lead.value <= lead.high
     assert any(line.startswith("occlusion ") and "random" in line for line in found.verdicts())
-    again = evaluate_faithfulness(evidence_model, stays, bootstrap=200)
-    assert again == found
 
 
 def test_few_patients_have_no_interval(evidence_model, stays):
     found = evaluate_faithfulness(evidence_model, stays[:3])
+    assert evaluate_faithfulness(evidence_model, stays[:3]) == found
     assert {interval.low for interval in found.intervals.values()} == {None}
     assert all("not shown" in line for line in found.verdicts()[:-1])
