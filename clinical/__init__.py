@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from clinical.datasets.diabetes130 import build_diabetes130
     from clinical.datasets.synthetic import synthesize
     from clinical.evaluation.intervals import Evaluation, evaluate
+    from clinical.evidence.explain import Explanation, Passage, explain
     from clinical.risk.aggregation import aggregate
     from clinical.risk.convert import convert_release
     from clinical.risk.estimator import ReadmissionClassifier
@@ -32,6 +33,7 @@ _HOMES = {
         "datasets.diabetes130": ("build_diabetes130",),
         "datasets.synthetic": ("synthesize",),
         "evaluation.intervals": ("Evaluation", "evaluate"),
+        "evidence.explain": ("Explanation", "Passage", "explain"),
         "risk.aggregation": ("aggregate",),
         "risk.convert": ("convert_release",),
         "risk.estimator": ("ReadmissionClassifier",),
@@ -46,6 +48,8 @@ __all__ = [
     "Cohort",
     "Coverage",
     "Evaluation",
+    "Explanation",
+    "Passage",
     "ReadmissionClassifier",
     "ReadmissionModel",
     "ReadmissionRecipe",
@@ -60,6 +64,7 @@ __all__ = [
     "check_disjoint",
     "convert_release",
     "evaluate",
+    "explain",
     "fit_readmission",
     "synthesize",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from clinical.evidence.commands import explain
 from domainbert import options
 from domainbert.console import command_line, one_line_errors, say, stdout
 
@@ -218,6 +219,9 @@ def score(
         typer.Option(help="Keep window scores in this file and reuse them in later runs."),
     ] = None,
     cache_size: Annotated[int, typer.Option(min=1, help="Size of the cache in MB.")] = 1024,
+    contributions: Annotated[
+        bool, typer.Option("--contributions", help="Add each stay's windows, as JSON.")
+    ] = False,
     device: options.Device = None,
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
@@ -233,7 +237,7 @@ def score(
         if cache:
             size = cache_size * 1_000_000
             loaded.cache = WindowCache(cache, model=loaded.fingerprint(), max_bytes=size)
-        return ReadmissionTask(loaded)
+        return ReadmissionTask(loaded, contributions=contributions)
 
     named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
     cli.run(
@@ -272,6 +276,9 @@ def evaluate(
     )
     _print_comparison(comparison)
     say(f"report in {report}")
+
+
+app.command()(one_line_errors(explain))
 
 
 @app.command()

@@ -45,11 +45,14 @@ class Window:
     """A run of tokens of one text, which covers its characters `start` to `end`.
 
     `input_ids` are token ids with [CLS] in front and [SEP] behind, shape (tokens,), int64.
+    `offsets` are the characters (start, end) in the text of each token between those two, shape
+    (tokens - 2, 2).
     """
 
     input_ids: np.ndarray = field(repr=False)
     start: int
     end: int
+    offsets: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         """The number of tokens, including special ones."""
@@ -171,6 +174,7 @@ class Windower:
                 input_ids=np.concatenate(([self._cls], ids[first:last], [self._sep])),
                 start=int(offsets[first, 0]),
                 end=int(offsets[last - 1, 1]),
+                offsets=offsets[first:last],
             )
             for first, last in ranges
         )

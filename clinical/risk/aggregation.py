@@ -84,6 +84,27 @@ def aggregate_stays(
     return np.clip(result, np.minimum(mean, largest), largest)
 
 
+def without_each(probabilities: np.ndarray, *, c: float = DEFAULT_C) -> np.ndarray:
+    """The risk of one stay without each of its windows in turn, by arithmetic, shape (n,).
+
+    NaN for a stay of one window, because nothing is left without it.
+
+    Args:
+        probabilities: of the stay's windows, shape (n,), n >= 1, each in [0, 1].
+        c: > 0.
+    """
+    check_c(c)
+    values = np.asarray(probabilities, dtype=np.float64)
+    left = len(values) - 1
+    if left < 1:
+        return np.full(len(values), np.nan)
+    largest = np.full(len(values), values.max())
+    largest[values.argmax()] = np.partition(values, -2)[-2]
+    mean = (values.sum() - values) / left
+    weight = left / c
+    return np.clip((largest + mean * weight) / (1 + weight), np.minimum(mean, largest), largest)
+
+
 def aggregate_tensor(
     probabilities: torch.Tensor, stay: torch.Tensor, *, stays: int, c: float = DEFAULT_C
 ) -> torch.Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from domainbert.scoring import Fault, Task
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,31 +23,36 @@ _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
 @dataclass(frozen=True)
 class _Stay:
-    """The notes of a stay in time order, and what was noticed while reading them."""
+    """The notes of a stay in time order, what was noticed while reading them, and its id or row."""
 
     notes: Any = field(repr=False)
     remarks: list[str]
+    name: str
 
 
 class ReadmissionTask(Task):
-    """Scores stays: the rows with one `stay_id`, or each row where there is none."""
+    """Scores stays: the rows with one `stay_id`, or each row where there is none.
+
+    With `contributions`, the column `windows` has the windows of a stay as JSON; see `WindowRisk`.
+    """
 
     name: ClassVar[str] = "readmission"
     columns = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
-    def __init__(self, model: ReadmissionModel) -> None:
-        self._model = model
+    def __init__(self, model: ReadmissionModel, *, contributions: bool = False) -> None:
+        self._model, self._contributions = model, contributions
         self._alerts = model.settings.alert_threshold is not None
 
     @property
     def output(self) -> pa.Schema:
-        """Columns of the score table; `alert` where the model has a threshold."""
+        """Columns of the score table; `alert` if the model has a threshold, `windows` if asked."""
         import pyarrow as pa
 
         fields = [(name, pa.float64()) for name in _NUMBERS]
         fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64()), ("calibrated", pa.bool_())]
-        return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
+        fields += [("alert", pa.bool_())] if self._alerts else []
+        return pa.schema([*fields, *([("windows", pa.string())] if self._contributions else [])])
 
     def read(self, rows: Sequence[Row]) -> _Stay | Fault:
         """The notes of one stay."""
@@ -54,9 +60,10 @@ class ReadmissionTask(Task):
         if len(patients) > 1:
             return Fault("this stay_id belongs to more than one patient_id")
         remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
+        name = id_text(rows[0].cells.get("stay_id")) or f"row {rows[0].number}"
         texts = [row.cells.get("text") for row in rows]
         if len(rows) == 1:
-            return _Stay(texts[0], remarks)
+            return _Stay(texts[0], remarks, name)
         if any(text is not None and not isinstance(text, str) for text in texts):
             return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
         notes: dict[str | int, Row] = {}  # the first row of each note_id
@@ -74,7 +81,7 @@ class ReadmissionTask(Task):
         texts = [row.cells.get("text") for row in kept]
         if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
             remarks.append(f"{copies} notes repeat another note's text and are counted again")
-        return _Stay(texts, remarks)
+        return _Stay(texts, remarks, name)
 
     def run(self, items: Iterable[_Stay]) -> Iterator[StayRisk]:
         """The risk of each stay."""
@@ -97,11 +104,14 @@ class ReadmissionTask(Task):
             row["alert"] = result.alert
         if result.status == "ok":
             row |= {name: getattr(result, name) for name in _NUMBERS}
+        if self._contributions:
+            row["windows"] = json.dumps([vars(window) for window in result.windows])
         return [row]
 
     def facts(self) -> dict[str, Any]:
-        """The model."""
-        return {"model": self._model.fingerprint()}
+        """The model, and what is asked beside the risk."""
+        asked = {"contributions": True} if self._contributions else {}
+        return {"model": self._model.fingerprint(), **asked}
 
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
