@@ -126,30 +126,78 @@ def test_rows_of_a_group_come_together_from_anywhere(tmp_path, kind):
     assert "row" not in found.columns
 
 
-def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path):
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet", "out"])
+@pytest.mark.parametrize("task", [WordCount, PatientWords])
+def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path, out, task):
     frame = pd.concat([notes(60), notes(5)])  # equal rows count as often as they are there
-    write_table(frame, tmp_path / "n.csv")
-    scored(tmp_path / "n.csv", tmp_path / "whole.csv")
-    folder = tmp_path / "out.csv.parts"
-
-    task = WordCount()
-    stop_after(task, 30)
+    frame["stay_id"] = [f"s{i // 3}" for i in range(65)]
+    broken = 'x,"open\n'  # a line that is no row, wherever it is
+    source = tmp_path / "n.csv"
+    write_table(frame, source)
+    source.write_text(source.read_text() + broken)
+    parts = tmp_path / ("out" if out == "out" else f"{out}.parts")
+    stopped = task()
+    stop_after(stopped, 12)
     with pytest.raises(KeyboardInterrupt):
-        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
-    assert not (tmp_path / "out.csv").exists()
-    done = len(read_table(folder))
-    assert 0 < done < 65
+        score_file(stopped, source, tmp_path / out)
+    done = len(read_table(parts))
+    assert 0 < done < 21
 
-    write_table(frame.iloc[::-1], tmp_path / "n.csv")
+    write_table(frame.iloc[::-1], source)
+    header, *lines = source.read_text().splitlines(keepends=True)
+    source.write_text("".join([header, *lines[:30], broken, *lines[30:]]))
+    counts, found = scored(source, tmp_path / out, task())
+    assert counts.done > 0
+    assert counts.rows == 66
+    assert counts.made == len(found) - done
+    whole = tmp_path / f"whole{Path(out).suffix}"
+    _, expected = scored(source, whole, task())
+    pd.testing.assert_frame_equal(found, expected)
+    assert "n.csv line 32: " in found.to_csv()
+    assert out == "out" or not parts.exists()
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        write_table(notes(), tmp_path / name)
     task = WordCount()
-    counts, found = scored(tmp_path / "n.csv", tmp_path / "out.csv", task)
-    assert counts.done == done
-    assert counts.rows == 65 == counts.done + counts.made
-    whole = read_table(tmp_path / "whole.csv")
-    names = ["visit_id", "words", "status", "reason"]
-    ordered = [f[names].fillna("").sort_values("visit_id") for f in (found, whole)]
-    pd.testing.assert_frame_equal(*(f.reset_index(drop=True) for f in ordered))
-    assert not folder.exists()
+    plain = task.run
+
+    def run(items):
+        write_table(notes(7), tmp_path / "b.csv")
+        return plain(items)
+
+    task.run = run
+    with pytest.raises(UserError, match="the input changed while it was read; start over"):
+        score_file(task, str(tmp_path / "?.csv"), tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("out", ["out.csv", "out"])
+def test_a_part_that_was_damaged_is_redone(tmp_path, out):
+    write_table(notes(), tmp_path / "n.csv")
+    task = WordCount()
+    stop_after(task, 40)
+    with pytest.raises(KeyboardInterrupt):
+        score_file(task, tmp_path / "n.csv", tmp_path / out)
+    folder = tmp_path / ("out" if out == "out" else "out.csv.parts")
+    part = folder / "part-000001.parquet"
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"part-000001\.parquet is damaged; delete it and repeat"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
+    part.unlink()
+    _, found = scored(tmp_path / "n.csv", tmp_path / out)
+    _, whole = scored(tmp_path / "n.csv", tmp_path / f"whole{Path(out).suffix}")
+    pd.testing.assert_frame_equal(found, whole)
+
+
+def test_a_damaged_manifest_and_a_lost_table(tmp_path):
+    write_table(notes(), tmp_path / "n.csv")
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+    (tmp_path / "out" / "manifest.json").write_text("{")
+    with pytest.raises(UserError, match=r"manifest\.json is damaged; start over with --restart"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+    assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=True).made == 100
 
 
 def stop_after(task, runs, *, by=signal.SIGINT):
