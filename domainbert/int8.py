@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,11 +51,18 @@ class Int8Linear(torch.nn.Module):
         """Pickled without oneDNN's own copy of the weights."""
         return {**self.__dict__, "_packed": None}
 
+    def _pack(self) -> None:
+        self._zeros = torch.zeros(len(self.scales), dtype=torch.int32)
+        self._packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
+        with warnings.catch_warnings():
+            # torch says once that a later version replaces this; three other passes take longer.
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+            torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
+
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """From shape (..., inputs) to (..., outputs)."""
         if self._packed is None:
-            self._packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
-            self._zeros = torch.zeros(len(self.scales), dtype=torch.int32)
+            self._pack()
         quantised = torch.quantize_per_tensor(
             inputs.contiguous(), self.scale, self.zero, torch.quint8
         )
