@@ -125,7 +125,9 @@ class WindowCache:
             Shape (windows,), float32, in the order given.
         """
         keys = [self._key(window) for window in windows]
-        known = self._tried(self._find, list(dict.fromkeys(keys))) or {}
+        known = self._tried(self._find, list(dict.fromkeys(keys)))
+        if known is None:  # the file may be a new one, with a secret of its own
+            keys, known = [self._key(window) for window in windows], {}
         todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
         self.hits += len(windows) - len(todo)
         self.misses += len(todo)

@@ -47,7 +47,7 @@ def test_too_few_stays_and_too_large_a_change_are_refused(model, tmp_path, monke
     with pytest.raises(UserError, match="at least 40 stays with text; got 12; leave --precision"):
         int8.load_int8(model, tmp_path, lambda: stays(12))
     monkeypatch.setattr(int8, "PROBABILITY_LIMIT", 1e-9)
-    with pytest.raises(UserError, match="the limits are 0.005 of AUROC and 1e-09 of mean"):
+    with pytest.raises(UserError, match=r"the limits are 0\.005 of AUROC and 1e-09 of mean"):
         int8.load_int8(model, tmp_path, lambda: stays(60))
     assert not list(tmp_path.iterdir())
 
