@@ -169,7 +169,7 @@ def score_file(
         if not done.in_order:
             with items() as stream:
                 store.sort((key, unreadable(rows)) for rows, key in stream)
-        store.finish(layout.schema)
+        store.finish(layout.schema, ids=layout.carried)
     return counts
 
 

@@ -194,14 +194,17 @@ class RunStore:
             for part in parts:
                 part.unlink()
 
-    def finish(self, schema: pa.Schema) -> None:
-        """Write the table from its parts and remove them; a folder of parts is marked complete."""
+    def finish(self, schema: pa.Schema, *, ids: Sequence[str] = ()) -> None:
+        """Write the table from its parts and remove them; a folder of parts is marked complete.
+
+        In CSV, no cell of the columns `ids` is a formula.
+        """
         with disk_errors(self.folder):
             if self.is_table:
                 # Written inside the folder, so that a killed run leaves nothing outside it.
                 whole = self.folder / f"table{''.join(self.out.suffixes[-2:])}"
                 try:
-                    self._assemble(whole, schema)
+                    self._assemble(whole, schema, ids)
                     replace(whole, self.out)
                 finally:
                     whole.unlink(missing_ok=True)
@@ -210,15 +213,15 @@ class RunStore:
                 self._remove_parts()
                 release_empty(self.folder)
 
-    def _assemble(self, whole: Path, schema: pa.Schema) -> None:
+    def _assemble(self, whole: Path, schema: pa.Schema, ids: Sequence[str]) -> None:
         import pyarrow.parquet as pq
 
-        if whole.suffix == ".parquet":
+        if whole.suffix.lower() == ".parquet":
             with pq.ParquetWriter(whole, schema, compression="zstd") as parquet:
                 for table in self._tables(schema):
                     parquet.write_table(table)
         else:
-            with TableWriter(whole) as writer:
+            with TableWriter(whole, ids=ids) as writer:
                 for table in self._tables(schema):
                     writer.write(to_frame(table))
 
