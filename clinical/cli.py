@@ -223,6 +223,7 @@ def score(
         bool, typer.Option("--contributions", help="Add each stay's windows, as JSON.")
     ] = False,
     device: options.Device = None,
+    precision: options.Precision = "fp32",
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
     from domainbert.scoring import cli
@@ -234,21 +235,42 @@ def score(
         from domainbert.scoring.cache import WindowCache
 
         loaded = ReadmissionModel.from_pretrained(model, device=device)
+        if precision == "int8":
+            loaded = _int8(loaded, model, source, columns, reading)
         if cache:
             size = cache_size * 1_000_000
             loaded.cache = WindowCache(cache, model=loaded.fingerprint(), max_bytes=size)
         return ReadmissionTask(loaded, contributions=contributions)
 
     named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
+    columns = {name: own for name, own in {**named, "chart_time": time}.items() if own}
+    reading = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
     cli.run(
         make_task,
         source,
         out,
-        named={**named, "chart_time": time},
+        named=columns,
         keep=keep or (),
-        options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
+        options=reading,
         restart=restart,
     )
+
+
+def _int8(model: Any, name: str, source: str, columns: dict[str, str], reading: Any) -> Any:
+    """The model in int8, calibrated on the notes to be scored if it is the first time."""
+    from clinical.risk.int8 import STAYS, int8_folder, load_int8
+    from clinical.risk.task import ReadmissionTask
+    from domainbert.scoring.driver import sample_items
+
+    def stays() -> list[Any]:
+        say("calibrating int8 on a sample of these notes")
+        task = ReadmissionTask(model)
+        found = sample_items(task, source, named=columns, options=reading, number=STAYS)
+        return [stay.notes for stay in found]
+
+    result, change = load_int8(model, int8_folder(type(model).resolve(name)), stays)
+    say(str(change))
+    return result
 
 
 @app.command()

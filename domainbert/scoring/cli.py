@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.console import progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from domainbert.scoring.driver import Counts
     from domainbert.scoring.task import Task
@@ -56,8 +58,15 @@ def run(
                 progress=told,
             )
         except KeyboardInterrupt:
-            again = " without --restart" if restart else ""
-            say(f"stopped after {done:,} rows; the same command{again} resumes")
+            say(f"stopped after {done:,} rows; resume with: {_command()}")
             raise
     say(f"{counts}; written to {out}")
     return counts
+
+
+def _command() -> str:
+    """The command that resumes this one; a database's address may hold a password."""
+    words = [word for word in sys.argv[1:] if word != "--restart"]
+    if any("://" in word for word in words):
+        return "the same command, without --restart"
+    return shlex.join([Path(sys.argv[0]).name, *words])

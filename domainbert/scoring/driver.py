@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial, reduce
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from domainbert.files import check_output
 from domainbert.inference import chunked, read_ahead
 from domainbert.scoring.layout import Layout, grouped, plan_layout, to_frame
 from domainbert.scoring.store import RunStore
-from domainbert.scoring.survey import gathered, survey
+from domainbert.scoring.survey import Survey, gathered, sum_digests, survey
 from domainbert.scoring.task import Fault, Task
 from domainbert.tables import ReadOptions, Row, frame_rows, iter_rows, table_columns
 from domainbert.tables.rows import source_files
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
+
+    from domainbert.scoring.done import Done
 
 # One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
@@ -128,7 +132,8 @@ def score_file(
 
     Raises:
         TableError: a source that cannot be read, or lacks a column.
-        UserError: `out` is one of the inputs, is in use, or holds a run of something else.
+        UserError: `out` is one of the inputs, is in use, cannot be written, or holds a run of
+            something else; the input changed meanwhile.
         KeyboardInterrupt: stopped; what was done is kept.
     """
     options, out = options or ReadOptions(), Path(out)
@@ -138,34 +143,77 @@ def score_file(
     found = survey(iter_rows(source, options), layout)
     facts = {
         "task": {"name": task.name, **task.facts()},
-        "input": {"rows": found.rows, "digest": found.digest},
+        "input": {"rows": found.rows, "digest": f"{found.digest:032x}"},
         "columns": layout.schema.names,
     }
     counts = Counts(rows=found.rows)
+    items = partial(_items, source, options, layout, found, store)
     with ExitStack() as stack:
         done = stack.enter_context(store.opened(facts, restart=restart))
         if store.is_complete:
             counts.done = counts.rows
             return counts
         asked = stack.enter_context(_signals())
-        rows: Iterable[Row] = iter_rows(source, options)
-        if not found.contiguous:
-            again = iter_rows(source, options)
-            rows = stack.enter_context(gathered(again, layout, beside=store.folder))
-        todo = _todo(grouped(rows, layout), layout, store, done, counts)
-        seen = 0
-        for chunk in read_ahead(_chunks(todo, with_key=True)):
-            items, keys = [item for item, _ in chunk], [key for _, key in chunk]
-            made = score_items(task, layout, items)
-            store.write(layout.to_table([row for item in made for row in item]), keys)
-            counts.made += sum(map(len, made))
-            counts.items.update(item[0]["status"] for item in made)
-            seen += sum(map(len, items))
-            progress(counts.done + seen, counts.rows)
-            if asked:
-                raise KeyboardInterrupt(*asked)
+        with items() as stream:
+            seen = 0
+            for chunk in read_ahead(_chunks(_todo(stream, done, counts), with_key=True)):
+                made = score_items(task, layout, [item for item, _ in chunk])
+                table = layout.to_table([row for item in made for row in item])
+                store.write(table, [key for _, key in chunk], map(len, made))
+                counts.made += len(table)
+                counts.items.update(item[0]["status"] for item in made)
+                seen += sum(len(item) for item, _ in chunk)
+                progress(counts.done + seen, counts.rows)
+                if asked:
+                    raise KeyboardInterrupt(*asked)
+        if not done.in_order:
+            with items() as stream:
+                store.sort((key, unreadable(rows)) for rows, key in stream)
         store.finish(layout.schema, ids=layout.carried)
     return counts
+
+
+@contextmanager
+def _items(
+    source: str | Path, options: ReadOptions, layout: Layout, found: Survey, store: RunStore
+) -> Iterator[Iterator[tuple[list[Row], bytes]]]:
+    """The items of a source with their keys.
+
+    Raises:
+        UserError: at the end, if they are not what was found before.
+    """
+
+    def keyed(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bytes]]:
+        total = 0
+        for item in grouped(rows, layout):
+            digests = [layout.digest(row) for row in item]
+            total = reduce(sum_digests, digests, total)
+            yield item, store.key(digests)
+        if total != found.digest:
+            raise UserError("the input changed while it was read; start over with --restart")
+
+    rows = iter_rows(source, options)
+    with (
+        nullcontext(rows)
+        if found.contiguous
+        else gathered(rows, layout, beside=store.folder) as together
+    ):
+        yield keyed(together)
+
+
+def sample_items(
+    task: Task,
+    source: str | Path,
+    *,
+    named: Mapping[str, str] | None = None,
+    options: ReadOptions | None = None,
+    number: int,
+) -> list[Any]:
+    """The first items of a source, as the task reads them; those with a fault are left out."""
+    options = options or ReadOptions()
+    layout = plan_layout(task, table_columns(source, options), named=named, source=str(source))
+    items = (_read(task, layout, rows) for rows in grouped(iter_rows(source, options), layout))
+    return list(islice((item for item in items if not isinstance(item, Fault)), number))
 
 
 def store_of(source: str | Path, out: Path) -> RunStore:
@@ -200,23 +248,22 @@ def score_items(
 
 
 def _read(task: Task, layout: Layout, rows: Sequence[Row]) -> Any | Fault:
-    if rows[0].fault:
-        return Fault(f"{rows[0].place}: {rows[0].fault}")
+    if fault := unreadable(rows):
+        return Fault(fault)
     return task.read(layout.item_rows(rows))
 
 
+def unreadable(rows: Sequence[Row]) -> str | None:
+    """Where and why an item could not be read, or None."""
+    return f"{rows[0].place}: {rows[0].fault}" if rows[0].fault else None
+
+
 def _todo(
-    items: Iterable[list[Row]],
-    layout: Layout,
-    store: RunStore,
-    done: Counter[bytes],
-    counts: Counts,
+    items: Iterable[tuple[list[Row], bytes]], done: Done, counts: Counts
 ) -> Iterator[tuple[list[Row], bytes]]:
-    """The items that no earlier run has done, with their keys."""
-    for rows in items:
-        key = store.key(layout.digest(row) for row in rows)
-        if done[key] > 0:
-            done[key] -= 1
+    """The items that no earlier run has done."""
+    for rows, key in items:
+        if done.take(key):
             counts.done += len(rows)
         else:
             yield rows, key
