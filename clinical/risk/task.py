@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from domainbert.scoring import Fault, Task
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,15 @@ _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
 
 @dataclass(frozen=True)
-class _Stay:
-    """The notes of a stay in time order, and what was noticed while reading them."""
+class ReadNotes:
+    """The notes of a stay in time order, and what was noticed while reading them.
+
+    `labels` are the `note_id` and `chart_time` of each note where it has a row of its own.
+    """
 
     notes: Any = field(repr=False)
     remarks: list[str]
+    labels: list[tuple[str | None, str | None]]
 
 
 class ReadmissionTask(Task):
@@ -48,7 +52,7 @@ class ReadmissionTask(Task):
         fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64()), ("calibrated", pa.bool_())]
         return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
 
-    def read(self, rows: Sequence[Row]) -> _Stay | Fault:
+    def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         """The notes of one stay."""
         patients = {id_key(row.cells.get("patient_id")) for row in rows} - {None}
         if len(patients) > 1:
@@ -56,7 +60,7 @@ class ReadmissionTask(Task):
         remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
         texts = [row.cells.get("text") for row in rows]
         if len(rows) == 1:
-            return _Stay(texts[0], remarks)
+            return ReadNotes(texts[0], remarks, _labels(rows))
         if any(text is not None and not isinstance(text, str) for text in texts):
             return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
         notes: dict[str | int, Row] = {}  # the first row of each note_id
@@ -74,13 +78,13 @@ class ReadmissionTask(Task):
         texts = [row.cells.get("text") for row in kept]
         if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
             remarks.append(f"{copies} notes repeat another note's text and are counted again")
-        return _Stay(texts, remarks)
+        return ReadNotes(texts, remarks, _labels(kept))
 
-    def run(self, items: Iterable[_Stay]) -> Iterator[StayRisk]:
+    def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
         """The risk of each stay."""
         return self._model.predict_many(stay.notes for stay in items)
 
-    def rows(self, item: _Stay, result: StayRisk) -> list[dict[str, Any]]:
+    def rows(self, item: ReadNotes, result: StayRisk) -> list[dict[str, Any]]:
         """The one row of a stay."""
         unread = len(result.coverage.unread)
         remarks = [result.reason, *item.remarks]
@@ -102,6 +106,11 @@ class ReadmissionTask(Task):
     def facts(self) -> dict[str, Any]:
         """The model."""
         return {"model": self._model.fingerprint()}
+
+
+def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
+    cells = [row.cells for row in rows]
+    return [(id_text(each.get("note_id")), id_text(each.get("chart_time"))) for each in cells]
 
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.meter import count_hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,6 +107,7 @@ class WindowCache:
         known = self._find(list(dict.fromkeys(keys)))
         todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
         self.hits += len(windows) - len(todo)
+        count_hits(len(windows) - len(todo))
         self.misses += len(todo)
         if todo:
             scored = np.asarray(score(list(todo.values())), dtype=np.float64)

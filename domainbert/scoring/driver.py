@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from domainbert.errors import UserError
 from domainbert.files import check_output
 from domainbert.inference import chunked, read_ahead
+from domainbert.meter import stage, timed
 from domainbert.scoring.layout import Layout, grouped, plan_layout, to_frame
 from domainbert.scoring.store import RunStore
 from domainbert.scoring.survey import gathered, survey
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
+    import pyarrow as pa
 
 # One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
@@ -85,13 +87,16 @@ def score_frame(
     if layout.group is not None:
         first: dict[str | None, int] = {}
         rows.sort(key=lambda row: _place(row, layout, first))
-    tables = [layout.schema.empty_table()]
-    for chunk in _chunks(grouped(rows, layout)):
-        made = score_items(task, layout, chunk)
-        tables.append(layout.to_table([row for item in made for row in item]))
     import pyarrow as pa
 
+    tables = [layout.schema.empty_table(), *score_rows(task, layout, rows)]
     return to_frame(pa.concat_tables(tables))
+
+
+def score_rows(task: Task, layout: Layout, rows: Iterable[Row]) -> Iterator[pa.Table]:
+    """Score rows, those of a group together, into tables of about a part each."""
+    for chunk in _chunks(grouped(rows, layout)):
+        yield layout.to_table([row for made in score_items(task, layout, chunk) for row in made])
 
 
 def _place(row: Row, layout: Layout, first: dict[str | None, int]) -> int:
@@ -124,7 +129,7 @@ def score_file(
         keep: further columns to carry along, as text.
         options: how to read the source.
         restart: start over instead of resuming.
-        progress: called with (rows done, rows in all) after each part.
+        progress: called with (rows scored, rows in all) after each item.
 
     Raises:
         TableError: a source that cannot be read, or lacks a column.
@@ -135,7 +140,8 @@ def score_file(
     store = store_of(source, out)
     name = "the query" if "://" in str(source) else Path(source).name
     layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
-    found = survey(iter_rows(source, options), layout)
+    with stage("survey"):
+        found = survey(iter_rows(source, options), layout)
     facts = {
         "task": {"name": task.name, **task.facts()},
         "input": {"rows": found.rows, "digest": found.digest},
@@ -154,17 +160,22 @@ def score_file(
             rows = stack.enter_context(gathered(again, layout, beside=store.folder))
         todo = _todo(grouped(rows, layout), layout, store, done, counts)
         seen = 0
-        for chunk in read_ahead(_chunks(todo, with_key=True)):
+        for chunk in timed(read_ahead(_chunks(todo, with_key=True)), "read"):
             items, keys = [item for item, _ in chunk], [key for _, key in chunk]
-            made = score_items(task, layout, items)
-            store.write(layout.to_table([row for item in made for row in item]), keys)
+            made = []
+            with stage("prepare"):
+                for rows_in, rows_out in zip(items, score_items(task, layout, items), strict=True):
+                    made.append(rows_out)
+                    seen += len(rows_in)
+                    progress(counts.done + seen, counts.rows)
+            with stage("write"):
+                store.write(layout.to_table([row for item in made for row in item]), keys)
             counts.made += sum(map(len, made))
             counts.items.update(item[0]["status"] for item in made)
-            seen += sum(map(len, items))
-            progress(counts.done + seen, counts.rows)
             if asked:
                 raise KeyboardInterrupt(*asked)
-        store.finish(layout.schema)
+        with stage("assemble"):
+            store.finish(layout.schema)
     return counts
 
 
@@ -185,18 +196,16 @@ def store_of(source: str | Path, out: Path) -> RunStore:
 
 def score_items(
     task: Task, layout: Layout, items: Sequence[Sequence[Row]]
-) -> list[list[dict[str, Any]]]:
+) -> Iterator[list[dict[str, Any]]]:
     """The output rows of each item."""
     read = [_read(task, layout, rows) for rows in items]
     results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
-    made = []
     for rows, item in zip(items, read, strict=True):
         result = item if isinstance(item, Fault) else next(results)
         if isinstance(result, Fault):
-            made.append([layout.failed(rows[0], result)])
+            yield [layout.failed(rows[0], result)]
         else:
-            made.append([layout.finished(rows[0], row) for row in task.rows(item, result)])
-    return made
+            yield [layout.finished(rows[0], row) for row in task.rows(item, result)]
 
 
 def _read(task: Task, layout: Layout, rows: Sequence[Row]) -> Any | Fault:
