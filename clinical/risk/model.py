@@ -66,7 +66,8 @@ class ReadmissionModel(Model):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
     Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's
-    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid).
+    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid), or
+    the class for another encoder, such as ModernBERT, whose windows may have 8,192 tokens.
 
     Args:
         network: with one label.
@@ -114,10 +115,10 @@ class ReadmissionModel(Model):
 
     @classmethod
     def network_class(cls) -> Any:
-        """BERT with a classification head on CLS."""
-        from domainbert.classifier import CLSClassifier
+        """BERT with a classification head on CLS, or another encoder with its own head."""
+        from domainbert.classifier import AnyClassifier
 
-        return CLSClassifier
+        return AnyClassifier
 
     @classmethod
     def resolve(cls, name: str | Path) -> str | Path:
