@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
     from clinical.risk.training import ReadmissionRecipe
     from clinical.risk.training import fit as fit_readmission
+    from clinical.risk.trajectory import Trajectory, TrajectoryPoint
 
 import domainbert
 
@@ -37,6 +38,7 @@ _HOMES = {
         "risk.estimator": ("ReadmissionClassifier",),
         "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
         "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
+        "risk.trajectory": ("Trajectory", "TrajectoryPoint"),
         "risk.training": ("ReadmissionRecipe", "fit_readmission"),
     }.items()
     for name in names
@@ -51,6 +53,8 @@ __all__ = [
     "ReadmissionRecipe",
     "ReadmissionSettings",
     "StayRisk",
+    "Trajectory",
+    "TrajectoryPoint",
     "UnreadSpan",
     "WindowRisk",
     "aggregate",
