@@ -175,7 +175,7 @@ def score_file(
             if asked:
                 raise KeyboardInterrupt(*asked)
         with stage("assemble"):
-            store.finish(layout.schema)
+            store.finish(layout.schema, ids=layout.carried)
     return counts
 
 
