@@ -14,7 +14,8 @@ from domainbert.errors import UserError
 from domainbert.scoring import score_frame
 
 sys.path.insert(0, str(Path(__file__).parent))
-from word_count import LoadedWords, WordCount
+from loaded_risk import LoadedRisk
+from word_count import OrderedWords, WordCount
 
 HERE = Path(__file__).parent
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -98,60 +99,58 @@ def check_same(found, expected):
     )
 
 
+@pytest.mark.slow
 @needs_spark
 def test_spark_gives_what_one_process_gives(spark, model, tmp_path):
     from domainbert.scoring.spark import score
 
     frame = notes()
     names = "patient_id string, stay_id string, text string"
-    table = spark.createDataFrame(tuples(frame), schema=names).repartition(5)
-    found = score(table, ReadmissionTask(model))
-    expected = score_frame(ReadmissionTask(model), frame)
+    table = spark.createDataFrame(tuples(frame), schema=names)
+    task = LoadedRisk(model, tmp_path)
+    found = score(table.repartition(5), task)
+    expected = score_frame(task, frame)
     assert found.columns == list(expected.columns)
     check_same(found.toArrow().to_pandas(), expected)
-    # Notes of a stay in the order of the table: joined in another one, they have other windows.
-    loads = tmp_path / "loads"
-    loads.mkdir()
-    task = LoadedWords(loads)
-    table = spark.createDataFrame(tuples(frame), schema=names)
-    check_same(score(table, task).toArrow().to_pandas(), score_frame(task, frame))
-    assert 1 <= len(list(loads.iterdir())) <= 2
+    assert 1 <= len(list(tmp_path.iterdir())) <= 2  # loads, for 8 partitions
+    # In the order of the table, by which the words are weighed.
+    check_same(
+        score(table, OrderedWords()).toArrow().to_pandas(), score_frame(OrderedWords(), frame)
+    )
     rows = score(table.select("text"), WordCount(), keep=["text"]).toArrow().to_pandas()
     assert rows["row"].is_unique
     texts = frame[["text"]].replace("", None)
     expected = score_frame(WordCount(), texts, keep=["text"]).drop(columns="row")
     assert sorted(tuples(rows.drop(columns="row")), key=str) == sorted(tuples(expected), key=str)
-    lists = spark.createDataFrame(
-        [("1", ["fever", "pain"])], schema="stay_id string, text array<string>"
-    )
+    kinds = "stay_id string, text array<string>"
+    lists = spark.createDataFrame([("1", ["fever", "pain"])], schema=kinds)
     both = score(lists, ReadmissionTask(model)).toArrow().to_pandas()
     assert both["score"][0] == pytest.approx(model.predict(["fever", "pain"]).score, abs=1e-5)
 
 
+@pytest.mark.slow
 @needs_ray
-def test_ray_gives_what_one_process_gives(ray_data, model):
+def test_ray_gives_what_one_process_gives(ray_data, model, tmp_path):
     from domainbert.scoring.ray import score
 
     frame = notes()
-    table = ray_data.from_pandas(frame)
-    found = score(table, ReadmissionTask(model), workers=2, partitions=3).to_pandas()
-    check_same(found, score_frame(ReadmissionTask(model), frame))
-
-
-@needs_ray
-def test_ray_loads_a_task_once_for_each_worker(ray_data, tmp_path):
-    from domainbert.scoring.ray import score
-
-    frame = notes()
-    task = LoadedWords(tmp_path)
+    task = LoadedRisk(model, tmp_path)
     found = score(ray_data.from_pandas(frame), task, workers=2, partitions=6).to_pandas()
     check_same(found, score_frame(task, frame))
-    assert 1 <= len(list(tmp_path.iterdir())) <= 2
-    rows = score(ray_data.from_pandas(frame[["text"]]), WordCount(), workers=1).to_pandas()
+    assert 1 <= len(list(tmp_path.iterdir())) <= 2  # loads, for 6 partitions
+
+
+@pytest.mark.slow
+@needs_ray
+def test_ray_scores_rows_without_a_shuffle(ray_data):
+    from domainbert.scoring.ray import score
+
+    frame = notes()[["text"]]
+    rows = score(ray_data.from_pandas(frame), WordCount(), keep=["text"], workers=1).to_pandas()
     assert rows["row"].is_unique
-    expected = score_frame(WordCount(), frame[["text"]])
-    assert sorted(rows["words"].fillna(-1)) == sorted(expected["words"].fillna(-1))
-    assert rows["status"].value_counts().to_dict() == expected["status"].value_counts().to_dict()
+    rows = rows.sort_values("row").drop(columns="row").reset_index(drop=True)
+    expected = score_frame(WordCount(), frame, keep=["text"]).drop(columns="row")
+    assert tuples(rows) == tuples(expected)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """A task from outside the packages: a text in, its number of words out."""
 
-import os
 import time
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -50,16 +48,8 @@ class PatientWords(WordCount):
         return " ".join(row.cells["text"] or "" for row in rows)
 
 
-class LoadedWords(PatientWords):
-    """Counts words by their order too, and leaves a file in a folder each time it is loaded."""
-
-    def __init__(self, folder):
-        super().__init__()
-        self.folder = folder
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        (Path(self.folder) / f"{os.getpid()}-{time.time_ns()}").touch()
+class OrderedWords(PatientWords):
+    """Words weighed by their place, so that another order of a stay's rows shows."""
 
     def run(self, items):
         for text in items:
