@@ -73,8 +73,9 @@ def _numbered(batches: Iterable[Any]) -> Iterator[Row]:
 
 def _unpacked(batches: Iterable[Any], column: str) -> Iterator[Row]:
     for batch in batches:
-        for cell in batch.column(column).to_pylist():
-            for text in [cell] if isinstance(cell, str) else cell:
+        for cell in batch.column(column):  # one at a time: a stay may have many notes
+            found = cell.as_py()
+            for text in [found] if isinstance(found, str) else found:
                 yield unpacked(text)
 
 
