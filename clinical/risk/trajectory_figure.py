@@ -48,10 +48,12 @@ def plot_trajectory(
         risk.axhline(threshold, color=GREY, linestyle="--", linewidth=1, label="alert threshold")
     _steps(windows, places, end, table["p_max"], "largest window", 1)
     _steps(windows, places, end, table["p_mean"], "mean of windows", 2)
-    for axes, name in ((risk, "30-day readmission risk"), (windows, "window probability")):
-        axes.set_ylim(-0.02, 1.02)
+    highest = max(float(table["probability"].max()), threshold or 0.0)
+    for axes, name, top in ((risk, "readmission risk", 1.3 * highest), (windows, "windows", 1.02)):
+        top = min(1.02, max(top, 0.1))
+        axes.set_ylim(-0.02 * top, top)
         axes.set_ylabel(name)
-        axes.legend(frameon=False, loc="upper left", ncols=2, fontsize=8)
+        axes.legend(frameon=False, loc="best", ncols=2, fontsize=8)
     windows.sharex(risk)
     risk.tick_params(labelbottom=False)
     windows.set_xlabel(label)
