@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
     from clinical.risk.training import ReadmissionRecipe
     from clinical.risk.training import fit as fit_readmission
+    from clinical.risk.trajectory import Trajectory, TrajectoryPoint
 
 import domainbert
 
@@ -39,6 +40,7 @@ _HOMES = {
         "risk.estimator": ("ReadmissionClassifier",),
         "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
         "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
+        "risk.trajectory": ("Trajectory", "TrajectoryPoint"),
         "risk.training": ("ReadmissionRecipe", "fit_readmission"),
     }.items()
     for name in names
@@ -55,6 +57,8 @@ __all__ = [
     "ReadmissionRecipe",
     "ReadmissionSettings",
     "StayRisk",
+    "Trajectory",
+    "TrajectoryPoint",
     "UnreadSpan",
     "WindowRisk",
     "aggregate",

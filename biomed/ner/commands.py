@@ -107,6 +107,7 @@ def tag(
     query: options.Query = None,
     device: options.Device = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts."""
     from biomed.ner.tagger import EntityTagger
@@ -120,8 +121,16 @@ def tag(
     read = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
     named = {"text": text} if text else {}
     if out:
-        make, kept = (lambda: TagTask(load())), keep or ()
-        run(make, source, out, named=named, keep=kept, options=read, restart=restart)
+        run(
+            lambda: TagTask(load()),
+            source,
+            out,
+            named=named,
+            keep=keep or (),
+            options=read,
+            restart=restart,
+            metrics=metrics,
+        )
         return
     names = table_columns(source, read)
     chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)

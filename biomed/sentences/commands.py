@@ -92,6 +92,7 @@ def encode(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.tables import EncodeTask
@@ -106,6 +107,7 @@ def encode(
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
         restart=restart,
+        metrics=metrics,
     )
 
 
@@ -176,6 +178,7 @@ def rerank(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Score every pair of a table (query, text) with a cross-encoder."""
     from biomed.sentences.tables import PairTask
@@ -189,6 +192,7 @@ def rerank(
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding),
         restart=restart,
+        metrics=metrics,
     )
 
 
