@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
     from clinical.risk.training import ReadmissionRecipe
     from clinical.risk.training import fit as fit_readmission
+    from clinical.similar.copied import copied_text
+    from clinical.similar.stays import similar_stays
 
 import domainbert
 
@@ -38,6 +40,8 @@ _HOMES = {
         "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
         "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
         "risk.training": ("ReadmissionRecipe", "fit_readmission"),
+        "similar.copied": ("copied_text",),
+        "similar.stays": ("similar_stays",),
     }.items()
     for name in names
 }
@@ -59,8 +63,10 @@ __all__ = [
     "build_diabetes130",
     "check_disjoint",
     "convert_release",
+    "copied_text",
     "evaluate",
     "fit_readmission",
+    "similar_stays",
     "synthesize",
 ]
 

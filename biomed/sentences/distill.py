@@ -1,0 +1,287 @@
+"""Distillation: a student for another language, with fewer layers, or with no layer at all."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from biomed.sentences.data import read_examples
+from biomed.sentences.encoder import SentenceEncoder
+from biomed.terms.evaluation import bootstrap_interval
+from domainbert.errors import UserError
+from domainbert.pooling import unit
+from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
+from domainbert.tables import TableError
+from domainbert.training.recipes import ModelTable, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sentence_transformers import SentenceTransformer
+
+    from biomed.terms.evaluation import Interval
+
+HELD_OUT = 20  # one text of so many chooses the weights
+MOST_HELD_OUT = 500
+
+
+class StudentTable(ModelTable):
+    """The `[model]` table; `encoder` is the teacher.
+
+    Attributes:
+        layers: that the student keeps, evenly spaced; None for all.
+        pieces: of the new language's vocabulary at most.
+        train: with translations, "pieces" (the vectors of the new pieces alone, so that the
+            teacher's own language is read exactly as before) or "all" weights.
+    """
+
+    layers: Count | None = None
+    pieces: Count = 4000
+    train: Literal["pieces", "all"] = "pieces"
+
+
+class DistillRecipe(Recipe):
+    """A recipe of students.
+
+    Attributes:
+        model: teacher and student.
+    """
+
+    model: StudentTable = StudentTable()
+
+
+def read_sentences(source: str | Path) -> list[str]:
+    """Sentences: the lines of a `.txt` or `.txt.gz`, else both texts of the rows of a table.
+
+    Empty lines are kept, as "", so that translations stay aligned. For tables see `read_examples`;
+    their first texts come first.
+
+    Raises:
+        TableError: no such file, or one that is not UTF-8.
+    """
+    path = Path(source)
+    if not path.name.lower().endswith((".txt", ".txt.gz")):
+        examples = read_examples(path)
+        return [*examples.first, *examples.second]
+    try:
+        content = path.read_bytes()
+        if path.suffix.lower() == ".gz":
+            content = gzip.decompress(content)
+        lines = content.decode("utf-8").split("\n")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        msg = f"{path.name} cannot be read as lines of UTF-8 text ({reason})"
+        raise TableError(msg) from None
+    return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
+
+
+def read_translations(source: str | Path, translation: str | Path) -> tuple[list[str], list[str]]:
+    """Sentences and their translations, line by line; pairs that repeat are read once.
+
+    Raises:
+        TableError: files of unequal length, or a line that is empty in one of them only.
+    """
+    first, second = read_sentences(source), read_sentences(translation)
+    if len(first) != len(second):
+        msg = (
+            f"{Path(source).name} has {len(first)} sentences and {Path(translation).name} has "
+            f"{len(second)}; a translation has one line for each line of its source"
+        )
+        raise TableError(msg)
+    for number, (a, b) in enumerate(zip(first, second, strict=True), start=1):
+        if bool(a) != bool(b):
+            name = Path(translation if a else source).name
+            msg = f"{name}: sentence number {number} is empty, and in the other file it is not"
+            raise TableError(msg)
+    pairs = list(dict.fromkeys(pair for pair in zip(first, second, strict=True) if pair[0]))
+    if not pairs:
+        msg = f"{Path(source).name} has no sentence"
+        raise TableError(msg)
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def distill(
+    recipe: DistillRecipe,
+    sentences: Sequence[str],
+    *,
+    translations: Sequence[str] | None = None,
+    student: SentenceEncoder | None = None,
+) -> SentenceEncoder:
+    """Train a student whose vectors are the teacher's (Reimers and Gurevych 2020, 2004.09813).
+
+    With translations, the target of a sentence's translation is the sentence's vector, and the
+    student starts as the teacher with a vocabulary of the new language. One sentence of twenty,
+    500 at most, chooses the weights.
+
+    Args:
+        recipe: the plan.
+        sentences: in the teacher's language.
+        translations: of each.
+        student: what to start from instead of the teacher; its vocabulary is kept.
+
+    Raises:
+        UserError: fewer than two sentences, another number of translations, an empty text, or a
+            student of another width.
+    """
+    from domainbert.training.distillation import check_width, fit_to_vectors, with_layers
+
+    _check_texts(sentences, translations)
+    teacher = SentenceEncoder.from_pretrained(recipe.model.encoder)
+    order = np.random.default_rng(recipe.training.seed).permutation(len(sentences))
+    held = max(1, min(MOST_HELD_OUT, len(sentences) // HELD_OUT))
+    sides = {"sentences": sentences} | ({"translations": translations} if translations else {})
+
+    def chosen(rows: np.ndarray) -> dict[str, list[str]]:
+        return {name: [texts[row] for row in rows] for name, texts in sides.items()}
+
+    first_row = None
+    if student is None:
+        student = _student(recipe, teacher, **chosen(order[held:]))
+        if translations and recipe.model.train == "pieces" and not recipe.model.layers:
+            first_row = len(teacher.tokenizer)
+    elif recipe.model.layers:
+        with_layers(student, recipe.model.layers)
+    check_width(teacher.dimension, student)
+
+    def targeted(rows: np.ndarray) -> dict[str, Any]:
+        texts = chosen(rows)
+        targets = teacher.embed(texts["sentences"])
+        if first_row is not None:
+            del texts["sentences"]  # their vectors cannot change
+        return {name: (own, targets) for name, own in texts.items()}
+
+    trained = fit_to_vectors(
+        student,
+        list(targeted(order[held:]).values()),
+        validation=targeted(order[:held]),
+        teacher=recipe.model.encoder,
+        training=recipe.training,
+        first_row=first_row,
+    )
+    trained.manifest |= {
+        "card": recipe.card.model_dump(),
+        "scores": {"validation": trained.manifest["validation"]},
+        "scores_note": f"Cosines with the teacher's vectors, {held} held-out sentences.",
+    }
+    return trained
+
+
+def distill_static(teacher: str | Path, *, dimension: int | None = 256) -> SentenceTransformer:
+    """A static model: a vector per piece and their mean, by model2vec (needs the extra `static`).
+
+    It reads no context and has no limit of length. It is a model of sentence-transformers.
+
+    Args:
+        teacher: shipped name, folder or hub:owner/name.
+        dimension: of the vectors, by principal components; None for the teacher's.
+
+    Raises:
+        UserError: model2vec is not installed, or a dimension that the teacher has not.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    try:
+        import model2vec.distill  # noqa: F401
+    except ImportError:
+        raise UserError("static models need model2vec: pip install 'domainbert[static]'") from None
+    encoder = SentenceEncoder.from_pretrained(teacher)
+    if dimension is not None and not 1 <= dimension <= encoder.dimension:
+        msg = f"dimension must be from 1 to {encoder.dimension} for this teacher, got {dimension}"
+        raise UserError(msg)
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        encoder.save_pretrained(Path(folder) / "teacher", merged=True)
+        module = StaticEmbedding.from_distillation(
+            str(Path(folder) / "teacher"), device="cpu", pca_dims=dimension
+        )
+    return SentenceTransformer(modules=[module], device="cpu")
+
+
+def unseen_translations(
+    source: str | Path, translation: str | Path, *, seen: Sequence[str], pairs: int, seed: int = 0
+) -> tuple[list[str], list[str]]:
+    """Different sentences with different translations, none of which is in `seen`.
+
+    Args:
+        source: see `read_translations`.
+        translation: of each sentence.
+        seen: sentences of training, in either language.
+        pairs: to choose at random, at most.
+        seed: of the choice.
+
+    Raises:
+        TableError: see `read_translations`; or no pair is left.
+    """
+    known, first, second = set(seen), list[str](), list[str]()
+    for pair in zip(*read_translations(source, translation), strict=True):
+        if known.isdisjoint(pair):
+            known.update(pair)
+            first.append(pair[0])
+            second.append(pair[1])
+    if not first:
+        raise TableError("every pair has a sentence that was seen in training")
+    rows = np.random.default_rng(seed).permutation(len(first))[:pairs]
+    return [first[row] for row in rows], [second[row] for row in rows]
+
+
+def evaluate_bitext(
+    encoder: Any, sentences: Sequence[str], translations: Sequence[str]
+) -> Interval:
+    """How often the nearest of all translations is a sentence's own, and the other way round.
+
+    Args:
+        encoder: a `SentenceEncoder`, or anything with `encode`.
+        sentences: different ones.
+        translations: of each.
+
+    Returns:
+        The accuracy, mean of both directions, with its interval by resampling pairs.
+    """
+    from domainbert.index import top_k
+
+    first, second = (unit(encoder.encode(list(texts))) for texts in (sentences, translations))
+    own = np.arange(len(first))
+    there, back = (top_k(a, [b], k=1).rows[:, 0] for a, b in ((first, second), (second, first)))
+    right = ((there == own) + (back == own).astype(float)) / 2
+    return bootstrap_interval(lambda rows: float(right[rows].mean()), n=len(right))
+
+
+def _student(
+    recipe: DistillRecipe,
+    teacher: SentenceEncoder,
+    sentences: Sequence[str],
+    translations: Sequence[str] | None = None,
+) -> SentenceEncoder:
+    """A copy of the teacher that reads the new language and has the layers asked for."""
+    from biomed.sentences.vocabulary import extend_tokenizer, start_vectors
+    from domainbert.training.distillation import with_layers
+
+    network, tokenizer = copy.deepcopy(teacher.network), teacher.tokenizer
+    if translations is not None:
+        tokenizer = extend_tokenizer(
+            tokenizer, translations, sources=sentences, pieces=recipe.model.pieces
+        )
+        start_vectors(network, tokenizer, sources=sentences, translations=translations)
+    student = SentenceEncoder(network, tokenizer, settings=teacher.settings)
+    if recipe.model.layers:
+        with_layers(student, recipe.model.layers)
+    return student
+
+
+def _check_texts(sentences: Sequence[str], translations: Sequence[str] | None) -> None:
+    if len(sentences) < 2:
+        msg = f"distillation needs at least two sentences, got {len(sentences)}"
+        raise UserError(msg)
+    if translations is not None and len(translations) != len(sentences):
+        msg = f"{len(sentences)} sentences but {len(translations)} translations; give one for each"
+        raise UserError(msg)
+    for name, texts in (("sentence", sentences), ("translation", translations or ())):
+        if empty := [number for number, text in enumerate(texts) if not text.strip()]:
+            msg = f"{len(empty)} {name}s are empty, the first is number {empty[0]}; leave them out"
+            raise UserError(msg)
