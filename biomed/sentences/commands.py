@@ -83,16 +83,16 @@ def train(
 @app.command()
 @one_line_errors
 def distill(
-    sentences: Annotated[
-        Path, typer.Argument(metavar="SENTENCES", help=f"A .txt of lines, or pairs. {PAIRS_HELP}")
-    ],
     out: options.ModelFolder,
+    sentences: Annotated[
+        Path | None, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")
+    ] = None,
     language: Annotated[
         Path | None, typer.Option(help="The translation of each sentence, in the same order.")
     ] = None,
     layers: Annotated[int | None, typer.Option(help="Layers that the student keeps.")] = None,
     static: Annotated[
-        bool, typer.Option("--static", help="A student without layers; reads no sentences.")
+        bool, typer.Option("--static", help="A vector per word piece; needs no SENTENCES.")
     ] = False,
     student: Annotated[
         str | None, typer.Option(help="What to start from, if not the teacher itself.")
@@ -104,8 +104,15 @@ def distill(
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
-    from biomed.sentences.distill import DistillRecipe, read_sentences, read_translations
+    from biomed.sentences.distill import (
+        DistillRecipe,
+        distill_static,
+        read_sentences,
+        read_translations,
+        save_static,
+    )
     from biomed.sentences.distill import distill as fit
+    from domainbert.errors import UserError
     from domainbert.training.recipes import read_recipe
     from domainbert.training.session import training_run
 
@@ -116,6 +123,12 @@ def distill(
         "training.learning_rate": learning_rate,
         "training.seed": seed,
     }
+    if static:
+        save_static(distill_static(teacher or DEFAULT), out)
+        say(f"a sentence-transformers model in {out}")
+        return
+    if sentences is None:
+        raise UserError("name SENTENCES to learn from, or use --static")
     shipped = "distill-language" if language else "distill-small"
     plan = read_recipe(DistillRecipe, recipe or shipped, changes)
     with training_run(out) as run:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import gzip
+import io
+import sys
+from contextlib import ExitStack, redirect_stderr
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +16,9 @@ import numpy as np
 from biomed.sentences.data import read_examples
 from biomed.sentences.encoder import SentenceEncoder
 from biomed.terms.evaluation import bootstrap_interval
+from domainbert.encoders import quiet
 from domainbert.errors import UserError
+from domainbert.files import folder_beside, replace_folder
 from domainbert.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
 from domainbert.tables import TableError
@@ -170,14 +176,15 @@ def distill(
     return trained
 
 
-def distill_static(teacher: str | Path, *, dimension: int | None = 256) -> SentenceTransformer:
-    """A static model: a vector per piece and their mean, by model2vec (needs the extra `static`).
+def distill_static(teacher: str | Path, *, dimension: int = 256) -> SentenceTransformer:
+    """A static model: a vector per piece of the vocabulary, and their mean, by model2vec.
 
-    It reads no context and has no limit of length. It is a model of sentence-transformers.
+    It reads no context and has no limit of length. It is a model of sentence-transformers, and
+    `save_static` writes it.
 
     Args:
         teacher: shipped name, folder or hub:owner/name.
-        dimension: of the vectors, by principal components; None for the teacher's.
+        dimension: of the vectors, by principal components; at most the teacher's.
 
     Raises:
         UserError: model2vec is not installed, or a dimension that the teacher has not.
@@ -190,17 +197,32 @@ def distill_static(teacher: str | Path, *, dimension: int | None = 256) -> Sente
     except ImportError:
         raise UserError("static models need model2vec: pip install 'domainbert[static]'") from None
     encoder = SentenceEncoder.from_pretrained(teacher)
-    if dimension is not None and not 1 <= dimension <= encoder.dimension:
+    if not 1 <= dimension <= encoder.dimension:
         msg = f"dimension must be from 1 to {encoder.dimension} for this teacher, got {dimension}"
         raise UserError(msg)
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory() as folder:
-        encoder.save_pretrained(Path(folder) / "teacher", merged=True)
-        module = StaticEmbedding.from_distillation(
-            str(Path(folder) / "teacher"), device="cpu", pca_dims=dimension
-        )
+    with TemporaryDirectory() as folder, ExitStack() as silent:
+        silent.enter_context(quiet())
+        if not sys.stderr.isatty():
+            silent.enter_context(redirect_stderr(io.StringIO()))
+        path = Path(folder) / "teacher"
+        encoder.save_pretrained(path, merged=True)
+        module = StaticEmbedding.from_distillation(str(path), device="cpu", pca_dims=dimension)
     return SentenceTransformer(modules=[module], device="cpu")
+
+
+def save_static(model: SentenceTransformer, folder: str | Path) -> None:
+    """Write a static model as a folder of sentence-transformers.
+
+    Raises:
+        FileExistsError: the folder is there.
+    """
+    folder = Path(folder)
+    if folder.exists():
+        msg = f"{folder} exists already; name another folder"
+        raise FileExistsError(msg)
+    with folder_beside(folder) as temporary:
+        model.save_pretrained(str(temporary), create_model_card=False)
+        replace_folder(temporary, folder)
 
 
 def unseen_translations(

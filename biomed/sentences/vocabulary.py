@@ -59,11 +59,13 @@ def extend_tokenizer(
     known = own.get_vocab()
     by_number = sorted(learnt.get_vocab().items(), key=lambda entry: entry[1])
     new = [piece for piece, _ in by_number if piece not in known]
-    extended = _with_pieces(tokenizer, new)
-    read = {piece for encoding in _encoded(extended, sources) for piece in encoding.tokens}
-    if changing := read & set(new):
-        new = [piece for piece in new if piece not in changing]
+    # Without a piece that changes a source sentence, a shorter one may change it.
+    changing = set(new)
+    while changing:
         extended = _with_pieces(tokenizer, new)
+        read = {piece for encoding in _encoded(extended, sources) for piece in encoding.tokens}
+        changing = read.intersection(new)
+        new = [piece for piece in new if piece not in changing]
     if not new:
         raise UserError("the translations have no piece that the teacher's vocabulary lacks")
     return extended

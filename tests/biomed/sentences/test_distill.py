@@ -13,9 +13,11 @@ from biomed.cli import app
 from biomed.sentences.distill import (
     DistillRecipe,
     distill,
+    distill_static,
     evaluate_bitext,
     read_sentences,
     read_translations,
+    save_static,
     unseen_translations,
 )
 from biomed.sentences.encoder import SentenceEncoder
@@ -28,7 +30,7 @@ from domainbert.training.recipes import read_recipe
 
 # A made-up language: each word has one translation.
 WORDS = {
-    "pain": "больно", "fever": "жарко", "edema": "отёки", "insulin": "инсулин",
+    "pain": "больно", "fever": "жарко", "edema": "отеки", "insulin": "инсулин",
     "kidney": "почка", "blood": "кровь", "chest": "грудь", "patient": "пациент",
 }  # fmt: skip
 QUICK = {"training.epochs": 2.0, "training.evaluations": 1, "training.learning_rate": 3e-3}
@@ -117,7 +119,7 @@ def test_new_pieces_leave_the_own_language_as_it_was(tokenizer):
 
 def test_a_vocabulary_without_a_new_piece_or_of_another_kind_is_refused(tokenizer):
     with pytest.raises(UserError, match="no piece that the teacher's vocabulary lacks"):
-        extend_tokenizer(tokenizer, ["pain", "pain"], sources=["pain"], pieces=50)
+        extend_tokenizer(tokenizer, ["a b"], sources=["pain"], pieces=50)
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
@@ -213,6 +215,32 @@ def test_what_does_not_fit_is_refused(tiny_encoder, random_network, tokenizer):
         distill(recipe, ["pain", "fever"], student=SentenceEncoder(wide, tokenizer))
     with pytest.raises(UserError, match="layers must be from 1 to 2 for this encoder, got 3"):
         with_layers(SentenceEncoder.from_pretrained(tiny_encoder), 3)
+
+
+# Static
+
+
+def test_a_static_student_is_a_model_of_sentence_transformers(tiny_encoder, tmp_path):
+    pytest.importorskip("model2vec.distill", reason="needs the extra `static`")
+    own, _ = translations(100)
+    run = CliRunner()
+    out = ["--teacher", str(tiny_encoder), "--out", str(tmp_path / "m")]
+    with pytest.raises(UserError, match="dimension must be from 1 to 32 for this teacher, got 99"):
+        distill_static(tiny_encoder, dimension=99)
+    model = distill_static(tiny_encoder, dimension=16)
+    save_static(model, tmp_path / "m")
+    again = SentenceTransformer(str(tmp_path / "m"), device="cpu")
+    vectors = again.encode(own)
+    assert vectors.shape == (len(own), 16)
+    assert np.array_equal(vectors, model.encode(own))
+    # The mean of the vectors of the words, in any order.
+    assert again.encode("pain fever") == pytest.approx(again.encode("fever pain"), abs=1e-6)
+    done = run.invoke(app, ["sentences", "distill", "--static", *out])
+    assert done.exit_code == 1
+    assert "exists already" in done.output
+    done = run.invoke(app, ["sentences", "distill", "--out", str(tmp_path / "n")])
+    assert done.exit_code == 1
+    assert "name SENTENCES to learn from" in done.output
 
 
 # Commands
