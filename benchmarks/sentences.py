@@ -1,20 +1,23 @@
-"""Sentences per second against `SentenceTransformer.encode`, and search against a matrix product.
+"""Sentences per second against `SentenceTransformer.encode`, search, and mining in bounded memory.
 
 Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
 sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
-folder, beside one plain product of the same matrices in memory.
+folder, beside one plain product of the same matrices in memory. Then a process of its own mines
+hard negatives of 10,000 queries among 100,000 runs of six words, and tells its peak memory.
 
     python benchmarks/sentences.py --data ../shared/data --out sentences.json
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import resource
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,8 @@ from reporting import options, report, say, seconds_of, spread, versions_of
 from sentence_transformers import SentenceTransformer
 
 from biomed import SentenceEncoder
+from biomed.sentences.data import Examples
+from biomed.sentences.negatives import mine_negatives
 from domainbert.encoders import find_encoder
 from domainbert.index import VectorIndex
 from domainbert.pooling import unit
@@ -31,6 +36,7 @@ from domainbert.pooling import unit
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
 DIMENSION, QUERIES, PART = 384, 100, 100_000
+WORDS, ANSWERS = 6, 10  # words of a text that is mined, and right texts of a query
 TOLERANCE = 1e-5
 
 
@@ -78,6 +84,30 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
     return {"vectors": number, "seconds": seconds, "right": right}
 
 
+def mining(data: Path, number: int) -> dict[str, Any]:
+    """Seconds and peak memory (MiB) of a fresh process that mines among so many texts."""
+    say(f"mining {number:,} texts")
+    command = [sys.executable, __file__, "--data", str(data), "--mine", str(number)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    triplets, seconds, peak = map(float, done.stdout.split())
+    return {"texts": number, "triplets": int(triplets), "seconds": [seconds], "peak_mib": peak}
+
+
+def mine(sentences: list[str], number: int) -> None:
+    """Mine among runs of words of sentences; ten runs that follow one another share a query."""
+    words = " ".join(sentences).split()
+    runs = [" ".join(words[start : start + WORDS]) for start in range(0, len(words), WORDS)]
+    texts = list(dict.fromkeys(runs))[:number]
+    if len(texts) < number:
+        sys.exit(f"the sentences have {len(texts)} runs of words, fewer than {number}")
+    queries = [texts[row - row % ANSWERS] for row in range(number)]
+    encoder, found = SentenceEncoder.from_pretrained(device="cpu"), list[Examples]()
+    pairs = Examples(queries, texts, [], [])
+    seconds = seconds_of(lambda: found.append(mine_negatives(pairs, encoder, margin=0)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(len(found[0]), seconds, peak)
+
+
 def ratio(seconds: dict[str, list[float]], first: str, second: str) -> str:
     """First over second, round by round."""
     return spread(np.array(seconds[first]) / np.array(seconds[second]), ".2f")
@@ -89,16 +119,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="data sets")
     parser.add_argument("--sentences", type=int, default=20_000, help="how many (20,000)")
     parser.add_argument("--vectors", type=int, default=1_000_000, help="how many (1,000,000)")
+    parser.add_argument("--texts", type=int, default=100_000, help="how many to mine (100,000)")
+    parser.add_argument("--mine", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    texts, vectors = (500, 20_000) if asked.quick else (asked.sentences, asked.vectors)
-    rounds = 1 if asked.quick else asked.rounds
     with gzip.open(asked.data / "text" / "pubmed_sentences.txt.gz", "rt") as lines:
-        sentences = list(islice((line.strip() for line in lines if line.strip()), texts))
-    encoded, searched = encoding(sentences, rounds=rounds), searching(vectors, rounds=rounds)
+        sentences = [line.strip() for line in lines if line.strip()]
+    if asked.mine:
+        mine(sentences, asked.mine)
+        return
+    quick = (500, 20_000, 500)
+    texts, vectors, mined_texts = (
+        quick if asked.quick else (asked.sentences, asked.vectors, asked.texts)
+    )
+    rounds = 1 if asked.quick else asked.rounds
+    encoded = encoding(sentences[:texts], rounds=rounds)
+    searched, mined = searching(vectors, rounds=rounds), mining(asked.data, mined_texts)
     both = encoded["seconds"]
     rows = [
         {
-            "what": f"encoding {len(sentences):,} sentences",
+            "what": f"encoding {texts:,} sentences",
             "ours, s": spread(both["ours"], ".1f"),
             "reference, s": spread(both["theirs"], ".1f"),
             "ratio": f"{ratio(both, 'theirs', 'ours')} times as fast",
@@ -109,6 +148,12 @@ def main() -> None:
             "reference, s": spread(searched["seconds"]["product"], ".2f"),
             "ratio": f"{ratio(searched['seconds'], 'index', 'product')} times one product",
         },
+        {
+            "what": f"hard negatives among {mined_texts:,} texts",
+            "ours, s": spread(mined["seconds"], ".0f"),
+            "reference, s": "",
+            "ratio": f"{mined['peak_mib']:,.0f} MiB at the peak",
+        },
     ]
     report(
         rows,
@@ -116,7 +161,7 @@ def main() -> None:
             "threads": torch.get_num_threads(),
             **versions_of("torch", "sentence-transformers"),
         },
-        measured={"encoding": encoded, "searching": searched},
+        measured={"encoding": encoded, "searching": searched, "mining": mined},
         out=asked.out,
     )
     if encoded["worst_difference"] > TOLERANCE or searched["right"] < QUERIES:

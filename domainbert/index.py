@@ -95,6 +95,14 @@ def _merge(
         scores[query], rows[query] = both[order], numbers[order]
 
 
+def merge_hits(found: Sequence[Hits], *, k: int) -> Hits:
+    """The k best of each query from hits with different row numbers; equal ones by row."""
+    rows = np.concatenate([hits.rows for hits in found], axis=1)
+    scores = np.concatenate([hits.scores for hits in found], axis=1)
+    order = np.lexsort((rows, -np.nan_to_num(scores, nan=-np.inf)), axis=1)[:, :k]
+    return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+
+
 class VectorIndex:
     """Vectors with ids and passage offsets in a folder; read through memory maps.
 
@@ -256,11 +264,19 @@ class VectorIndex:
         Raises:
             UserError: k < 1, or another dimension.
         """
+        return top_k(self.check_queries(queries), self.blocks(), k=k)
+
+    def check_queries(self, queries: np.ndarray) -> np.ndarray:
+        """Queries at length 1, shape (queries, dimension), float32.
+
+        Raises:
+            UserError: another dimension.
+        """
         queries = unit(np.atleast_2d(np.asarray(queries, dtype=np.float32)))
         if queries.shape[1] != self.dimension:
             msg = f"queries have {queries.shape[1]} numbers, the index has {self.dimension}"
             raise UserError(msg)
-        return top_k(queries, self._blocks(), k=k)
+        return queries
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:
         """`id, start, end, text` of rows, in the order asked for."""
@@ -279,14 +295,30 @@ class VectorIndex:
             return pd.DataFrame(columns=list(_ROW_COLUMNS))
         return pd.concat(parts).sort_index().reset_index(drop=True)
 
-    def _blocks(self) -> Iterator[np.ndarray]:
-        """The vectors as float32, a block at a time."""
+    def vectors(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The vectors of rows as float32, in the order asked for, shape (rows, dimension)."""
+        numbers = np.asarray(numbers, dtype=np.int64)
+        found = np.empty((len(numbers), self.dimension), dtype=np.float32)
+        first = 0
         for part in self._parts:
-            vectors = self._load(part, "vectors")
-            scales = self._load(part, "scales") if self.storage == "int8" else None
-            for start in range(0, len(vectors), BLOCK_ROWS):
-                block = np.asarray(vectors[start : start + BLOCK_ROWS], dtype=np.float32)
-                yield block if scales is None else block * scales[start : start + BLOCK_ROWS, None]
+            inside = np.flatnonzero((numbers >= first) & (numbers < first + part["rows"]))
+            if len(inside):
+                found[inside] = self._read(part, numbers[inside] - first)
+            first += part["rows"]
+        return found
+
+    def blocks(self, first: int = 0) -> Iterator[np.ndarray]:
+        """The vectors as float32, a block at a time, from a row on."""
+        for part in self._parts:
+            for start in range(max(0, first), part["rows"], BLOCK_ROWS):
+                yield self._read(part, slice(start, start + BLOCK_ROWS))
+            first -= part["rows"]
+
+    def _read(self, part: dict[str, Any], rows: slice | np.ndarray) -> np.ndarray:
+        vectors = np.asarray(self._load(part, "vectors")[rows], dtype=np.float32)
+        if self.storage != "int8":
+            return vectors
+        return vectors * self._load(part, "scales")[rows, None]
 
     def _load(self, part: dict[str, Any], suffix: str) -> np.ndarray:
         path = self.folder / f"{part['name']}.{suffix}.npy"

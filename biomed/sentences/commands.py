@@ -106,6 +106,7 @@ def distill(
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
     from biomed.sentences.distill import (
         DistillRecipe,
+        check_absent,
         distill_static,
         read_sentences,
         read_translations,
@@ -124,6 +125,7 @@ def distill(
         "training.seed": seed,
     }
     if static:
+        check_absent(out)
         save_static(distill_static(teacher or DEFAULT), out)
         say(f"a sentence-transformers model in {out}")
         return

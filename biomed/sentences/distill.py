@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 HELD_OUT = 20  # one text of so many chooses the weights
 MOST_HELD_OUT = 500
+STATIC = 256  # dimensions of a static model
 
 
 class StudentTable(ModelTable):
@@ -176,7 +177,7 @@ def distill(
     return trained
 
 
-def distill_static(teacher: str | Path, *, dimension: int = 256) -> SentenceTransformer:
+def distill_static(teacher: str | Path, *, dimension: int | None = None) -> SentenceTransformer:
     """A static model: a vector per piece of the vocabulary, and their mean, by model2vec.
 
     It reads no context and has no limit of length. It is a model of sentence-transformers, and
@@ -184,7 +185,8 @@ def distill_static(teacher: str | Path, *, dimension: int = 256) -> SentenceTran
 
     Args:
         teacher: shipped name, folder or hub:owner/name.
-        dimension: of the vectors, by principal components; at most the teacher's.
+        dimension: of the vectors, by principal components; by default 256, or the teacher's if
+            that is smaller.
 
     Raises:
         UserError: model2vec is not installed, or a dimension that the teacher has not.
@@ -197,6 +199,7 @@ def distill_static(teacher: str | Path, *, dimension: int = 256) -> SentenceTran
     except ImportError:
         raise UserError("static models need model2vec: pip install 'domainbert[static]'") from None
     encoder = SentenceEncoder.from_pretrained(teacher)
+    dimension = min(STATIC, encoder.dimension) if dimension is None else dimension
     if not 1 <= dimension <= encoder.dimension:
         msg = f"dimension must be from 1 to {encoder.dimension} for this teacher, got {dimension}"
         raise UserError(msg)
@@ -210,6 +213,17 @@ def distill_static(teacher: str | Path, *, dimension: int = 256) -> SentenceTran
     return SentenceTransformer(modules=[module], device="cpu")
 
 
+def check_absent(folder: Path) -> None:
+    """Refuse a folder that is there, because a static model replaces nothing.
+
+    Raises:
+        FileExistsError: it is there.
+    """
+    if folder.exists():
+        msg = f"{folder} exists already; name another folder"
+        raise FileExistsError(msg)
+
+
 def save_static(model: SentenceTransformer, folder: str | Path) -> None:
     """Write a static model as a folder of sentence-transformers.
 
@@ -217,9 +231,7 @@ def save_static(model: SentenceTransformer, folder: str | Path) -> None:
         FileExistsError: the folder is there.
     """
     folder = Path(folder)
-    if folder.exists():
-        msg = f"{folder} exists already; name another folder"
-        raise FileExistsError(msg)
+    check_absent(folder)
     with folder_beside(folder) as temporary:
         model.save_pretrained(str(temporary), create_model_card=False)
         replace_folder(temporary, folder)

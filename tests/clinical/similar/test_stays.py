@@ -1,4 +1,6 @@
 import logging
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -90,3 +92,13 @@ def test_no_note_text_is_in_logs_or_tables(notes, embedder, caplog):
     ]
     assert not any(CANARY in table.to_csv() for table in tables)
     assert CANARY not in caplog.text
+
+
+@pytest.mark.encoder
+def test_the_example_of_the_documentation_runs():
+    page = Path(__file__).parents[3] / "docs" / "similar.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+    session: dict[str, object] = {}
+    exec(example, session)
+    alike = session["alike"]
+    assert alike.set_index("stay_id")["similar_stay_id"]["10"] == "20"
