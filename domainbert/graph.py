@@ -10,7 +10,8 @@ import numpy as np
 from domainbert.console import progress
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, write_json
-from domainbert.index import Hits, VectorIndex, VectorIndexError, merge_hits, top_k
+from domainbert.index import VectorIndex, VectorIndexError
+from domainbert.ranking import Hits, merge_hits, top_k
 
 if TYPE_CHECKING:
     from pathlib import Path

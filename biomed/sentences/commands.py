@@ -104,12 +104,11 @@ def distill(
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
+    from biomed.sentences.bitext import read_sentences, read_translations
     from biomed.sentences.distill import (
         DistillRecipe,
         check_absent,
         distill_static,
-        read_sentences,
-        read_translations,
         save_static,
     )
     from biomed.sentences.distill import distill as fit
@@ -185,7 +184,7 @@ def bitext(
     seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
 ) -> None:
     """Measure how often a sentence's nearest translation is its own."""
-    from biomed.sentences.distill import evaluate_bitext, read_sentences, unseen_translations
+    from biomed.sentences.bitext import evaluate_bitext, read_sentences, unseen_translations
 
     known = [text for file in seen or () for text in read_sentences(file)]
     own, translated = unseen_translations(

@@ -12,8 +12,9 @@ import numpy as np
 from biomed.sentences.data import Examples
 from domainbert.embedding import check_faults
 from domainbert.errors import UserError
-from domainbert.index import BLOCK_ROWS, top_k
+from domainbert.index import BLOCK_ROWS
 from domainbert.pooling import unit
+from domainbert.ranking import top_k
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,8 @@ import numpy as np
 
 from domainbert.embedding import check_many
 from domainbert.errors import UserError
-from domainbert.index import Hits, VectorIndex
+from domainbert.index import VectorIndex
+from domainbert.ranking import Hits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

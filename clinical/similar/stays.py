@@ -13,8 +13,8 @@ from clinical.risk.task import read_notes
 from domainbert.embedding import NO_TEXT, Embedder
 from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.errors import UserError
-from domainbert.index import top_k
 from domainbert.pooling import unit
+from domainbert.ranking import top_k
 from domainbert.scoring import Fault, Task, score_frame
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, match_columns
 

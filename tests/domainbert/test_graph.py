@@ -3,7 +3,8 @@ import pytest
 
 from domainbert.errors import UserError
 from domainbert.graph import GRAPH, HEAD, Graph
-from domainbert.index import Hits, VectorIndex, merge_hits
+from domainbert.index import VectorIndex
+from domainbert.ranking import Hits, merge_hits
 
 pytest.importorskip("usearch", reason="needs the extra `approximate`")
 

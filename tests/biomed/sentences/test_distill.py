@@ -10,16 +10,13 @@ from sentence_transformers.sentence_transformer import losses
 from typer.testing import CliRunner
 
 from biomed.cli import app
-from biomed.sentences.distill import (
-    DistillRecipe,
-    distill,
-    distill_static,
+from biomed.sentences.bitext import (
     evaluate_bitext,
     read_sentences,
     read_translations,
-    save_static,
     unseen_translations,
 )
+from biomed.sentences.distill import DistillRecipe, distill, distill_static, save_static
 from biomed.sentences.encoder import SentenceEncoder
 from biomed.sentences.vocabulary import align, extend_tokenizer, start_vectors
 from domainbert.errors import UserError
