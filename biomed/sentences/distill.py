@@ -77,6 +77,7 @@ def distill(
         UserError: fewer than two sentences, another number of translations, an empty text, or a
             student of another width.
     """
+    from biomed.sentences.vocabulary import next_piece
     from domainbert.training.distillation import check_width, fit_to_vectors, with_layers
 
     _check_texts(sentences, translations)
@@ -92,7 +93,7 @@ def distill(
     if student is None:
         student = _student(recipe, teacher, **chosen(order[held:]))
         if translations and recipe.model.train == "pieces" and not recipe.model.layers:
-            first_row = len(teacher.tokenizer)
+            first_row = next_piece(teacher.tokenizer)
     elif recipe.model.layers:
         with_layers(student, recipe.model.layers)
     check_width(teacher.dimension, student)
@@ -187,7 +188,7 @@ def _student(
     translations: Sequence[str] | None = None,
 ) -> SentenceEncoder:
     """A copy of the teacher that reads the new language and has the layers asked for."""
-    from biomed.sentences.vocabulary import extend_tokenizer, start_vectors
+    from biomed.sentences.vocabulary import extend_tokenizer, next_piece, start_vectors
     from domainbert.training.distillation import with_layers
 
     network, tokenizer = copy.deepcopy(teacher.network), teacher.tokenizer
@@ -195,7 +196,8 @@ def _student(
         tokenizer = extend_tokenizer(
             tokenizer, translations, sources=sentences, pieces=recipe.model.pieces
         )
-        start_vectors(network, tokenizer, sources=sentences, translations=translations)
+        first = next_piece(teacher.tokenizer)
+        start_vectors(network, tokenizer, first=first, sources=sentences, translations=translations)
     student = SentenceEncoder(network, tokenizer, settings=teacher.settings)
     if recipe.model.layers:
         with_layers(student, recipe.model.layers)

@@ -75,6 +75,7 @@ def start_vectors(
     network: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     *,
+    first: int,
     sources: Sequence[str],
     translations: Sequence[str],
 ) -> None:
@@ -86,19 +87,20 @@ def start_vectors(
     Args:
         network: an encoder without the new pieces.
         tokenizer: from `extend_tokenizer`.
+        first: number of the first new piece, see `next_piece`.
         sources: sentences in the network's language.
         translations: of each.
     """
     import torch
 
     table = network.get_input_embeddings().weight.detach().cpu().numpy()
-    known, size = len(table), len(tokenizer)
+    size = next_piece(tokenizer)
     chances = align(
         [np.array(encoding.ids) for encoding in _encoded(tokenizer, translations)],
         [np.array(encoding.ids) for encoding in _encoded(tokenizer, sources)],
         size=size,
     )
-    rows = np.asarray(chances[known:, :known] @ table)
+    rows = np.asarray(chances[first:, :first] @ table[:first])
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     aligned = lengths[:, 0] > 0
     usual = np.linalg.norm(table, axis=1).mean()
@@ -108,7 +110,7 @@ def start_vectors(
         network.resize_token_embeddings(size, mean_resizing=False)
     with torch.no_grad():
         weights = network.get_input_embeddings().weight
-        weights[known:] = torch.from_numpy(rows.astype(np.float32)).to(weights.device)
+        weights[first:] = torch.from_numpy(rows.astype(np.float32)).to(weights.device)
 
 
 def align(
@@ -152,6 +154,11 @@ def align(
     return csr_matrix((chance[kept], (source[kept], target[kept])), shape=(size, size))
 
 
+def next_piece(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The number that a new piece gets: one more than the largest."""
+    return 1 + max(tokenizer.get_vocab().values())
+
+
 def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Any:
     return tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
 
@@ -167,8 +174,8 @@ def _with_pieces(
         file = Path(folder) / "tokenizer.json"
         document = json.loads(file.read_text("utf-8"))
         vocabulary = document["model"]["vocab"]
-        for piece in pieces:
-            vocabulary[piece] = len(vocabulary)
+        first = next_piece(tokenizer)
+        vocabulary |= {piece: number for number, piece in enumerate(pieces, start=first)}
         file.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
         extended = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     extended.backend_tokenizer.no_truncation()

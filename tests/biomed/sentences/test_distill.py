@@ -146,7 +146,8 @@ def test_a_new_piece_starts_as_the_pieces_it_is_aligned_with(new_network, tokeni
     network = new_network().bert
     table = network.get_input_embeddings().weight.detach().numpy().copy()
     extended = extend_tokenizer(tokenizer, other, sources=own, pieces=500)
-    start_vectors(network, extended, sources=own, translations=other)
+    first = len(table)
+    start_vectors(network, extended, first=first, sources=own, translations=other)
     found = network.get_input_embeddings().weight.detach().numpy()
     assert np.array_equal(found[: len(table)], table)
     assert len(found) == len(extended)
