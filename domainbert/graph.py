@@ -87,6 +87,7 @@ class Graph:
         """
         queries = self.index.check_queries(queries)
         new = top_k(queries, self.index.blocks(self._rows), k=k)
+        new = Hits(np.where(new.rows < 0, -1, new.rows + self._rows), new.scores)
         if not self._rows:
             return new
         most = min(self._rows, max(_LEAST, CANDIDATES * k))
