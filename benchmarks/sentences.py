@@ -3,7 +3,8 @@
 Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
 sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
 folder, beside one plain product of the same matrices in memory. Then a process of its own mines
-hard negatives of 10,000 queries among 100,000 runs of six words, and tells its peak memory.
+hard negatives of 10,000 queries among 100,000 runs of six words, and tells its peak memory. `--only`
+runs some of these parts; `--students` compares models from `biomed sentences distill`.
 
     python benchmarks/sentences.py --data ../shared/data --out sentences.json
 """
@@ -23,15 +24,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from reporting import options, report, say, seconds_of, spread, versions_of
+from reporting import markdown, options, report, say, seconds_of, spread, versions_of
 from sentence_transformers import SentenceTransformer
 
 from biomed import SentenceEncoder
-from biomed.sentences.data import Examples
+from biomed.sentences.data import Examples, read_examples
 from biomed.sentences.negatives import mine_negatives
-from domainbert.encoders import find_encoder
+from domainbert.encoders import DEFAULT_ENCODER, EncoderError, find_encoder
 from domainbert.index import VectorIndex
 from domainbert.pooling import unit
+from domainbert.training.sentences import spearman
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
@@ -82,6 +84,33 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
         best = index.search(queries, k=1).rows[:, 0]
         right = int((best == (queries @ matrix.T).argmax(axis=1)).sum())
     return {"vectors": number, "seconds": seconds, "right": right}
+
+
+def students(
+    data: Path, texts: list[str], models: list[str], *, rounds: int
+) -> dict[str, dict[str, Any]]:
+    """Spearman's correlation on STS-B dev, and seconds for the texts, of each model.
+
+    A static model has no windows and is read by sentence-transformers; every other one is ours.
+    """
+    pairs = read_examples(data / "sentences" / "stsb_en_dev.tsv")
+    rated = np.array(pairs.scores(5))
+    encoders: dict[str, Any] = {}
+    for name in models:
+        try:
+            encoders[name] = SentenceEncoder.from_pretrained(name, device="cpu")
+        except EncoderError:
+            encoders[name] = SentenceTransformer(name, device="cpu", local_files_only=True)
+    found: dict[str, dict[str, Any]] = {}
+    for name, encoder in encoders.items():
+        first, second = (unit(encoder.encode(column)) for column in (pairs.first, pairs.second))
+        score = spearman((first * second).sum(axis=1), rated)
+        found[name] = {"spearman": score, "texts": len(texts), "seconds": []}
+    for number in range(rounds):
+        say(f"students, round {number + 1} of {rounds}")
+        for name, encoder in encoders.items():
+            found[name]["seconds"].append(seconds_of(partial(encoder.encode, texts)))
+    return found
 
 
 def mining(data: Path, number: int) -> dict[str, Any]:
@@ -142,6 +171,15 @@ def _mining_row(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def _student_row(name: str, found: dict[str, Any]) -> dict[str, str]:
+    speeds = 60 * found["texts"] / np.array(found["seconds"])
+    return {
+        "model": Path(name).name,
+        "STS-B dev, Spearman": f"{found['spearman']:.3f}",
+        "sentences a minute": spread(speeds, ",.0f"),
+    }
+
+
 ROWS = {"encoding": _encoding_row, "searching": _searching_row, "mining": _mining_row}
 PARTS = tuple(ROWS)
 
@@ -153,7 +191,8 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=20_000, help="how many (20,000)")
     parser.add_argument("--vectors", type=int, default=1_000_000, help="how many (1,000,000)")
     parser.add_argument("--texts", type=int, default=100_000, help="how many to mine (100,000)")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to run")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run")
+    parser.add_argument("--students", nargs="+", default=[], help="compare these model folders")
     parser.add_argument("--mine", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     with gzip.open(asked.data / "text" / "pubmed_sentences.txt.gz", "rt") as lines:
@@ -170,7 +209,14 @@ def main() -> None:
         measured["searching"] = searching(asked.vectors, rounds=asked.rounds)
     if "mining" in asked.only:
         measured["mining"] = mining(asked.data, asked.texts)
+    if asked.students:
+        names = [DEFAULT_ENCODER, *asked.students]
+        some = sentences[: asked.sentences]
+        compared = students(asked.data, some, names, rounds=asked.rounds)
+        print(markdown([_student_row(name, found) for name, found in compared.items()]), "\n")
     threads = {"threads": torch.get_num_threads()}
+    if not measured:
+        return
     report(
         [ROWS[name](found) for name, found in measured.items()],
         setting={**threads, **versions_of("torch", "sentence-transformers")},
