@@ -162,7 +162,7 @@ class StayReader:
 
     def read(self, stay: Any, stay_id: object = None) -> ReadStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
-        notes, unread, reason = _texts(stay)
+        notes, unread, reason = note_texts(stay)
         if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
         if longer := [(number, why) for number, text in notes if (why := too_long(text))]:
@@ -196,7 +196,7 @@ def listed(stay: Any) -> list[Any]:
     return [stay] if alone else list(stay)
 
 
-def _texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
+def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
     """The notes that are text, with their numbers; the missing ones; a fault or ""."""
     try:
         given = listed(stay)
