@@ -222,7 +222,8 @@ def load_model(
     import torch
 
     stored = load_config(encoder)
-    wanted = getattr(model_class.config_class, "model_type", None)
+    # An Auto class takes every family.
+    wanted = getattr(getattr(model_class, "config_class", None), "model_type", None)
     if wanted not in (None, stored.model_type):
         found = f"{encoder.name} is a {stored.model_type} model"
         raise EncoderError(f"{found}; this needs one of the {wanted} family")

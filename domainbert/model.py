@@ -111,16 +111,22 @@ class Model(ABC):
 
     @classmethod
     def from_pretrained(
-        cls, name: str | Path, *, device: Device = None, batch_tokens: int | None = None
+        cls,
+        name: str | Path,
+        *,
+        device: Device = None,
+        batch_tokens: int | None = None,
+        **options: Any,
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
+        A plain Hugging Face checkpoint with a head for the same task loads too. `options` are
+        further arguments of the class. For errors see
         `domainbert.storage.load_task_model`; settings that the class refuses are a `UserError`.
         """
         loaded = cls.load(name)
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
-        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
+        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens, **options}
         model = cls(loaded.model, loaded.tokenizer, settings=settings, **run)
         model.remember(loaded)
         return model

@@ -9,7 +9,8 @@ import numpy as np
 
 from biomed.corpora.documents import tags_of
 from biomed.folder import BiomedFolder
-from biomed.ner.decoding import TagScheme, find_entities
+from biomed.ner.decoding import find_entities
+from biomed.ner.labels import read_labels
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.errors import UserError
 from domainbert.inference import chunked
@@ -41,20 +42,27 @@ class EntitySettings(Settings):
 class WordTagger(BiomedFolder):
     """A token-classification network, read at the first piece of each word; see `Model`.
 
+    `labels` names and explains the outputs, see `biomed.ner.labels.read_labels`.
+
     Raises:
-        UserError: labels that are not IOB2, or windows larger than the encoder's limit.
+        UserError: labels that cannot be read, or windows larger than the encoder's limit.
     """
 
     task, settings_class = TASK, EntitySettings
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def __init__(
-        self, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any
+        self,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        labels: str | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(network, tokenizer, **options)
         names = network.config.id2label
-        self.scheme = TagScheme.of([names[number] for number in sorted(names)])
-        self.labels = self.scheme.labels
+        self._outputs = read_labels([names[number] for number in sorted(names)], labels)
+        self.scheme, self.labels = self._outputs.scheme, self._outputs.names
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
@@ -66,10 +74,10 @@ class WordTagger(BiomedFolder):
 
     @classmethod
     def network_class(cls) -> Any:
-        """BERT for token classification."""
-        from transformers import BertForTokenClassification
+        """Any encoder for token classification."""
+        from transformers import AutoModelForTokenClassification
 
-        return BertForTokenClassification
+        return AutoModelForTokenClassification
 
     @property
     def tokenizer_hash(self) -> bytes:
@@ -91,14 +99,14 @@ class WordTagger(BiomedFolder):
             for start, end in cuts
         ]
         rows = iter(runner.run(windows, read=_log_softmax))
-        parts = [np.zeros((0, len(self.scheme.labels)), dtype=np.float32)]
+        parts = [np.zeros((0, len(self.labels)), dtype=np.float32)]
         for text, cuts in zip(texts, ranges, strict=True):
             first = text.first[text.is_read]
             choice = best_window(first, cuts)
             # Later windows hold later words, so the words stay in order.
             for number, (start, _) in enumerate(cuts):
                 parts.append(next(rows)[1 + first[choice == number] - start])
-        return np.concatenate(parts)
+        return self._outputs.tags(np.concatenate(parts))
 
     def tags(
         self,
