@@ -97,9 +97,7 @@ class _Clause:
             for found in cue.pattern.finditer(masked, start, end)
         )
         self._hits = sorted(
-            hit
-            for hit in hits
-            if hit.cue.assertion == "possible" or hit.start not in none
+            hit for hit in hits if hit.cue.assertion == "possible" or hit.start not in none
         )
         self._starts = [hit.start for hit in self._hits]
         self._stops = [found.span() for found in TERMINATORS.finditer(masked, start, end)]

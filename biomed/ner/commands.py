@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from biomed.ner import link_commands
+from biomed.ner import more_commands
 from domainbert import options
 from domainbert.console import counted, one_line_errors, say
 from domainbert.errors import UserError
@@ -220,8 +220,9 @@ def evaluate(
         write_json(result, json)
 
 
-app.command()(link_commands.dictionary)
-app.command()(link_commands.links)
+app.command()(more_commands.calibrate)
+app.command()(more_commands.dictionary)
+app.command()(more_commands.links)
 
 
 def _renaming(pairs: list[str] | None) -> dict[str, str]:

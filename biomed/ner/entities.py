@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-SCORE_KIND = "span_probability"
+SCORE_KIND, CALIBRATED = "span_probability", "calibrated"
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.
 _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
 # How an assertion other than "present" looks in a notebook and in a terminal.
@@ -40,7 +40,8 @@ class Entity:
         label: entity type, such as "Disease".
         score: the network's probability, in (0, 1], of an entity of this type at exactly these
             words: B for the first word, I for the others, and not I for the word after them,
-            with words taken as independent. Tables name this kind of score "span_probability".
+            with words taken as independent. Tables name this kind of score "span_probability". Of
+            a calibrated model it is how often such an entity is right on devel data, "calibrated".
         assertion: "present", "negated", "possible", "historical" or "other" (of someone else); see
             `biomed.ner.assertion`.
         id: of the concept in the tagger's dictionary; None without a dictionary or a link.

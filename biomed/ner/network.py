@@ -6,10 +6,11 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import Field
 
 from biomed.corpora.documents import tags_of
 from biomed.folder import BiomedFolder
-from biomed.ner.decoding import find_entities
+from biomed.ner.decoding import Found, calibrated, find_entities
 from biomed.ner.labels import read_labels
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.errors import UserError
@@ -33,10 +34,13 @@ class EntitySettings(Settings):
     Attributes:
         window: maximum tokens of a window, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens shared by consecutive windows; None is an eighth of the window.
+        calibration: of each entity type, slope and intercept that make a score a probability; see
+            `biomed.ner.calibration`. Types without one keep the network's score.
     """
 
     window: Count | None = None
     overlap: int | None = None
+    calibration: dict[str, list[float]] = Field(default_factory=dict)
 
 
 class WordTagger(BiomedFolder):
@@ -139,10 +143,12 @@ class WordTagger(BiomedFolder):
         *,
         breaks: Sequence[np.ndarray],
         scores_of: ScoresOf | None = None,
+        raw: bool = False,
     ) -> list[list[tuple[int, int, str, float]]]:
         """First word, one past the last, type and score of each entity of each text.
 
-        `breaks` are the numbers of the words of each text into which no entity continues.
+        `breaks` are the numbers of the words of each text into which no entity continues. With
+        `raw` the scores are the network's own, without the model's calibration.
         """
         scores = (scores_of or self.log_probabilities)(texts)
         read = [np.flatnonzero(text.is_read) for text in texts]
@@ -159,10 +165,20 @@ class WordTagger(BiomedFolder):
         )
         ranges = words[found.first], words[found.last] + 1
         result: list[list[tuple[int, int, str, float]]] = [[] for _ in texts]
-        columns = (column.tolist() for column in (numbers, *ranges, found.kind, found.score))
+        score = found.score if raw else self._calibrated(found)
+        columns = (column.tolist() for column in (numbers, *ranges, found.kind, score))
         for number, first, end, kind, score in zip(*columns, strict=True):
             result[number].append((first, end, self.scheme.types[kind], score))
         return result
+
+    def _calibrated(self, found: Found) -> np.ndarray:
+        score = found.score.copy()
+        for number, kind in enumerate(self.scheme.types):
+            if kind in self.settings.calibration:
+                chosen = found.kind == number
+                slope, intercept = self.settings.calibration[kind]
+                score[chosen] = calibrated(score[chosen], slope, intercept)
+        return score
 
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:

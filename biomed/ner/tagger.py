@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.assertion import assert_spans
-from biomed.ner.entities import SCORE_KIND, Entity, TaggedView
+from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 
@@ -51,8 +51,6 @@ class EntityTagger:
 
     Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
     """
-
-    score_kind = SCORE_KIND
 
     def __init__(
         self, *networks: WordTagger, min_score: float = 0.0, linker: EntityLinker | None = None
@@ -121,6 +119,12 @@ class EntityTagger:
             msg = "a folder holds one model: tagger.networks[0].save_pretrained(folder)"
             raise UserError(msg)
         self.networks[0].save_pretrained(folder, merged=merged)
+
+    @property
+    def score_kind(self) -> str:
+        """What tables call the scores: "calibrated" if those of all entity types are."""
+        known = {kind for network in self.networks for kind in network.settings.calibration}
+        return CALIBRATED if known >= set(self.labels) else SCORE_KIND
 
     @property
     def labels(self) -> tuple[str, ...]:

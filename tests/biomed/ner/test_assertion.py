@@ -48,9 +48,8 @@ def read(marked):
         "Previously treated with {vancomycin|C<}; not on {insulin|C-}.",
         "[ ] {vomiting|D-} [x] {diarrhea|D}",
         "{MS|D?} vs {ALS|D?}",
-        "A 67M w/ PMH of {HTN|D<}, {DM2|D<}, {CAD|D<} s/p CABG and {CKD|D<} stage 3 who p/w {SOB|D}.",
-        "Past Medical History:\n1. {Hypertension|D<}\n2. {Diabetes|D<}\n\n"
-        "Medications:\n{metformin|C}\n\nAssessment:\n{Sepsis|D} from {pneumonia|D}.",
+        "A 67M w/ PMH of {HTN|D<}, {DM2|D<}, {CAD|D<} s/p CABG and {CKD|D<} who p/w {SOB|D}.",
+        "Past Medical History:\n1. {Hypertension|D<}\n2. {Diabetes|D<}\n\nPlan:\n{metformin|C}",
         "Family history: {diabetes|D@}, {stroke|D@}. Social history: smoker. Assessment: {COPD|D}.",
         "Allergies: {penicillin|C-}\nPlan: {aspirin|C} for {DVT|D?} prophylaxis",
     ],
