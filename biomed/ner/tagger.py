@@ -171,9 +171,13 @@ class EntityTagger:
                 yield self._finished(text.text, entities)
 
     def _finished(self, text: str, entities: list[Entity]) -> list[Entity]:
-        """The entities with their assertions, and with ids if there is a linker."""
+        """The entities with a sufficient score, with their assertions and ids."""
         asserted = assert_spans(text, [(e.start, e.end, e.label) for e in entities])
-        done = [replace(e, assertion=a) for e, a in zip(entities, asserted, strict=True)]
+        done = [
+            replace(e, assertion=a)
+            for e, a in zip(entities, asserted, strict=True)
+            if e.score >= self.min_score
+        ]
         if self.linker is None:
             return done
         links = self.linker.link([e.text for e in done])
@@ -195,11 +199,11 @@ class EntityTagger:
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
     ) -> Iterator[Entity]:
-        """The entities that have a letter and a sufficient score."""
+        """The entities that have a letter."""
         for first, last, kind, score in spans:
             start, end = int(read.words[first, 0]), int(read.words[last - 1, 1])
             text = read.text[start:end]
-            if score >= self.min_score and any(map(str.isalpha, text)):
+            if any(map(str.isalpha, text)):
                 yield Entity(start, end, text, kind, score)
 
     def tag_frame(
