@@ -13,78 +13,23 @@ from domainbert.errors import UserError
 
 IOB = ("O", "B-Disease", "I-Disease")
 TEXT = "Patient with heart failure, DM2.\nOn (insulin) — no fever.\n" * 12
-SIZES = {
-    "num_hidden_layers": 2,
-    "hidden_size": 16,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 66,
-}
 
 
-def byte_tokenizer():
-    """A tokenizer of bytes with merges learned from the text, as RoBERTa's and ModernBERT's."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
+@pytest.fixture
+def write(write_family, tmp_path):
+    """Writes a checkpoint with these labels."""
+    from transformers import AutoModelForTokenClassification
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        [TEXT],
-        trainers.BpeTrainer(vocab_size=340, special_tokens=special, initial_alphabet=alphabet),
-    )
-    made.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    names = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
-    names |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
-    return PreTrainedTokenizerFast(tokenizer_object=made, **names)
+    def make(family, labels=IOB):
+        names = {"id2label": dict(enumerate(labels))}
+        names["label2id"] = {label: number for number, label in enumerate(labels)}
+        return write_family(tmp_path / "model", family, AutoModelForTokenClassification, **names)
+
+    return make
 
 
-def write(folder, family, tokenizer, labels=IOB, **more):
-    """A random checkpoint as Hugging Face's own classes write it."""
-    import torch
-    from transformers import AutoConfig, AutoModelForTokenClassification
-
-    torch.manual_seed(0)
-    names = {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
-    sizes = SIZES
-    if family == "distilbert":
-        sizes = {"n_layers": 2, "dim": 16, "n_heads": 2, "hidden_dim": 24}
-        sizes["max_position_embeddings"] = 66
-    special = {
-        key: getattr(tokenizer, key)
-        for key in ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
-        if getattr(tokenizer, key) is not None
-    }
-    config = AutoConfig.for_model(
-        family, vocab_size=len(tokenizer), **sizes, **special, **names, **more
-    )
-    network = AutoModelForTokenClassification.from_config(config).eval()
-    with torch.no_grad():
-        network.classifier.weight.normal_(std=1.0)
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return network
-
-
-FAMILIES = {
-    "distilbert": ({}, False),
-    "electra": ({"embedding_size": 16}, False),
-    "deberta-v2": ({"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, False),
-    "roberta": ({}, True),
-    "modernbert": ({"local_attention": 16, "global_attn_every_n_layers": 2}, True),
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_gets_our_windows_and_offsets(tokenizer, tmp_path, family):
-    more, is_bytes = FAMILIES[family]
-    own = byte_tokenizer() if is_bytes else tokenizer
-    network = write(tmp_path / "model", family, own, **more)
+def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
+    network, own = write(family)
     tagger = EntityTagger.from_pretrained(tmp_path / "model", device="cpu")
     found = tagger.tag(TEXT)
     assert found
@@ -110,8 +55,8 @@ def _words(text):
     return split_words(text).tolist()
 
 
-def test_outputs_without_names_are_named(tokenizer, tmp_path):
-    write(tmp_path / "model", "electra", tokenizer, ("LABEL_0", "LABEL_1", "LABEL_2"))
+def test_outputs_without_names_are_named(write, tmp_path):
+    write("electra", ("LABEL_0", "LABEL_1", "LABEL_2"))
     with pytest.raises(UserError, match=r"have no names.*--labels"):
         EntityTagger.from_pretrained(tmp_path / "model")
     named = EntityTagger.from_pretrained(tmp_path / "model", labels="O,B-Drug,I-Drug")
