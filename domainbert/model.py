@@ -116,18 +116,19 @@ class Model(ABC):
         *,
         device: Device = None,
         batch_tokens: int | None = None,
-        **options: Any,
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too. `options` are
-        further arguments of the class. For errors see
+        A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
         `domainbert.storage.load_task_model`; settings that the class refuses are a `UserError`.
         """
-        loaded = cls.load(name)
+        return cls.from_loaded(cls.load(name), device=device, batch_tokens=batch_tokens)
+
+    @classmethod
+    def from_loaded(cls, loaded: TaskModel, **options: Any) -> Self:
+        """The model of a folder that was read by `load`; `options` are the class' own."""
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
-        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens, **options}
-        model = cls(loaded.model, loaded.tokenizer, settings=settings, **run)
+        model = cls(loaded.model, loaded.tokenizer, settings=settings, **options)
         model.remember(loaded)
         return model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from pydantic import Field
@@ -19,9 +19,12 @@ from domainbert.settings import Count, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.inference import Device
 
     ScoresOf = Callable[[Sequence[Pieces]], np.ndarray]
 
@@ -71,6 +74,19 @@ class WordTagger(BiomedFolder):
         self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
         cut(0, window=self.window, overlap=self.overlap)  # checks the settings
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        labels: str | None = None,
+        device: Device = None,
+        batch_tokens: int | None = None,
+    ) -> Self:
+        """See `Model.from_pretrained`; `labels` names and explains the network's outputs."""
+        run = {"device": device, "batch_tokens": batch_tokens}
+        return cls.from_loaded(cls.load(name), labels=labels, **run)
 
     def __repr__(self) -> str:
         """Entity types and window."""

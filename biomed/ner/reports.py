@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.table import Table
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from biomed.ner.evaluation import Scores
-    from biomed.ner.export import Tagged
+    from biomed.ner.export import Format, Tagged
     from biomed.ner.tagger import EntityTagger
     from domainbert.tables import ReadOptions
 
@@ -114,7 +114,9 @@ def _export(tagger: EntityTagger, texts: Iterator[tuple[str, str]], output: Outp
         for document in documents:
             sys.stdout.write(write(*document).rstrip("\n") + ("\n" if write is to_json else "\n\n"))
         return
-    number = write_tagged(counted(documents, what="texts"), output.path, kind=output.form)
+    number = write_tagged(
+        counted(documents, what="texts"), output.path, kind=cast("Format", output.form)
+    )
     say(f"{number:,} texts; written to {output.path}")
 
 
