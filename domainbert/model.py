@@ -111,11 +111,7 @@ class Model(ABC):
 
     @classmethod
     def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        device: Device = None,
-        batch_tokens: int | None = None,
+        cls, name: str | Path, *, device: Device = None, batch_tokens: int | None = None
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
