@@ -26,7 +26,7 @@ _FARTHEST = 400  # characters between a cue and an entity after it
 _NEAR = 120  # and before it
 _END = re.compile(r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)|(?P<end>[;!]|[.?](?=\s|$))")
 _HEADING = re.compile(r"(?:^[ \t]*|(?<=[.;] ))([a-z][a-z /&'-]{0,40}):", re.MULTILINE)
-_CLEAN_TAIL = re.compile(r"\s*(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
+_CLEAN_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
 _JOINED = re.compile(rf"[\s&+/{_MASK}]|\band\b|\bor\b")
 _DIGIT = re.compile(r"\d")
 _TREATED = re.compile(r"(?:tx'd|treated|cured|managed)\s+(?:w/|with)\s+(?:\w+\s+)?$")

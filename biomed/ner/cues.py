@@ -93,7 +93,7 @@ differential(?: diagnosis)?(?: includes?)?
 ddx
 eval(?:uate|uation)? for
 assess(?:ed|ment)? for
-work ?up for
+workup for
 work up for
 monitor(?:ed|ing)? for
 watch(?:ing)? for
@@ -143,7 +143,8 @@ held
 avoid(?:ing)?
 no
 not (?:on|taking)
-non-? ?compliant (?:w/|with)
+non-?compliant (?:w/|with)
+non compliant (?:w/|with)
 refuse[sd]
 declined?
 allergi(?:c|es) to
@@ -289,7 +290,7 @@ in (?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*
 (?:\\d+|several|many|years|yrs) (?:years |yrs |months |mo |weeks |wks )?ago
 as a child
 in childhood
-at (?:age )?\\d+(?: ?(?:mo|months|yrs?|years|y/?o))?
+at (?:age )?\\d+(?:\\s?(?:mo|months|yrs?|years|y/?o))?
 resolved
 cured
 s/p (?:\\w+ )?(?:\\w+ectomy|resection|excision|ablation|repair|mohs|hartmann's?|laser)"""
