@@ -118,10 +118,13 @@ class Model(ABC):
         A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
         `domainbert.storage.load_task_model`; settings that the class refuses are a `UserError`.
         """
-        loaded = cls.load(name)
+        return cls.from_loaded(cls.load(name), device=device, batch_tokens=batch_tokens)
+
+    @classmethod
+    def from_loaded(cls, loaded: TaskModel, **options: Any) -> Self:
+        """The model of a folder that was read by `load`; `options` are the class' own."""
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
-        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
-        model = cls(loaded.model, loaded.tokenizer, settings=settings, **run)
+        model = cls(loaded.model, loaded.tokenizer, settings=settings, **options)
         model.remember(loaded)
         return model
 
