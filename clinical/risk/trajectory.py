@@ -140,10 +140,12 @@ def _points(risk: StayRisk, notes: int, settings: ReadmissionSettings) -> list[T
     ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right")
     points = []
     for n_notes, end in enumerate(ends.tolist(), start=1):
-        columns = probability, score, largest, mean
-        numbers = [float(each[end - 1]) if end else math.nan for each in columns]
-        alert = None if threshold is None or not end else numbers[0] >= threshold
-        points.append(TrajectoryPoint(n_notes, None, *numbers, end, alert))
+        chance, rule, p_max, p_mean = (
+            float(each[end - 1]) if end else math.nan
+            for each in (probability, score, largest, mean)
+        )
+        alert = None if threshold is None or not end else chance >= threshold
+        points.append(TrajectoryPoint(n_notes, None, chance, rule, p_max, p_mean, end, alert))
     return points
 
 
