@@ -3,9 +3,9 @@
 Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
 sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
 folder, beside one plain product of the same matrices in memory. Then a process of its own mines
-hard negatives of 10,000 queries among 100,000 runs of six words with one layer of the encoder, and tells
-its peak memory.
-`--only` runs some of these parts; `--students` compares models from `biomed sentences distill`.
+hard negatives of 10,000 queries among 100,000 runs of six words, and tells its peak memory; the
+encoder has one layer there. `--only` runs some of these parts, and `--students` compares models
+from `biomed sentences distill`.
 
     python benchmarks/sentences.py --data ../shared/data --out sentences.json
 """
