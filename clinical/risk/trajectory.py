@@ -126,8 +126,16 @@ def _follow_joined(model: ReadmissionModel, stays: Iterable[Any]) -> Iterator[Tr
 
 
 def _point(n_notes: int, risk: StayRisk) -> TrajectoryPoint:
-    numbers = risk.probability, risk.score, risk.p_max, risk.p_mean
-    return TrajectoryPoint(n_notes, None, *numbers, risk.coverage.windows, risk.alert)
+    return TrajectoryPoint(
+        n_notes=n_notes,
+        chart_time=None,
+        probability=risk.probability,
+        score=risk.score,
+        p_max=risk.p_max,
+        p_mean=risk.p_mean,
+        n_windows=risk.coverage.windows,
+        alert=risk.alert,
+    )
 
 
 def _points(risk: StayRisk, notes: int, settings: ReadmissionSettings) -> list[TrajectoryPoint]:
