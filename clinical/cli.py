@@ -271,7 +271,7 @@ def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
     import json
 
-    from clinical.evaluation.intervals import spell
+    from clinical.evaluation.resampling import spell
     from clinical.models import shipped
 
     for name, folder in shipped().items():
