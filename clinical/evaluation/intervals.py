@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+
 @dataclass(frozen=True)
 class Evaluation:
     """The measured quality of one set of risks; see `clinical.evaluation.measures.MEASURES`.

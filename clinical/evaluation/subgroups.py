@@ -142,19 +142,22 @@ def disparities(groups: pd.DataFrame) -> list[str]:
         low, high = groups[f"{name}_difference_low"], groups[f"{name}_difference_high"]
         tested += int(low.notna().sum())
         chance += int(((low > 0) | (high < 0)).sum())
-        for row in groups[groups[f"{name}_p_adjusted"] < 0.05].to_dict("records"):
-            said.append(
-                f"{READINGS[name]} differs for {row['column']} {row['group']}: "
-                f"{row[name]:.3f}, that is {row[f'{name}_difference']:+.3f} "
-                f"[{row[f'{name}_difference_low']:+.3f}, {row[f'{name}_difference_high']:+.3f}] "
-                "against all other stays."
-            )
+        remaining = groups[groups[f"{name}_p_adjusted"] < 0.05].to_dict("records")
+        said += [_difference(row, name) for row in remaining]
     if not tested:
         return ["No difference between subgroups could be tested."]
-    return [
+    head = (
         f"{tested} differences between a subgroup and the other stays were tested: {chance} "
         f"intervals exclude 0 (about {0.05 * tested:.0f} would by chance alone), and "
         f"{len(said) or 'none'} of these remain{'s' if len(said) == 1 else ''} after correction "
-        "for multiple comparisons (Holm).",
-        *said,
-    ]
+        "for multiple comparisons (Holm)."
+    )
+    return [head, *said]
+
+
+def _difference(row: dict[str, Any], name: str) -> str:
+    change, low, high = (row[f"{name}_difference{end}"] for end in ("", "_low", "_high"))
+    return (
+        f"{READINGS[name]} differs for {row['column']} {row['group']}: {row[name]:.3f}, that is "
+        f"{change:+.3f} [{low:+.3f}, {high:+.3f}] against all other stays."
+    )

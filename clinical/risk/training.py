@@ -12,6 +12,7 @@ from pydantic import Field
 
 from clinical.cohort.splits import patient_hashes, usable_stays
 from clinical.evaluation.baselines import out_of_fold
+from clinical.evaluation.drift import training_profile
 from clinical.evaluation.measures import recall_at_precision
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.calibration import fit_platt
@@ -115,7 +116,8 @@ def fit(
     }
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
-    _choose_on_validation(model, objective.val_windows, objective.outcome)
+    probability = _choose_on_validation(model, objective.val_windows, objective.outcome)
+    model.manifest["profile"] = training_profile(model, used, probability=probability)
     return model
 
 
@@ -243,8 +245,8 @@ class ReadmissionObjective(Objective):
 
 def _choose_on_validation(
     model: ReadmissionModel, windows: list[list[np.ndarray]], outcome: np.ndarray
-) -> None:
-    """Fit c, the calibrator and the 80% precision threshold.
+) -> np.ndarray:
+    """Fit c, the calibrator and the 80% precision threshold; the probabilities of validation.
 
     The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
     of a few hundred stays is too noisy.
@@ -264,7 +266,7 @@ def _choose_on_validation(
     if not fits:
         log.warning("no calibration: %s", refused)
         model.manifest["calibration_refused"] = refused
-        return
+        return aggregate_stays(values, counts, c=model.c)
     _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
     point = recall_at_precision(outcome, probability)
     model.settings = replace(
@@ -274,6 +276,7 @@ def _choose_on_validation(
         # A little lower, so that rounding cannot put the stay that defines it below.
         alert_threshold=point.threshold - 1e-9 if point else None,
     )
+    return np.asarray(probability)
 
 
 def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:
