@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
 # Shares of the stays after which the validation and the test period begin.
-TIME_SHARES = (FRACTIONS["train"], FRACTIONS["train"] + FRACTIONS["val"])
+TIME_SHARES = {"val_from": FRACTIONS["train"], "test_from": FRACTIONS["train"] + FRACTIONS["val"]}
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
 
@@ -231,7 +231,9 @@ def _export_cohort(
 def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     """Create `splits`: the side of every patient with a stay that is kept."""
     if request.split_by == "time":
-        con.execute(step("split_by_time"), dict(zip(("val", "test"), TIME_SHARES, strict=True)))
+        for name, share in TIME_SHARES.items():
+            con.execute(f"SET VARIABLE {name} = $share", {"share": share})
+        con.execute(step("split_by_time"))
         return
     # Patients are split by their ids as they are compared.
     found = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")

@@ -1,12 +1,12 @@
 -- The side of each patient by time: the last stay decides, earlier periods lose the patient.
--- In:  stays, $val and $test (shares of the stays before these periods).
+-- In:  stays, the variables val_from and test_from (shares of the stays before these periods).
 -- Out: splits; changes the exclusion of stays.
 
 CREATE TABLE periods AS
 WITH cuts AS (
     SELECT
-        quantile_disc(discharge_time, $val) AS val_start,
-        quantile_disc(discharge_time, $test) AS test_start
+        quantile_disc(discharge_time, getvariable('val_from')) AS val_start,
+        quantile_disc(discharge_time, getvariable('test_from')) AS test_start
     FROM stays
     WHERE exclusion IS NULL
 )

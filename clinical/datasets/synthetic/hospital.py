@@ -70,7 +70,7 @@ def synthesize(
         notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, each with
             half of the true facts; "many" gives 20 to 60, most without any.
         dates: "shifted" spreads the admissions over 90 years from 2100, as MIMIC-III's are;
-            "real" over 2023 and 2024.
+            "real" over 2018 and 2019.
 
     Raises:
         UserError: `stays` is less than 1, or an option is not one of those above.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 # First day and years of admissions; charts tell local time.
-CALENDARS = {"shifted": (datetime(2100, 1, 1), 90), "real": (datetime(2023, 1, 1), 2)}  # noqa: DTZ001
+CALENDARS = {"shifted": (datetime(2100, 1, 1), 90), "real": (datetime(2018, 1, 1), 2)}  # noqa: DTZ001
 _RETURNS_LATER = 0.35  # share of stays without a readmission that a much later stay follows
 _PLANNED = 0.05  # share of stays without a readmission that a planned return in 30 days follows
 _TRANSFERRED = 0.02  # share of stays that begin with a transfer between two services

@@ -74,6 +74,7 @@ def _model_facts(model: ReadmissionModel, name: str) -> Facts:
         "calibration": calibration,
         "alerting": alerting,
         "limits": card.get("limits") or None,
+        "profile_remark": model.manifest.get("profile", {}).get("remark"),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import groupby
 from mimetypes import guess_type
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.evaluation.measures import MEASURES
 from clinical.evaluation.report import tables
-from clinical.evaluation.report.captions import CAPTIONS, alternative
+from clinical.evaluation.report.captions import CAPTIONS, WIDE, alternative
 from clinical.evaluation.report.chai import chai_card, chai_xml
 from clinical.evaluation.report.documents import (
     CHECKLIST,
@@ -97,7 +98,7 @@ def write_report(
     if len(groups) and groups["n"].max() >= SMALLEST_GROUP:
         shown["groups"] = tables.group_rows(groups)
     if flow is not None and len(flow):
-        shown["flow"] = tables.plain_table(flow, name="flow")
+        shown["flow"] = tables.flow_rows(flow)
     if use is not None:
         day = about.hospital.discharges_per_day if about else 0.0
         shown |= {"benefit": tables.benefit_rows(use)}
@@ -118,7 +119,7 @@ def write_report(
             measures=MEASURES,
             figures=_by_section([_inline(Path(path), comparison) for path in figures]),
             facts=dict(facts or {}),
-            about=documents.pop("facts"),
+            about=defaultdict(lambda: None, documents.pop("facts")),
             tables=shown,
             use=use,
             too_small=len(groups) > 0 and "groups" not in shown,
@@ -235,7 +236,7 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def _inline(path: Path, comparison: Comparison) -> dict[str, str]:
+def _inline(path: Path, comparison: Comparison) -> dict[str, Any]:
     if path.suffix.lower() not in _IMAGES:
         raise UserError(f"{path.name} is not a figure; expected {', '.join(_IMAGES)}")
     data = base64.b64encode(path.read_bytes()).decode("ascii")
@@ -245,9 +246,10 @@ def _inline(path: Path, comparison: Comparison) -> dict[str, str]:
         "source": f"data:{guess_type(path.name)[0]};base64,{data}",
         "caption": caption,
         "alternative": alternative(path.stem, comparison) or caption,
+        "wide": path.stem in WIDE,
     }
 
 
-def _by_section(figures: Sequence[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
+def _by_section(figures: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     names = {section for section, _ in CAPTIONS.values()}
     return {name: [each for each in figures if each["section"] == name] for name in names}

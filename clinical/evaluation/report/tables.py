@@ -67,13 +67,30 @@ def cell(value: object) -> str:
 
 def spelled(row: dict[str, Any], name: str, digits: int = 3, *, sign: bool = False) -> str:
     """`0.123 (0.100 to 0.150)` from the columns NAME, NAME_low and NAME_high."""
+    found = two_lines(row, name, digits, sign=sign)
+    return f"{found['text']} ({found['small']})" if found["small"] else found["text"]
+
+
+def two_lines(
+    row: dict[str, Any], name: str, digits: int = 3, *, sign: bool = False
+) -> dict[str, str]:
+    """A cell with a number and, below it, its interval."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     plus = "+" if sign and value > 0 else ""
-    if pd.isna(value):
-        return "–"
-    if pd.isna(low):
-        return plus + number(value, digits)
-    return f"{plus}{number(value, digits)} ({number(low, digits)} to {number(high, digits)})"
+    small = "" if pd.isna(low) else f"{number(low, digits)} to {number(high, digits)}"
+    return {"text": plus + number(value, digits), "small": small}
+
+
+def flow_rows(flow: pd.DataFrame) -> dict[str, Any]:
+    """How the cohort was selected: the first step and those that removed stays."""
+    shown = plain_table(flow, name="flow")
+    if not {"removed", "reason", "left"} <= set(flow.columns):
+        return shown
+    kept = flow[(flow["removed"] > 0) | (np.arange(len(flow)) == 0)]
+    return {
+        "labels": ["Reason", "Removed", "Left"],
+        "rows": [list(map(cell, row)) for row in gapless(kept[["reason", "removed", "left"]])],
+    }
 
 
 def benefit_rows(use: InUse) -> dict[str, Any]:
@@ -83,9 +100,9 @@ def benefit_rows(use: InUse) -> dict[str, Any]:
     rows = [
         [
             f"{row['threshold']:.0%}",
-            spelled(row, "net_benefit"),
+            two_lines(row, "net_benefit"),
             number(row["alert_all"]),
-            spelled(row, "gain", sign=True),
+            two_lines(row, "gain", sign=True),
             number(row["per_100"], 1),
         ]
         for row in use.benefit.to_dict("records")
@@ -102,10 +119,10 @@ def burden_rows(use: InUse, *, discharges_per_day: float = 0.0) -> dict[str, Any
         cells = [
             row["point"],
             number(row["threshold"]),
-            spelled(row, "alerts_per_100", 1),
-            spelled(row, "recall"),
-            spelled(row, "precision"),
-            spelled(row, "per_find", 1),
+            two_lines(row, "alerts_per_100", 1),
+            two_lines(row, "recall"),
+            two_lines(row, "precision"),
+            two_lines(row, "per_find", 1),
         ]
         if discharges_per_day:
             cells.append(number(row["alerts_per_100"] * discharges_per_day / 100, 1))
@@ -124,8 +141,11 @@ def group_rows(groups: pd.DataFrame) -> dict[str, Any]:
             difference = spelled(row, f"{name}_difference", sign=True)
             star = " *" if row[f"{name}_p_adjusted"] < 0.05 else ""
             small = "" if difference == "–" else f"difference {difference}{star}"
-            cells.append({"text": spelled(row, name), "small": small})
+            own = two_lines(row, name)
+            cells.append(own | {"more": small})
         rows.append([*cells, row["reason"]])
+    if not any(row[-1] for row in rows):
+        labels, rows = labels[:-1], [row[:-1] for row in rows]
     return {"labels": labels, "rows": rows}
 
 
@@ -143,8 +163,8 @@ def period_rows(periods: pd.DataFrame) -> dict[str, Any]:
             f"{row['n']:,}",
             _share(row["prevalence"]),
             _share(row["mean_probability"]),
-            spelled(row, "calibration", sign=True),
-            spelled(row, "auroc"),
+            two_lines(row, "calibration", sign=True),
+            two_lines(row, "auroc"),
             number(row["alerts_per_100"], 1),
         ]
         for row in periods.to_dict("records")
