@@ -21,24 +21,24 @@ CAPTIONS = {
     ),
     "calibration": (
         "results",
-        "Observed against predicted risk in bins of equally many stays, with 95% intervals; "
-        "below, a histogram of the risks. A calibrated model lies on the diagonal.",
+        ("Observed against predicted risk in bins of equally many stays, with 95% intervals; "
+        "below, a histogram of the risks. A calibrated model lies on the diagonal."),
     ),
     "windows": ("results", "Risk along one stay, window by window."),
     "decision_curve": (
         "alerts",
-        "Net benefit by threshold probability, against alerting everybody and nobody. Dotted: "
-        "the thresholds of the table of alerts.",
+        ("Net benefit by threshold probability, against alerting everybody and nobody. Dotted: "
+        "the thresholds of the table of alerts."),
     ),
     "burden": (
         "alerts",
-        "Recall and precision by the number of alerts. The points are the thresholds chosen on "
-        "validation, with 95% intervals.",
+        ("Recall and precision by the number of alerts. The points are the thresholds chosen on "
+        "validation, with 95% intervals."),
     ),
     "groups": (
         "groups",
-        "Difference of each subgroup from all other stays, with 95% intervals. Squares remain "
-        "after correction for multiple comparisons.",
+        ("Difference of each subgroup from all other stays, with 95% intervals. Squares remain "
+        "after correction for multiple comparisons."),
     ),
     "periods": (
         "time",
@@ -46,8 +46,8 @@ CAPTIONS = {
     ),
     "drift": (
         "time",
-        "Stability index of what the model reads and predicts. The black marks are what chance "
-        "alone can give; 0.1 and 0.25 are the usual marks for watching and acting.",
+        ("Stability index of what the model reads and predicts. The black marks are what chance "
+        "alone can give; 0.1 and 0.25 are the usual marks for watching and acting."),
     ),
 }  # fmt: skip
 WIDE = ("calibration", "groups")

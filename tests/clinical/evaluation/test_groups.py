@@ -187,6 +187,19 @@ def test_periods_leave_out_stays_without_a_date_and_refuse_what_is_none():
     assert shifted_dates(frame.assign(discharge_time="2151-01-01"))
 
 
+def test_ages_keep_their_bands_and_gaps():
+    from clinical.evaluation.subgroups import group_labels
+
+    ages = pd.Series([0, 17, 18, 44, 45, 64, 65, 79, 80, 300, None, -1], name="age")
+    for kind in (float, "Int16"):
+        assert group_labels(ages.astype(kind)).value_counts(sort=False).to_dict() == {
+            **dict.fromkeys(["0–17", "18–44", "45–64", "65–79", "80+"], 2),
+            "not recorded": 2,
+        }
+    banded = group_labels(pd.Series(["[70-80)", "[80-90)"], name="age"))
+    assert banded.tolist() == ["[70-80)", "[80-90)"]
+
+
 def test_a_missing_column_is_named():
     with pytest.raises(TableError, match="no column 'gender_'"):
         by_group(hospital(10), columns=["gender_"])
