@@ -98,7 +98,8 @@ def _periods(times: pd.Series) -> tuple[np.ndarray, list[str]]:
         parts[-1].append(period)
         size += count
     if size < SMALLEST_GROUP and len(parts) > 1:  # the last one is too small: join it
-        parts[-2] += parts.pop()
+        rest = parts.pop()
+        parts[-1] += rest
     names = [str(part[0]) if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts]
     number = {period: place for place, part in enumerate(parts) for period in part}
     return calendar.map(number).to_numpy(dtype=int), names
