@@ -197,7 +197,12 @@ def drift_findings(table: pd.DataFrame, *, since: str) -> list[str]:
     changed = table[table["finding"] != "stable"]
     return [
         f"{QUANTITIES[row.quantity]}: {'a clear change' if row.finding == 'act' else 'a change'} "
-        f"since {since} (median {row.then:.3g} then, {row.now:.3g} now; stability index "
+        f"since {since} (median {size(row.then)} then, {size(row.now)} now; stability index "
         f"{row.psi:.2f}, by chance up to {row.chance:.2f})."
         for row in changed.itertuples()
     ]
+
+
+def size(value: float) -> str:
+    """A number of a quantity as text: whole from 10 on, else with three digits."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3f}"

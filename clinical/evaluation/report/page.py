@@ -167,7 +167,11 @@ def _documents(about: About | None, comparison: Comparison) -> dict[str, Any]:
         "rule": RULE,
         "checklist_name": CHECKLIST,
         "summary": summarise(
-            comparison, attributes=attributes, checklist=checklist, open_count=len(waiting)
+            comparison,
+            attributes=attributes,
+            checklist=checklist,
+            open_count=len(waiting),
+            limits=known.get("limits"),
         ),
     }
 

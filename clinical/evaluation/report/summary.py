@@ -27,7 +27,12 @@ class Summary:
 
 
 def summarise(
-    comparison: Comparison, *, attributes: list[Item], checklist: list[Item], open_count: int
+    comparison: Comparison,
+    *,
+    attributes: list[Item],
+    checklist: list[Item],
+    open_count: int,
+    limits: str | None = None,
 ) -> Summary:
     """The summary of an evaluation; the items and the open questions are only counted."""
     found = next(iter(comparison.evaluations.values()))
@@ -56,9 +61,10 @@ def summarise(
         speaks_for += gains
         against += losses
     (against if len(groups) > 1 else speaks_for).extend(groups[1:] or groups)
-    if use is not None:
-        against += use.findings
-    against += comparison.caveats
+    if use is not None and use.findings:
+        changed = "1 quantity" if len(use.findings) == 1 else f"{len(use.findings)} quantities"
+        against.append(f"{changed} of notes or risks changed since training; see Over time.")
+    against += [*comparison.caveats, *([limits] if limits else [])]
     unknown = [_count("the 31 source attributes", attributes), _count("TRIPOD+AI", checklist)]
     if open_count:
         unknown.append(

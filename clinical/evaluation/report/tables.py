@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from clinical.evaluation.drift import QUANTITIES
+from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.group_measures import GROUP_MEASURES
 from clinical.evaluation.subgroups import READINGS
 from domainbert.errors import UserError
@@ -78,7 +78,7 @@ def two_lines(
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     plus = "+" if sign and value > 0 else ""
     small = "" if pd.isna(low) else f"{number(low, digits)} to {number(high, digits)}"
-    return {"text": plus + number(value, digits), "small": small}
+    return {"text": plus + number(value, digits), "small": small, "more": ""}
 
 
 def flow_rows(flow: pd.DataFrame) -> dict[str, Any]:
@@ -181,8 +181,8 @@ def drift_rows(inputs: pd.DataFrame) -> dict[str, Any]:
         [
             QUANTITIES[row["quantity"]],
             f"{sides[row['side']]} ({row['n_then']:,} stays)",
-            _size(row["then"]),
-            _size(row["now"]),
+            size(row["then"]),
+            size(row["now"]),
             number(row["psi"]),
             number(row["chance"]),
             _FINDINGS[row["finding"]],
@@ -190,7 +190,3 @@ def drift_rows(inputs: pd.DataFrame) -> dict[str, Any]:
         for row in inputs.to_dict("records")
     ]
     return {"labels": labels, "rows": rows}
-
-
-def _size(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else number(value)
