@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_WIDEST = 1.0  # of a stability index in the figure; larger ones are written beside the bar
+
 
 def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) -> Figure:
     """Net benefit against the threshold probability; see `decision.decision_curve`.
@@ -135,14 +137,19 @@ def plot_drift(inputs: pd.DataFrame) -> Figure:
     for number, (side, label) in enumerate(sides.items()):
         rows = inputs[inputs["side"] == side].set_index("quantity").reindex(names)
         places = np.arange(len(names))[::-1] + 0.17 * (1 - 2 * number)
-        axes.barh(places, rows["psi"], 0.3, color=COLOURS[number], label=label)
-        axes.plot(rows["chance"], places, "k|", markersize=11)
+        axes.barh(places, rows["psi"].clip(upper=_WIDEST), 0.3, color=COLOURS[number], label=label)
+        axes.plot(rows["chance"].clip(upper=_WIDEST), places, "k|", markersize=11)
+        for place, index in zip(places, rows["psi"], strict=True):
+            if index > _WIDEST:
+                axes.annotate(f"{index:.1f}", (_WIDEST, place), (3, 0), va="center", size=8,
+                              textcoords="offset points", annotation_clip=False)  # fmt: skip
     for level, text in ((WATCH, "watch"), (ACT, "act")):
         axes.axvline(level, color=GREY, linewidth=0.9, linestyle=(0, (5, 3)))
         axes.annotate(text, (level, 1), (2, 2), xycoords=("data", "axes fraction"),
                       textcoords="offset points", color=GREY, size=8)  # fmt: skip
-    wanted = max(0.4, 1.1 * float(inputs[["psi", "chance"]].max(axis=None)))
-    axes.set(xlim=(0, wanted), xlabel="Population stability index (mark: what chance can give)")
+    largest = float(inputs[["psi", "chance"]].max(axis=None))
+    axes.set(xlim=(0, min(_WIDEST, max(0.4, 1.1 * largest))))
+    axes.set_xlabel("Population stability index (mark: what chance can give)")
     axes.set_yticks(
         np.arange(len(names))[::-1], [QUANTITIES[name].split(" (")[0] for name in names]
     )
