@@ -54,6 +54,10 @@ Precision = Annotated[
     Literal["fp32", "int8"],
     typer.Option(help="int8 is faster on a CPU; see docs/scale.md for what it changes."),
 ]
+Metrics = Annotated[
+    Path | None,
+    typer.Option(help="Also write the run's numbers for Prometheus' textfile collector, .prom."),
+]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
 ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.meter import count_hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,6 +131,7 @@ class WindowCache:
             keys, known = [self._key(window) for window in windows], {}
         todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
         self.hits += len(windows) - len(todo)
+        count_hits(len(windows) - len(todo))
         self.misses += len(todo)
         if todo:
             scored = np.asarray(score(list(todo.values())), dtype=np.float64)

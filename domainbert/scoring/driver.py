@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from domainbert.errors import UserError
 from domainbert.files import check_output
 from domainbert.inference import chunked, read_ahead
+from domainbert.meter import stage, timed
 from domainbert.scoring.layout import Layout, grouped, plan_layout, to_frame
 from domainbert.scoring.store import RunStore
 from domainbert.scoring.survey import Survey, gathered, sum_digests, survey
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
+    import pyarrow as pa
 
     from domainbert.scoring.done import Done
 
@@ -89,13 +91,16 @@ def score_frame(
     if layout.group is not None:
         first: dict[str | None, int] = {}
         rows.sort(key=lambda row: _place(row, layout, first))
-    tables = [layout.schema.empty_table()]
-    for chunk in _chunks(grouped(rows, layout)):
-        made = score_items(task, layout, chunk)
-        tables.append(layout.to_table([row for item in made for row in item]))
     import pyarrow as pa
 
+    tables = [layout.schema.empty_table(), *score_rows(task, layout, rows)]
     return to_frame(pa.concat_tables(tables))
+
+
+def score_rows(task: Task, layout: Layout, rows: Iterable[Row]) -> Iterator[pa.Table]:
+    """Score rows, those of a group together, into tables of about a part each."""
+    for chunk in _chunks(grouped(rows, layout)):
+        yield layout.to_table([row for made in score_items(task, layout, chunk) for row in made])
 
 
 def _place(row: Row, layout: Layout, first: dict[str | None, int]) -> int:
@@ -128,7 +133,7 @@ def score_file(
         keep: further columns to carry along, as text.
         options: how to read the source.
         restart: start over instead of resuming.
-        progress: called with (rows done, rows in all) after each part.
+        progress: called with (rows scored, rows in all) after each item.
 
     Raises:
         TableError: a source that cannot be read, or lacks a column.
@@ -140,7 +145,8 @@ def score_file(
     store = store_of(source, out)
     name = "the query" if "://" in str(source) else Path(source).name
     layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
-    found = survey(iter_rows(source, options), layout)
+    with stage("survey"):
+        found = survey(iter_rows(source, options), layout)
     facts = {
         "task": {"name": task.name, **task.facts()},
         "input": {"rows": found.rows, "digest": f"{found.digest:032x}"},
@@ -156,20 +162,27 @@ def score_file(
         asked = stack.enter_context(_signals())
         with items() as stream:
             seen = 0
-            for chunk in read_ahead(_chunks(_todo(stream, done, counts), with_key=True)):
-                made = score_items(task, layout, [item for item, _ in chunk])
-                table = layout.to_table([row for item in made for row in item])
-                store.write(table, [key for _, key in chunk], map(len, made))
+            todo = _todo(stream, done, counts)
+            for chunk in timed(read_ahead(_chunks(todo, with_key=True)), "read"):
+                made = []
+                with stage("prepare"):
+                    scored = score_items(task, layout, [item for item, _ in chunk])
+                    for (rows_in, _), rows_out in zip(chunk, scored, strict=True):
+                        made.append(rows_out)
+                        seen += len(rows_in)
+                        progress(counts.done + seen, counts.rows)
+                with stage("write"):
+                    table = layout.to_table([row for item in made for row in item])
+                    store.write(table, [key for _, key in chunk], map(len, made))
                 counts.made += len(table)
                 counts.items.update(item[0]["status"] for item in made)
-                seen += sum(len(item) for item, _ in chunk)
-                progress(counts.done + seen, counts.rows)
                 if asked:
                     raise KeyboardInterrupt(*asked)
-        if not done.in_order:
-            with items() as stream:
-                store.sort((key, unreadable(rows)) for rows, key in stream)
-        store.finish(layout.schema, ids=layout.carried)
+        with stage("assemble"):
+            if not done.in_order:
+                with items() as stream:
+                    store.sort((key, unreadable(rows)) for rows, key in stream)
+            store.finish(layout.schema, ids=layout.carried)
     return counts
 
 
@@ -233,18 +246,16 @@ def store_of(source: str | Path, out: Path) -> RunStore:
 
 def score_items(
     task: Task, layout: Layout, items: Sequence[Sequence[Row]]
-) -> list[list[dict[str, Any]]]:
+) -> Iterator[list[dict[str, Any]]]:
     """The output rows of each item."""
     read = [_read(task, layout, rows) for rows in items]
     results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
-    made = []
     for rows, item in zip(items, read, strict=True):
         result = item if isinstance(item, Fault) else next(results)
         if isinstance(result, Fault):
-            made.append([layout.failed(rows[0], result)])
+            yield [layout.failed(rows[0], result)]
         else:
-            made.append([layout.finished(rows[0], row) for row in task.rows(item, result)])
-    return made
+            yield [layout.finished(rows[0], row) for row in task.rows(item, result)]
 
 
 def _read(task: Task, layout: Layout, rows: Sequence[Row]) -> Any | Fault:

@@ -77,7 +77,7 @@ def gathered(rows: Iterable[Row], layout: Layout, *, beside: Path) -> Iterator[I
             batch = {
                 "number": [row.number for row in piece],
                 "key": [layout.key(row) for row in piece],
-                "row": [_packed(row) for row in piece],
+                "row": [packed(row) for row in piece],
             }
             insert(con, "spool", batch)
         # A row without a key is its own group, at its own place.
@@ -88,11 +88,17 @@ def gathered(rows: Iterable[Row], layout: Layout, *, beside: Path) -> Iterator[I
         yield _unpacked(con)
 
 
-def _packed(row: Row) -> str:
+def packed(row: Row) -> str:
+    """A row as one text, for `unpacked`."""
     return json.dumps([row.number, dict(row.cells), row.place, row.fault, row.remark])
+
+
+def unpacked(text: str) -> Row:
+    """What `packed` wrote."""
+    return Row(*json.loads(text))
 
 
 def _unpacked(con: object) -> Iterator[Row]:
     while piece := con.fetchmany(_SPOOL_ROWS):  # type: ignore[attr-defined]
         for (text,) in piece:
-            yield Row(*json.loads(text))
+            yield unpacked(text)

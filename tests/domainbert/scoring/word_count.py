@@ -56,3 +56,11 @@ class WordList(WordCount):
 
     def rows(self, item, result):
         return [{"words": len(word)} for word in result]
+
+
+class OrderedWords(PatientWords):
+    """Words weighed by their place, so that another order of a stay's rows shows."""
+
+    def run(self, items):
+        for text in items:
+            yield sum(number * len(word) for number, word in enumerate(text.split()))
