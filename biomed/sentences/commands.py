@@ -55,6 +55,8 @@ def train(
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
 ) -> None:
     """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
     from biomed.sentences.data import read_examples
@@ -73,11 +75,68 @@ def train(
         "training.seed": seed,
     }
     plan = read_recipe(SentenceRecipe, recipe, changes)
-    with training_run(out) as run:
-        trained = train_from_recipe(plan, read_examples(pairs), read_examples(validation))
+    with training_run(out, checkpoints, resume=resume) as run:
+        trained = train_from_recipe(
+            plan,
+            read_examples(pairs),
+            read_examples(validation),
+            checkpoints=run.checkpoints,
+            resume=resume,
+        )
         run.save(trained)
     best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
     say(f"validation: {best}; model in {out}")
+
+
+@app.command()
+@one_line_errors
+def augment(
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=f"Rated pairs. {PAIRS_HELP}")],
+    validation: Annotated[Path, typer.Option(help="Rated pairs that choose the weights.")],
+    out: options.ModelFolder,
+    recipe: Annotated[
+        str, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
+    ] = "augmented",
+    texts: Annotated[
+        Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
+    ] = None,
+    text: options.TextColumn = None,
+    silver_only: Annotated[
+        bool, typer.Option("--silver-only", help="PAIRS are of another domain than --texts.")
+    ] = False,
+    silver: Annotated[Path | None, typer.Option(help="Write the silver pairs here.")] = None,
+    scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
+    encoder: options.EncoderName = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
+) -> None:
+    """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
+    from biomed.sentences import augment as augmented
+    from biomed.sentences.data import read_examples
+    from biomed.sentences.tables import read_texts
+    from domainbert.tables import write_table
+    from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
+
+    changes = {"data.scale": scale, "model.encoder": encoder, "training.seed": seed}
+    plan = read_recipe(augmented.AugmentRecipe, recipe, changes)
+    with training_run(out, checkpoints, resume=resume) as run:
+        own = [value for value in read_texts(texts, text=text)[0] if value] if texts else None
+        found = augmented.augment(
+            plan,
+            read_examples(pairs),
+            read_examples(validation),
+            texts=own,
+            silver_only=silver_only,
+            checkpoints=run.checkpoints,
+            resume=resume,
+        )
+        run.save(found.encoder)
+    if silver:
+        write_table(found.silver.to_frame(), silver)
+    best = ", ".join(f"{k} {v:.4f}" for k, v in found.encoder.manifest["validation"].items())
+    say(f"validation: {best}; {len(found.silver):,} silver pairs; model in {out}")
 
 
 @app.command()

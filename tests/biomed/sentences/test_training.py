@@ -93,7 +93,7 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     again = type(model).from_pretrained(tmp_path / "model")
     repeated = evaluate_sts(again, validation, scale=5)["Spearman"].value
     assert repeated == pytest.approx(found["Spearman"].value, abs=1e-4)
-    with pytest.raises(UserError, match=f"{len(train)} pairs are in training and validation"):
+    with pytest.raises(UserError, match=f"all {len(train)} pairs are in training and validation"):
         train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, train)
 
 
