@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,7 +14,6 @@ from domainbert.console import one_line_errors, say, stdout
 if TYPE_CHECKING:
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from biomed.sentences.search import Passage
-    from biomed.terms.evaluation import Interval
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,10 +35,10 @@ IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the 
 @one_line_errors
 def train(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
-    validation: Annotated[
-        Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
-    ],
     out: options.ModelFolder,
+    validation: Annotated[
+        Path | None, typer.Option(help="Pairs that choose the weights, in the same formats.")
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(help="A shipped recipe's name or a TOML file; options override it."),
@@ -58,8 +57,13 @@ def train(
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:
-    """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
+    """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder.
+
+    Without --validation, PAIRS is the folder of the public data sets, and a model of medical
+    texts is trained, such as the shipped one: --recipe sentences.
+    """
     from biomed.sentences.data import read_examples
+    from biomed.sentences.medical import MedicalRecipe, train_medical
     from biomed.sentences.training import SentenceRecipe, train_from_recipe
     from domainbert.training.recipes import read_recipe
     from domainbert.training.session import training_run
@@ -74,15 +78,14 @@ def train(
         "training.learning_rate": learning_rate,
         "training.seed": seed,
     }
-    plan = read_recipe(SentenceRecipe, recipe, changes)
     with training_run(out, checkpoints, resume=resume) as run:
-        trained = train_from_recipe(
-            plan,
-            read_examples(pairs),
-            read_examples(validation),
-            checkpoints=run.checkpoints,
-            resume=resume,
-        )
+        place: dict[str, Any] = {"checkpoints": run.checkpoints, "resume": resume}
+        if validation:
+            plan = read_recipe(SentenceRecipe, recipe, changes)
+            sides = read_examples(pairs), read_examples(validation)
+            trained = train_from_recipe(plan, *sides, **place)
+        else:
+            trained = train_medical(read_recipe(MedicalRecipe, recipe, changes), pairs, **place)
         run.save(trained)
     best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
     say(f"validation: {best}; model in {out}")
@@ -261,40 +264,36 @@ def evaluate(
     sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
     scale: Annotated[float, typer.Option(help="The largest score of --sts.")] = 5.0,
     retrieval: Annotated[Path | None, typer.Option(help="Queries and their texts.")] = None,
+    terms: Annotated[Path | None, typer.Option(help="Rated pairs of terms.")] = None,
+    clusters: Annotated[
+        Path | None, typer.Option(help="A table of texts and their groups (text, label).")
+    ] = None,
     rerank: Cross = None,
     words: Annotated[
         bool, typer.Option("--words", help="Also measure BM25, alone and combined.")
     ] = False,
 ) -> None:
-    """Measure models side by side: rated pairs, and retrieval."""
-    from biomed.plots import plot_comparison
-    from biomed.sentences.data import read_examples
-    from biomed.sentences.evaluation import compare, evaluate_retrieval, evaluate_sts
-    from domainbert.errors import UserError
+    """Measure models side by side: quality with 95% intervals, and texts per second."""
+    from biomed.sentences import evaluation
+    from biomed.sentences.data import read_examples, read_groups
+    from biomed.terms.evaluation import read_rated_pairs
     from domainbert.figures import save_figure
     from domainbert.tables import write_table
 
-    if sts is None and retrieval is None:
-        raise UserError("nothing to measure: name --sts PAIRS or --retrieval PAIRS")
-    rated = read_examples(sts) if sts else None
-    asked = read_examples(retrieval) if retrieval else None
-    cross = _cross(rerank) if rerank else None
-    rows: dict[str, dict[str, Interval]] = {}
-    for name in model or (DEFAULT,):
-        encoder = _encoder(name)
-        rows[name] = evaluate_sts(encoder, rated, scale=scale) if rated else {}
-        if asked:
-            ways = evaluate_retrieval(encoder, asked, rerank=cross, with_words=words)
-            rows[name] |= ways.pop("meaning").scores
-            if "words" in ways:
-                rows["BM25"] = ways.pop("words").scores
-            rows |= {f"{name}, {way}": found.scores for way, found in ways.items()}
-    if rated and cross:
-        rows[str(rerank)] = evaluate_sts(cross, rated, scale=scale)
-    comparison = compare(rows)
+    rows = evaluation.evaluate_models(
+        {name: _encoder(name) for name in model or (DEFAULT,)},
+        sts=read_examples(sts) if sts else None,
+        scale=scale,
+        retrieval=read_examples(retrieval) if retrieval else None,
+        terms=read_rated_pairs(terms) if terms else None,
+        clusters=read_groups(clusters) if clusters else None,
+        cross={rerank: _cross(rerank)} if rerank else None,
+        with_words=words,
+    )
+    comparison = evaluation.compare(rows)
     out.mkdir(parents=True, exist_ok=True)
     write_table(comparison, out / "comparison.csv")
-    save_figure(plot_comparison(comparison), out / "comparison.png")
+    save_figure(evaluation.plot_models(comparison), out / "comparison.png")
     table = Table("", *rows)
     for measure in dict.fromkeys(comparison["measure"]):
         cells = [str(own[measure]) if measure in own else "" for own in rows.values()]

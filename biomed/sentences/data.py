@@ -134,6 +134,29 @@ def read_examples(source: str | Path) -> Examples:
     return Examples(first, second, third, labels)
 
 
+def read_groups(source: str | Path) -> Examples:
+    """Read texts (`text`, as `first`) and their groups (`label`); see `read_examples`.
+
+    Raises:
+        TableError: no such source or column, or a row without a text or a group.
+    """
+    columns = (
+        Column("text", "text", ("sentence",), required=True),
+        Column("label", "value", ("group", "category", "class"), required=True),
+    )
+    name = Path(source).name
+    found = match_columns(table_columns(source), columns, source=name)
+    texts, groups = [], []
+    for row in iter_rows(source, ReadOptions()):
+        cells = [row.cells.get(found[column.name]) for column in columns]
+        if row.fault or not all(cells):
+            msg = f"{row.place}: {row.fault or 'the text or its group is empty'}"
+            raise TableError(msg)
+        texts.append(str(cells[0]))
+        groups.append(str(cells[1]))
+    return Examples(texts, [], [], groups)
+
+
 def _rows(source: str | Path) -> Iterator[tuple[str | None, ...]]:
     path = Path(source)
     if path.suffix.lower() == ".json":

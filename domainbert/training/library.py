@@ -8,6 +8,7 @@ import logging
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from domainbert.training.trainer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from domainbert.training.settings import TrainingSettings
 
@@ -132,7 +133,7 @@ def run_trainer(
     score: Callable[[Any], dict[str, float]],
     metric: str,
     training: TrainingSettings,
-    facts: dict[str, Any],
+    facts: Mapping[str, Any] = MappingProxyType({}),
     checkpoints: str | Path | None = None,
     resume: bool = False,
     batch_sampler: Any = SimilarLengths,
