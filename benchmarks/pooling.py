@@ -3,8 +3,8 @@
 Every cell trains the plain encoder on the same pairs of the STS benchmark for one epoch, with a
 fresh pooling (mean, CLS, max) and an objective: classification over (u, v), classification over
 (u, v, |u - v|), or regression. Classes are thirds of the scores, because the shared data has no
-labelled pairs in English: a stand-in for the paper's NLI. Spearman's correlation on STS-B dev, which
-chooses nothing here.
+labelled pairs in English: a stand-in for the paper's NLI. The measure is Spearman's correlation on
+STS-B dev, which chooses nothing here.
 
     python benchmarks/pooling.py --data ../shared/data --out pooling.json --figure docs/pooling.png
 """
