@@ -12,7 +12,7 @@ from domainbert.training.recipes import read_recipe
 
 QUICK = {
     "data.scale": 5.0,
-    "cross.epochs": 20.0,
+    "cross.epochs": 12.0,
     "cross.learning_rate": 6e-3,
     "cross.evaluations": 1,
     "training.epochs": 4.0,
@@ -54,7 +54,9 @@ def test_new_pairs_are_neighbours_and_random_texts_and_none_is_known(recipe):
     with pytest.raises(UserError, match="at least two different texts, got 1"):
         candidates(["fever", "fever"], recipe)
     with pytest.raises(UserError, match="every pair of these texts is rated"):
-        candidates(["a", "b"], recipe, without=[Examples(["b"], ["a"], [], [])])
+        candidates(["pain", "fever"], recipe, without=[Examples(["fever"], ["pain"], [], [])])
+    with pytest.raises(UserError, match="no text has a word that BM25 counts"):
+        candidates(["a", "the"], recipe)
 
 
 def test_the_cross_encoder_rates_on_the_scale_of_the_recipe(recipe, cross):

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.cli import app
+from biomed.sentences.augment import AugmentRecipe, augment
 from biomed.sentences.data import read_examples, read_groups
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.evaluation import (
@@ -19,6 +20,7 @@ from biomed.sentences.evaluation import (
     plot_models,
     score_rankings,
 )
+from biomed.sentences.medical import MedicalRecipe
 from biomed.sentences.training import SentenceRecipe, scorer, train_from_recipe
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
@@ -307,9 +309,10 @@ def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
         CrossEncoder.from_pretrained(tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval"])
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "augmented", "sentences"])
 def test_the_shipped_recipes_are_read(name):
-    recipe = read_recipe(SentenceRecipe, name)
+    kinds = {"augmented": AugmentRecipe, "sentences": MedicalRecipe}
+    recipe = read_recipe(kinds.get(name, SentenceRecipe), name)
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
     assert recipe.model.kind == ("cross-encoder" if name == "sts-cross" else "bi-encoder")
@@ -317,7 +320,7 @@ def test_the_shipped_recipes_are_read(name):
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval"])
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "augmented"])
 def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_path, name):
     source = data_folder / "sentences" / "stsb_en_dev.tsv"
     lines = source.read_text().splitlines()
@@ -327,9 +330,14 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
     for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
         path.write_text("\n".join(part) + "\n")
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
-    recipe = read_recipe(SentenceRecipe, name, changes)
-    model = train_from_recipe(recipe, *map(read_examples, paths))
+    sides = map(read_examples, paths)
+    if name == "augmented":
+        pytest.importorskip("bm25s")
+        changes |= {"cross.epochs": 1.0, "silver.bins": 1}
+        model = augment(read_recipe(AugmentRecipe, name, changes), *sides).encoder
+    else:
+        model = train_from_recipe(read_recipe(SentenceRecipe, name, changes), *sides)
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
-    assert f"# {recipe.card.title}" in card
+    assert f"# {model.manifest['card']['title']}" in card
     assert "On 40 validation examples" in card
