@@ -175,6 +175,30 @@ def train(
 
 @app.command()
 @one_line_errors
+def recalibrate(
+    cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
+    model: options.ModelName,
+    out: options.ModelFolder,
+    split: Annotated[str, typer.Option(help="The side to fit on.")] = "val",
+) -> None:
+    """Fit c, the calibrator and the alert threshold on your own stays; the weights stay."""
+    from clinical.cohort.splits import read_cohort
+    from clinical.evaluation.comparison import compare, record
+    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.recalibration import recalibrate as fit_again
+    from domainbert.training.session import training_run
+
+    with training_run(out) as run:
+        table, loaded = read_cohort(cohort_file), ReadmissionModel.from_pretrained(model)
+        fit_again(loaded, table, split=split)
+        if split != "test" and (table["split"] == "test").any():
+            record(compare(loaded, table), loaded)
+        run.save(loaded)
+    say(f"model in {out}, with c = {loaded.c:g}; its card says how good it is on the test side")
+
+
+@app.command()
+@one_line_errors
 def score(
     source: options.Source,
     model: options.ModelName,

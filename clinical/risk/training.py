@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -12,10 +11,9 @@ from pydantic import Field
 
 from clinical.cohort.splits import patient_hashes, usable_stays
 from clinical.evaluation.baselines import out_of_fold
-from clinical.evaluation.measures import recall_at_precision
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
-from clinical.risk.calibration import fit_platt
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical.risk.recalibration import EPSILON, choose
 from domainbert.errors import UserError
 from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
 from domainbert.training.objective import LengthBatches, Objective
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
     from domainbert.training.settings import TrainingSettings
 
-C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-EPSILON = 1e-6
 log = logging.getLogger(__name__)
 
 
@@ -115,7 +111,7 @@ def fit(
     }
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
-    _choose_on_validation(model, objective.val_windows, objective.outcome)
+    choose(model, objective.val_windows, objective.outcome)
     return model
 
 
@@ -239,41 +235,6 @@ class ReadmissionObjective(Objective):
             "objective": self._table.objective,
             "teacher": self._table.teacher,
         }
-
-
-def _choose_on_validation(
-    model: ReadmissionModel, windows: list[list[np.ndarray]], outcome: np.ndarray
-) -> None:
-    """Fit c, the calibrator and the 80% precision threshold.
-
-    The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
-    of a few hundred stays is too noisy.
-    """
-    values, counts = model.window_probabilities(windows)
-    fits, refused = [], ""
-    for c in C_GRID:
-        score = aggregate_stays(values, counts, c=c)
-        try:
-            platt = fit_platt(outcome, score)
-        except UserError as error:
-            refused = str(error)
-            continue
-        probability = np.clip(platt.apply(score), EPSILON, 1 - EPSILON)
-        likelihood = np.where(outcome == 1, np.log(probability), np.log1p(-probability)).mean()
-        fits.append((likelihood, c, platt, probability))
-    if not fits:
-        log.warning("no calibration: %s", refused)
-        model.manifest["calibration_refused"] = refused
-        return
-    _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
-    point = recall_at_precision(outcome, probability)
-    model.settings = replace(
-        model.settings,
-        c=c,
-        calibration=(platt.slope, platt.intercept),
-        # A little lower, so that rounding cannot put the stay that defines it below.
-        alert_threshold=point.threshold - 1e-9 if point else None,
-    )
 
 
 def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:

@@ -164,7 +164,7 @@ def score_file(
             progress(counts.done + seen, counts.rows)
             if asked:
                 raise KeyboardInterrupt(*asked)
-        store.finish(layout.schema)
+        store.finish(layout.schema, ids=layout.carried)
     return counts
 
 

@@ -131,8 +131,11 @@ class RunStore:
         with atomic_path(self.folder / f"part-{number:06d}.parquet") as temporary:
             pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
 
-    def finish(self, schema: pa.Schema) -> None:
-        """Write the table from its parts and remove them; a folder of parts is marked complete."""
+    def finish(self, schema: pa.Schema, *, ids: Sequence[str] = ()) -> None:
+        """Write the table from its parts and remove them; a folder of parts is marked complete.
+
+        In CSV, no cell of the columns `ids` is a formula.
+        """
         import pyarrow.parquet as pq
 
         if not self.is_table:
@@ -146,7 +149,7 @@ class RunStore:
                 for table in self._tables(schema):
                     parquet.write_table(table)
         else:
-            with TableWriter(whole) as writer:
+            with TableWriter(whole, ids=ids) as writer:
                 for table in self._tables(schema):
                     writer.write(to_frame(table))
         replace(whole, self.out)

@@ -102,6 +102,14 @@ def test_columns_are_recognised_named_and_kept(tmp_path):
         score_frame(WordCount(), pd.DataFrame({"text": ["a"], "words": [1]}), keep=["words"])
 
 
+def test_kept_columns_and_named_ids_are_no_formulas_in_csv(tmp_path):
+    (tmp_path / "n.csv").write_text("Who,Body,ward\n=1+1,a b,@home\n-2,c,7\n")
+    named = {"text": "Body", "name": "Who"}
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", named=named, keep=["ward"])
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [["'=1+1", "'@home"], ["'-2", "7"]]
+
+
 def test_a_likely_id_column_that_is_not_used_is_refused():
     frame = pd.DataFrame({"hadm_idx": [1], "text": ["a"]})
     with pytest.raises(TableError, match=r"'hadm_idx' that looks like stay_id.*--stay hadm_idx"):
