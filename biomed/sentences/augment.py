@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 from pydantic import Field
@@ -107,12 +107,13 @@ def augment(
     }
     model = recipe.model.replaced(kind="cross-encoder")
     plan = recipe.replaced(model=model, training=recipe.cross)
-    cross = train_from_recipe(plan, rated, validation, **places["cross-encoder"])
+    cross = cast("PairModel", train_from_recipe(plan, rated, validation, **places["cross-encoder"]))
     new = candidates(texts or [*rated.first, *rated.second], recipe, without=(rated, validation))
     silver = rate(cross, new, rated, recipe)
     log.info("%d of %d new pairs are silver pairs", len(silver), len(new))
     both = silver if silver_only else rated.joined(silver)
-    encoder = train_from_recipe(recipe, both, validation, **places["bi-encoder"])
+    trained = train_from_recipe(recipe, both, validation, **places["bi-encoder"])
+    encoder = cast("SentenceEncoder", trained)
     encoder.manifest["counts"] |= {
         "rated pairs": len(rated),
         "silver pairs": len(silver),

@@ -157,8 +157,8 @@ def training_rows(recipe: MedicalRecipe, data: Path) -> dict[str, list[Row]]:
         "neighbours": list(neighbours(data)),
     }
     for name in ("synonyms", "groups", "names", "definitions"):
-        drawn = ((r.key, *chooser.sample(r.texts, 2)) for r in related[name])
-        rows[name] = [(key, first, second) for key, first, second in drawn]
+        drawn = ((r.key, chooser.sample(r.texts, 2)) for r in related[name])
+        rows[name] = [(key, first, second) for key, (first, second) in drawn]
     return {
         name: repeated(part, getattr(recipe.sources, name), seed=seed)
         for name, part in rows.items()

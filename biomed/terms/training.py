@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -53,6 +53,7 @@ SCORES_NOTE = (
     "whole words. 95% intervals from 1,000 resamples of pairs or terms."
 )
 Times = Annotated[float, Field(ge=0)]
+AnyRow = TypeVar("AnyRow")
 
 
 class TermTable(ModelTable, EmbeddingSettings):
@@ -180,8 +181,8 @@ def all_relations(
     return {name: without_names(part, held_out) for name, part in sources.items()}
 
 
-def repeated(relations: Sequence[Relation], times: float, *, seed: int) -> list[Relation]:
-    """Relations so many times over; of a fraction, a random part of them."""
+def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[AnyRow]:
+    """Rows so many times over; of a fraction, a random part of them."""
     whole = int(times)
     chooser = random.Random(seed)  # noqa: S311  (no secret)
     part = chooser.sample(list(relations), round((times - whole) * len(relations)))

@@ -77,7 +77,7 @@ class Resumable(Scored):
                 value.copy_(stored[name])
 
     def _load_best_model(self) -> None:
-        if best := self.state.best_model_checkpoint:  # type: ignore[attr-defined]
+        if best := self.state.best_model_checkpoint:
             self._load_from_checkpoint(best)
 
 
