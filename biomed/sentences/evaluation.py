@@ -15,7 +15,7 @@ from domainbert.pooling import unit
 from domainbert.training.sentences import spearman
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pandas as pd
     from matplotlib.figure import Figure
@@ -85,6 +85,7 @@ def evaluate_retrieval(
     encoder: SentenceEncoder,
     pairs: Examples,
     *,
+    asked: Collection[str] | None = None,
     rerank: CrossEncoder | None = None,
     with_words: bool = False,
     candidates: int = 100,
@@ -94,6 +95,7 @@ def evaluate_retrieval(
     Args:
         encoder: gives the vectors.
         pairs: queries and the texts that answer them; a query may have several.
+        asked: the queries to ask, such as held-out ones; by default all.
         rerank: a cross-encoder that reorders the candidates.
         with_words: measure BM25 too, alone and joined.
         candidates: texts that are joined or reranked.
@@ -106,11 +108,12 @@ def evaluate_retrieval(
         UserError: see `SentenceIndex.search`.
     """
     texts = list(dict.fromkeys(pairs.second))
-    queries = list(dict.fromkeys(pairs.first))
+    queries = [query for query in dict.fromkeys(pairs.first) if asked is None or query in asked]
     place = {text: str(number) for number, text in enumerate(texts)}
     right: dict[str, set[str]] = {query: set() for query in queries}
     for query, text in zip(pairs.first, pairs.second, strict=True):
-        right[query].add(place[text])
+        if query in right:
+            right[query].add(place[text])
     index = SentenceIndex.build(texts, encoder)
     options: dict[str, Any] = {"k": max(*RECALLS, candidates), "candidates": candidates}
 

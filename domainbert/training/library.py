@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 POOL = 16  # batches
+NEAR = 16  # characters; lengths that differ by less count as equal, so that batches stay mixed
 log = logging.getLogger(__name__)
 
 
@@ -92,7 +93,7 @@ class SimilarLengths(DefaultBatchSampler):
         super().__init__(dataset, **options)
         columns = [column for column in dataset.column_names if column != "label"]
         texts = zip(*(dataset[column] for column in columns), strict=True)
-        self._lengths = np.array([sum(map(len, row)) for row in texts])
+        self._lengths = np.array([sum(map(len, row)) // NEAR for row in texts])
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches of an epoch."""

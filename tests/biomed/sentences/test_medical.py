@@ -47,7 +47,9 @@ def data(tmp_path):
     sentence = "The patient has a fever and pain in the left chest , number {}"
     with gzip.open(tmp_path / "text" / "pubmed_sentences.txt.gz", "wt") as handle:
         handle.write("\n".join([sentence.format(n) for n in range(30)] + ["", "short", "x" * 500]))
-    entries = {str(n): {"QUESTION": f"Is it {n}?", "CONTEXTS": ["One.", "Two."]} for n in range(40)}
+    entries = {
+        str(n): {"QUESTION": f"Is it {n}?", "CONTEXTS": [f"Fever {n}.", "Two."]} for n in range(40)
+    }
     (tmp_path / "qa" / "pubmedqa_labeled.json").write_text(json.dumps(entries))
     titles = "0010 Cholera due to vibrio cholerae\n0011 Cholera due to el tor\n"
     (tmp_path / "readmission" / "icd9_diagnosis_long_titles.txt").write_text(titles)
@@ -67,7 +69,7 @@ def test_no_held_out_question_or_concept_is_trained_on(data):
     assert len(rows["answers"]) == 120 - len(test) - len(validation)
     for question, both in ((row[1], row) for row in rows["abstracts"]):
         assert percent(question) >= 50
-        assert both[2] in ("One.", "Two.")
+        assert both[2] in (question.replace("Is it", "Fever").replace("?", "."), "Two.")
     held = {f"C{n:07d}" for n in range(120) if percent(f"C{n:07d}") < 10}
     for name in ("names", "definitions", "answers"):
         assert not held & {key for key, *_ in rows[name]}
@@ -104,5 +106,11 @@ def test_the_command_trains_on_the_folder(data, tiny_encoder, tmp_path, monkeypa
     assert result.exit_code == 0, result.output
     assert "mrr" in result.output
     config = json.loads((tmp_path / "m" / "config.json").read_text())["domainbert"]
+    (plain, this) = config["manifest"]["scores"].values()
+    assert list(plain) == list(this)
+    assert len(this) == 4
+    (row, *_) = [name for name in this if name.startswith("PubMedQA")]
+    held = sum(percent(f"Is it {n}?") < 50 for n in range(40))
+    assert row == f"PubMedQA, {held} questions among 40 abstracts: MRR@10"
     assert config["task"] == "sentences"
     assert config["manifest"]["counts"]["training rows, answers"] > 90
