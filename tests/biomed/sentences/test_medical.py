@@ -47,8 +47,9 @@ def data(tmp_path):
     sentence = "The patient has a fever and pain in the left chest , number {}"
     with gzip.open(tmp_path / "text" / "pubmed_sentences.txt.gz", "wt") as handle:
         handle.write("\n".join([sentence.format(n) for n in range(30)] + ["", "short", "x" * 500]))
+    contexts = [[f"Fever {n}.", "Two."] for n in range(40)]
     entries = {
-        str(n): {"QUESTION": f"Is it {n}?", "CONTEXTS": [f"Fever {n}.", "Two."]} for n in range(40)
+        str(n): {"QUESTION": f"Is it {n}?", "CONTEXTS": parts} for n, parts in enumerate(contexts)
     }
     (tmp_path / "qa" / "pubmedqa_labeled.json").write_text(json.dumps(entries))
     titles = "0010 Cholera due to vibrio cholerae\n0011 Cholera due to el tor\n"
