@@ -1,9 +1,9 @@
-"""The commands `biomed sentences`: train, encode, index, search, rerank, evaluate."""
+"""The commands `biomed sentences`: encode, index, search, rerank, evaluate, bitext."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -33,113 +33,28 @@ IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the 
 
 @app.command()
 @one_line_errors
-def train(
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
-    out: options.ModelFolder,
-    validation: Annotated[
-        Path | None, typer.Option(help="Pairs that choose the weights, in the same formats.")
+def bitext(
+    sentences: Annotated[Path, typer.Argument(metavar="SENTENCES", help="See `distill`.")],
+    translations: Annotated[Path, typer.Argument(metavar="TRANSLATIONS", help="Of each line.")],
+    model: Annotated[list[str], typer.Option("--model", help="May be repeated.")],
+    seen: Annotated[
+        list[Path] | None,
+        typer.Option(help="Sentences of training, either language; pairs with one are left out."),
     ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="A shipped recipe's name or a TOML file; options override it."),
-    ] = None,
-    kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(help="contrastive, regression, classification or triplet."),
-    ] = None,
-    pooling: Annotated[str | None, typer.Option(help="mean, cls or max.")] = None,
-    scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
-    encoder: options.EncoderName = None,
-    epochs: options.Epochs = None,
-    learning_rate: options.LearningRate = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs to choose at random.")] = 1500,
+    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
 ) -> None:
-    """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder.
+    """Measure how often a sentence's nearest translation is its own."""
+    from biomed.sentences.bitext import evaluate_bitext, read_sentences, unseen_translations
 
-    Without --validation, PAIRS is the folder of the public data sets, and a model of medical
-    texts is trained, such as the shipped one: --recipe sentences.
-    """
-    from biomed.sentences.data import read_examples
-    from biomed.sentences.medical import MedicalRecipe, train_medical
-    from biomed.sentences.training import SentenceRecipe, train_from_recipe
-    from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import training_run
-
-    changes = {
-        "model.kind": kind,
-        "model.objective": objective,
-        "model.pooling": pooling,
-        "model.encoder": encoder,
-        "data.scale": scale,
-        "training.epochs": epochs,
-        "training.learning_rate": learning_rate,
-        "training.seed": seed,
-    }
-    with training_run(out, checkpoints, resume=resume) as run:
-        place: dict[str, Any] = {"checkpoints": run.checkpoints, "resume": resume}
-        if validation:
-            plan = read_recipe(SentenceRecipe, recipe, changes)
-            sides = read_examples(pairs), read_examples(validation)
-            trained = train_from_recipe(plan, *sides, **place)
-        else:
-            trained = train_medical(read_recipe(MedicalRecipe, recipe, changes), pairs, **place)
-        run.save(trained)
-    best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
-    say(f"validation: {best}; model in {out}")
-
-
-@app.command()
-@one_line_errors
-def augment(
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=f"Rated pairs. {PAIRS_HELP}")],
-    validation: Annotated[Path, typer.Option(help="Rated pairs that choose the weights.")],
-    out: options.ModelFolder,
-    recipe: Annotated[
-        str, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
-    ] = "augmented",
-    texts: Annotated[
-        Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
-    ] = None,
-    text: options.TextColumn = None,
-    silver_only: Annotated[
-        bool, typer.Option("--silver-only", help="PAIRS are of another domain than --texts.")
-    ] = False,
-    silver: Annotated[Path | None, typer.Option(help="Write the silver pairs here.")] = None,
-    scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
-    encoder: options.EncoderName = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
-) -> None:
-    """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
-    from biomed.sentences import augment as augmented
-    from biomed.sentences.data import read_examples
-    from biomed.sentences.tables import read_texts
-    from domainbert.tables import write_table
-    from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import training_run
-
-    changes = {"data.scale": scale, "model.encoder": encoder, "training.seed": seed}
-    plan = read_recipe(augmented.AugmentRecipe, recipe, changes)
-    with training_run(out, checkpoints, resume=resume) as run:
-        own = [value for value in read_texts(texts, text=text)[0] if value] if texts else None
-        found = augmented.augment(
-            plan,
-            read_examples(pairs),
-            read_examples(validation),
-            texts=own,
-            silver_only=silver_only,
-            checkpoints=run.checkpoints,
-            resume=resume,
-        )
-        run.save(found.encoder)
-    if silver:
-        write_table(found.silver.to_frame(), silver)
-    best = ", ".join(f"{k} {v:.4f}" for k, v in found.encoder.manifest["validation"].items())
-    say(f"validation: {best}; {len(found.silver):,} silver pairs; model in {out}")
+    known = [text for file in seen or () for text in read_sentences(file)]
+    own, translated = unseen_translations(
+        sentences, translations, seen=known, pairs=pairs, seed=seed
+    )
+    table = Table("", f"bitext accuracy among {len(own):,}")
+    for name in model:
+        table.add_row(name, str(evaluate_bitext(load_encoder(name), own, translated)))
+    stdout.print(table)
 
 
 @app.command()
@@ -154,6 +69,7 @@ def encode(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.tables import EncodeTask
@@ -161,13 +77,14 @@ def encode(
     from domainbert.tables import ReadOptions
 
     run(
-        lambda: EncodeTask(_encoder(model)),
+        lambda: EncodeTask(load_encoder(model)),
         source,
         out,
         named={"text": text},
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
         restart=restart,
+        metrics=metrics,
     )
 
 
@@ -187,7 +104,7 @@ def index(
     from biomed.sentences.tables import read_texts
 
     texts, ids = read_texts(source, text=text, identifier=id_column)
-    encoder = _encoder(model)
+    encoder = load_encoder(model)
     if (out / "index.json").is_file():
         built = SentenceIndex.open(out, encoder)
     else:
@@ -218,7 +135,7 @@ def search(
     from domainbert.scoring.cli import run
 
     def load() -> SearchTask:
-        built = SentenceIndex.open(index_folder, _encoder(model))
+        built = SentenceIndex.open(index_folder, load_encoder(model))
         cross = _cross(rerank) if rerank else None
         return SearchTask(built, k=k, rerank=cross, words=built.words() if words else None)
 
@@ -238,6 +155,7 @@ def rerank(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Score every pair of a table (query, text) with a cross-encoder."""
     from biomed.sentences.tables import PairTask
@@ -251,6 +169,7 @@ def rerank(
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding),
         restart=restart,
+        metrics=metrics,
     )
 
 
@@ -281,7 +200,7 @@ def evaluate(
     from domainbert.tables import write_table
 
     rows = evaluation.evaluate_models(
-        {name: _encoder(name) for name in model or (DEFAULT,)},
+        {name: load_encoder(name) for name in model or (DEFAULT,)},
         sts=read_examples(sts) if sts else None,
         scale=scale,
         retrieval=read_examples(retrieval) if retrieval else None,
@@ -302,7 +221,8 @@ def evaluate(
     say(f"table and figure in {out}")
 
 
-def _encoder(model: str) -> SentenceEncoder:
+def load_encoder(model: str) -> SentenceEncoder:
+    """The sentence encoder of a name."""
     from biomed.sentences.encoder import SentenceEncoder
 
     return SentenceEncoder.from_pretrained(model)
