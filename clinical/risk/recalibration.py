@@ -107,6 +107,6 @@ def recalibrate(model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "
     if stored:
         model.manifest["patients"] = with_patients(stored, rows["patient_id"], side="val")
     if known := model.manifest.get("profile"):
-        seen = side_profile(model, rows["text"], probability=probability)
-        model.manifest["profile"] = {**known, "val": seen}
+        now = side_profile(model, rows["text"], probability=probability)
+        model.manifest["profile"] = {**known, "val": now}
     model.manifest["recalibrated"] = {"stays": len(readable), "readmitted": int(outcome.sum())}
