@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
     from clinical.risk.training import ReadmissionRecipe
     from clinical.risk.training import fit as fit_readmission
+    from clinical.risk.trajectory import Trajectory, TrajectoryPoint
+    from clinical.similar.copied import copied_text
+    from clinical.similar.stays import similar_stays
 
 import domainbert
 
@@ -39,7 +42,10 @@ _HOMES = {
         "risk.estimator": ("ReadmissionClassifier",),
         "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
         "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
+        "risk.trajectory": ("Trajectory", "TrajectoryPoint"),
         "risk.training": ("ReadmissionRecipe", "fit_readmission"),
+        "similar.copied": ("copied_text",),
+        "similar.stays": ("similar_stays",),
     }.items()
     for name in names
 }
@@ -55,6 +61,8 @@ __all__ = [
     "ReadmissionRecipe",
     "ReadmissionSettings",
     "StayRisk",
+    "Trajectory",
+    "TrajectoryPoint",
     "UnreadSpan",
     "WindowRisk",
     "aggregate",
@@ -63,9 +71,11 @@ __all__ = [
     "build_diabetes130",
     "check_disjoint",
     "convert_release",
+    "copied_text",
     "evaluate",
     "explain",
     "fit_readmission",
+    "similar_stays",
     "synthesize",
 ]
 

@@ -1,4 +1,4 @@
-"""The commands `biomed sentences`: train, encode, index, search, rerank, evaluate."""
+"""The commands `biomed sentences`: train, distill, encode, index, search, rerank, evaluate."""
 
 from __future__ import annotations
 
@@ -82,6 +82,122 @@ def train(
 
 @app.command()
 @one_line_errors
+def distill(
+    out: options.ModelFolder,
+    sentences: Annotated[
+        Path | None, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")
+    ] = None,
+    language: Annotated[
+        Path | None, typer.Option(help="The translation of each sentence, in the same order.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(help="Layers that the student keeps.")] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="A vector per word piece; needs no SENTENCES.")
+    ] = False,
+    student: Annotated[
+        str | None, typer.Option(help="What to start from, if not the teacher itself.")
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="A shipped name or a TOML file.")] = None,
+    teacher: options.EncoderName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+) -> None:
+    """Train a student for another language, or a smaller one, to give a teacher's vectors."""
+    from biomed.sentences.bitext import read_sentences, read_translations
+    from biomed.sentences.distill import (
+        DistillRecipe,
+        check_absent,
+        distill_static,
+        save_static,
+    )
+    from biomed.sentences.distill import distill as fit
+    from domainbert.errors import UserError
+    from domainbert.training.recipes import read_recipe
+    from domainbert.training.session import training_run
+
+    changes = {
+        "model.layers": layers,
+        "model.encoder": teacher,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+    }
+    if static:
+        check_absent(out)
+        save_static(distill_static(teacher or DEFAULT), out)
+        say(f"a sentence-transformers model in {out}")
+        return
+    if sentences is None:
+        raise UserError("name SENTENCES to learn from, or use --static")
+    shipped = "distill-language" if language else "distill-small"
+    plan = read_recipe(DistillRecipe, recipe or shipped, changes)
+    with training_run(out) as run:
+        if language:
+            own, translated = read_translations(sentences, language)
+        else:
+            own, translated = list(dict.fromkeys(filter(None, read_sentences(sentences)))), None
+        start = _encoder(student) if student else None
+        trained = fit(plan, own, translations=translated, student=start)
+        run.save(trained)
+    best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
+    say(f"validation: {best}; model in {out}")
+
+
+@app.command()
+@one_line_errors
+def mine(
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
+    out: options.Table,
+    model: Model = DEFAULT,
+    count: Annotated[int, typer.Option(help="Negatives of a pair at most.")] = 1,
+    among: Annotated[int, typer.Option(help="Nearest texts to choose from.")] = 50,
+    margin: Annotated[
+        float, typer.Option(help="How far a negative's cosine is below the pair's.")
+    ] = 0.05,
+) -> None:
+    """Write triplets: each pair with the nearest texts that are not right for its query."""
+    import pandas as pd
+
+    from biomed.sentences.data import read_examples
+    from biomed.sentences.negatives import mine_negatives
+    from domainbert.tables import write_table
+
+    given = read_examples(pairs)
+    found = mine_negatives(given, _encoder(model), count=count, among=among, margin=margin)
+    columns = {"anchor": found.first, "positive": found.second, "negative": found.third}
+    write_table(pd.DataFrame(columns), out)
+    say(f"{len(found):,} triplets of {len(given):,} pairs in {out}")
+
+
+@app.command()
+@one_line_errors
+def bitext(
+    sentences: Annotated[Path, typer.Argument(metavar="SENTENCES", help="See `distill`.")],
+    translations: Annotated[Path, typer.Argument(metavar="TRANSLATIONS", help="Of each line.")],
+    model: Annotated[list[str], typer.Option("--model", help="May be repeated.")],
+    seen: Annotated[
+        list[Path] | None,
+        typer.Option(help="Sentences of training, either language; pairs with one are left out."),
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs to choose at random.")] = 1500,
+    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
+) -> None:
+    """Measure how often a sentence's nearest translation is its own."""
+    from biomed.sentences.bitext import evaluate_bitext, read_sentences, unseen_translations
+
+    known = [text for file in seen or () for text in read_sentences(file)]
+    own, translated = unseen_translations(
+        sentences, translations, seen=known, pairs=pairs, seed=seed
+    )
+    table = Table("", f"bitext accuracy among {len(own):,}")
+    for name in model:
+        table.add_row(name, str(evaluate_bitext(_encoder(name), own, translated)))
+    stdout.print(table)
+
+
+@app.command()
+@one_line_errors
 def encode(
     source: options.Source,
     out: options.Table,
@@ -92,6 +208,7 @@ def encode(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.tables import EncodeTask
@@ -106,6 +223,7 @@ def encode(
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
         restart=restart,
+        metrics=metrics,
     )
 
 
@@ -176,6 +294,7 @@ def rerank(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Score every pair of a table (query, text) with a cross-encoder."""
     from biomed.sentences.tables import PairTask
@@ -189,6 +308,7 @@ def rerank(
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding),
         restart=restart,
+        metrics=metrics,
     )
 
 

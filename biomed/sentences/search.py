@@ -12,12 +12,14 @@ import numpy as np
 
 from domainbert.embedding import check_many
 from domainbert.errors import UserError
-from domainbert.index import Hits, VectorIndex
+from domainbert.index import VectorIndex
+from domainbert.ranking import Hits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from biomed.sentences.encoder import SentenceEncoder
+    from domainbert.graph import Graph
     from domainbert.index import Storage
     from domainbert.pairs import PairModel
 
@@ -161,6 +163,7 @@ class SentenceIndex:
         rerank: PairModel | None = None,
         words: Words | None = None,
         candidates: int = CANDIDATES,
+        graph: Graph | None = None,
     ) -> list[list[Passage]]:
         """The best passages of each query.
 
@@ -170,6 +173,7 @@ class SentenceIndex:
             rerank: a cross-encoder that reorders the candidates.
             words: BM25 over this index, joined with the search by meaning by reciprocal ranks.
             candidates: passages that are joined or reranked; at least k.
+            graph: of this index's vectors; then the search is approximate.
 
         Returns:
             A list for each query, best first.
@@ -179,7 +183,7 @@ class SentenceIndex:
         """
         queries = [queries] if isinstance(queries, str) else list(queries)
         most = max(k, candidates) if rerank or words else k
-        hits = self.vectors.search(self.encoder.embed(queries), k=most)
+        hits = (graph or self.vectors).search(self.encoder.embed(queries), k=most)
         if words is not None:
             hits = fuse([hits, words.search(queries, k=most)], k=most)
         found = self.passages(hits)

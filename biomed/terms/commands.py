@@ -49,6 +49,7 @@ def embed(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Write the vector of every term of a file; each row has a status and a reason."""
     from biomed.terms.tables import EmbedTask, read_options
@@ -63,6 +64,7 @@ def embed(
         keep=keep or (),
         options=read_options(source, delimiter=delimiter, encoding=encoding),
         restart=restart,
+        metrics=metrics,
     )
 
 

@@ -122,10 +122,13 @@ def read_concepts(path: Path) -> list[Concept]:
     Raises:
         TableError: no such file, or not MedQuAD as JSON lines.
     """
-    return [concept for document in _documents(path) if (concept := _concept(document)).names]
+    return [
+        concept for document in medquad_documents(path) if (concept := _concept(document)).names
+    ]
 
 
-def _documents(path: Path) -> Iterator[dict[str, Any]]:
+def medquad_documents(path: Path) -> Iterator[dict[str, Any]]:
+    """The documents of MedQuAD's JSON lines (.gz); without such a file a `TableError`."""
     if not path.is_file():
         msg = f"{path}: no such file; training needs MedQuAD as JSON lines"
         raise TableError(msg)
@@ -247,7 +250,9 @@ def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
     """
     seen: set[int] = set()
     answers = (
-        question["answer"] for document in _documents(medquad) for question in document["questions"]
+        question["answer"]
+        for document in medquad_documents(medquad)
+        for question in document["questions"]
     )
     spoken = (part for answer in answers for part in _SENTENCE_END.split(_spaced(answer)))
     for sentence in chain(spoken, _lines(pubmed)):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from clinical.evidence.explain import Explanation
+    from clinical.risk.trajectory import Trajectory
     from domainbert.scoring.cache import WindowCache
     from domainbert.storage import TaskConfig
 
@@ -67,7 +68,8 @@ class ReadmissionModel(Model):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
     Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's
-    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid).
+    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid), or
+    the class for another encoder, such as ModernBERT, whose windows may have 8,192 tokens.
 
     Args:
         network: with one label.
@@ -115,10 +117,10 @@ class ReadmissionModel(Model):
 
     @classmethod
     def network_class(cls) -> Any:
-        """BERT with a classification head on CLS."""
-        from domainbert.classifier import CLSClassifier
+        """BERT with a classification head on CLS, or another encoder with its own head."""
+        from domainbert.classifier import AnyClassifier
 
-        return CLSClassifier
+        return AnyClassifier
 
     @classmethod
     def resolve(cls, name: str | Path) -> str | Path:
@@ -232,6 +234,36 @@ class ReadmissionModel(Model):
 
         return explain(self, stay, method=method, top=top, windows=windows)
 
+    def trajectory(self, notes: Sequence[str], *, times: Sequence[Any] | None = None) -> Trajectory:
+        """The risk of one stay after each of its notes; each window is scored once.
+
+        Args:
+            notes: of the stay, in time order.
+            times: when each was written, ISO dates or datetimes; the notes are sorted by them.
+
+        Raises:
+            UserError: no note has text, a note is not a string, or the times are not dates.
+        """
+        from clinical.risk.trajectory import trajectory
+
+        return trajectory(self, notes, times)
+
+    def trajectory_frame(
+        self,
+        frame: pd.DataFrame,
+        *,
+        named: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """The risk after each note of each stay of a table: one row a note.
+
+        The table and its errors are as for `predict_frame`, but `stay_id` is needed.
+        """
+        from clinical.risk.trajectory_task import TrajectoryTask
+        from domainbert.scoring import score_frame
+
+        return score_frame(TrajectoryTask(self), frame, named=named, keep=keep)
+
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
         """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
 
@@ -246,7 +278,11 @@ class ReadmissionModel(Model):
                 raise UserError(msg)
         if self.cache is not None:
             return sigmoid(self.cache.logits(arrays, self.runner.logits))
-        return sigmoid(self.runner.logits(arrays))
+        # Text that was copied forward is scored once.
+        places: dict[bytes, int] = {}
+        place = [places.setdefault(array.tobytes(), len(places)) for array in arrays]
+        different = [np.frombuffer(window, dtype=np.int64) for window in places]
+        return sigmoid(self.runner.logits(different)[place])
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,), for training."""

@@ -162,7 +162,7 @@ class StayReader:
 
     def read(self, stay: Any, stay_id: object = None) -> ReadStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
-        notes, unread, reason = _texts(stay)
+        notes, unread, reason = note_texts(stay)
         if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
         if longer := [(number, why) for number, text in notes if (why := too_long(text))]:
@@ -188,13 +188,18 @@ class StayReader:
         return ReadStay(windows, risk, dict(notes))
 
 
-def _texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
-    """The notes that are text, with their numbers; the missing ones; a fault or ""."""
+def listed(stay: Any) -> list[Any]:
+    """The notes of a stay as a list; one note, or what is no stay, as a list of one."""
     if isinstance(stay, np.ndarray) and stay.ndim == 0:
         stay = stay.item()
     alone = isinstance(stay, str | bytes | dict) or not isinstance(stay, Iterable)
+    return [stay] if alone else list(stay)
+
+
+def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
+    """The notes that are text, with their numbers; the missing ones; a fault or ""."""
     try:
-        given = [stay] if alone else list(stay)
+        given = listed(stay)
     except Exception as error:  # noqa: BLE001  (a caller's iterator may raise anything)
         return [], [], f"its notes cannot be read ({type(error).__name__})"
     notes: list[tuple[int, str]] = []

@@ -38,11 +38,12 @@ class ReadmissionTable(ModelTable):
         objective: "window" is the paper's: each window carries its stay's label. "stay" trains
             through the readmission rule, so that a stay counts once however long its notes are.
         teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
+        window: from 16 tokens to the encoder's limit, which is the default.
     """
 
     objective: Literal["stay", "window"] = "stay"
     teacher: Annotated[float, Field(ge=0, le=1)] = 0.0
-    window: int | None = None
+    window: Annotated[int, Field(ge=16)] | None = None
     overlap: int = 0
     c: Positive = DEFAULT_C
     clean_notes: bool = True
