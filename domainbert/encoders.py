@@ -208,6 +208,14 @@ def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
     return {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
 
 
+def dropouts(encoder: Encoder, rate: float) -> dict[str, float]:
+    """The entries of an encoder's configuration for dropout: `rate`, and none in attention."""
+    config = load_config(encoder)
+    rates = dict.fromkeys(("hidden_dropout_prob", "embedding_dropout", "mlp_dropout"), rate)
+    rates |= {"attention_probs_dropout_prob": 0.0, "attention_dropout": 0.0}
+    return {name: value for name, value in rates.items() if hasattr(config, name)}
+
+
 def load_model(
     encoder: Encoder, model_class: Any, *, train_command: str | None = None, **config: Any
 ) -> PreTrainedModel:

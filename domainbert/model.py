@@ -143,10 +143,16 @@ class Model(ABC):
         """
         import torch
 
-        from domainbert.encoders import find_encoder, load_model, load_tokenizer, named_outputs
+        from domainbert.encoders import (
+            dropouts,
+            find_encoder,
+            load_model,
+            load_tokenizer,
+            named_outputs,
+        )
 
         found, outputs = find_encoder(encoder), named_outputs(labels or cls.labels)
-        outputs |= {"hidden_dropout_prob": training.dropout, "attention_probs_dropout_prob": 0.0}
+        outputs |= dropouts(found, training.dropout)
         torch.manual_seed(training.seed)
         network = load_model(found, cls.network_class(), **outputs)
         return cls(network, load_tokenizer(found), settings=settings)

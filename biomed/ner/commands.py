@@ -136,6 +136,7 @@ def tag(
     query: options.Query = None,
     device: options.Device = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts."""
     from biomed.ner.linking import EntityLinker
@@ -151,7 +152,7 @@ def tag(
         )
 
     read = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
-    output = Output(out, form, keep=tuple(keep or ()), restart=restart)
+    output = Output(out, form, keep=tuple(keep or ()), restart=restart, metrics=metrics)
     tag_source(load, source, output, text=text, options=read)
 
 

@@ -37,6 +37,7 @@ class Output:
     form: str | None
     keep: tuple[str, ...] = ()
     restart: bool = False
+    metrics: Path | None = None
 
     def __post_init__(self) -> None:
         if self.form not in (None, *FORMATS):
@@ -66,6 +67,7 @@ def tag_source(
             keep=kept,
             options=options,
             restart=output.restart,
+            metrics=output.metrics,
         )
         return
     texts = _stdin(options) if source == STDIN else _texts(source, named, options)
