@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from clinical.evidence.commands import explain
 from domainbert import options
 from domainbert.console import command_line, one_line_errors, say, stdout
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 app = command_line(
     "clinical", "ClinicalBERT: long clinical notes -> the risk of readmission within 30 days."
 )
+
+Cache = Annotated[
+    Path | None,
+    typer.Option(help="Keep window scores in this file and reuse them in later runs."),
+]
+CacheSize = Annotated[int, typer.Option(min=1, help="Size of the cache in MB.")]
 
 
 @app.command()
@@ -42,11 +49,13 @@ def synthesize(
     seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 0,
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
     notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
+    dates: Annotated[str, typer.Option(help="shifted, as in MIMIC, or real.")] = "shifted",
 ) -> None:
     """Write a made-up hospital as CSV files like MIMIC-III's, with the true risk of each stay."""
     from clinical.datasets.synthetic import synthesize as make
 
-    hospital = make(folder, stays=stays, seed=seed, brief=brief, notes_per_stay=notes_per_stay)
+    style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates}
+    hospital = make(folder, stays=stays, seed=seed, **style)
     say(
         f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes in "
         f"{folder}; the best possible AUROC is {hospital.best_auroc:.3f}"
@@ -71,6 +80,9 @@ def cohort(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
+    split_by: Annotated[
+        str, typer.Option(help="patient, or time: the latest discharges are the test side.")
+    ] = "patient",
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""
     from clinical.cohort import build_cohort
@@ -87,6 +99,7 @@ def cohort(
         delimiter=delimiter,
         encoding=encoding,
         seed=seed,
+        split_by=split_by,
         out=out,
     )
     table = Table("step", "removed", "left", title="Flow")
@@ -213,12 +226,14 @@ def score(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
-    cache: Annotated[
-        Path | None,
-        typer.Option(help="Keep window scores in this file and reuse them in later runs."),
-    ] = None,
-    cache_size: Annotated[int, typer.Option(min=1, help="Size of the cache in MB.")] = 1024,
+    metrics: options.Metrics = None,
+    cache: Cache = None,
+    cache_size: CacheSize = 1024,
+    contributions: Annotated[
+        bool, typer.Option("--contributions", help="Add each stay's windows, as JSON.")
+    ] = False,
     device: options.Device = None,
+    precision: options.Precision = "fp32",
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
     from domainbert.scoring import cli
@@ -227,13 +242,86 @@ def score(
     def make_task() -> Any:
         from clinical.risk.model import ReadmissionModel
         from clinical.risk.task import ReadmissionTask
-        from domainbert.scoring.cache import WindowCache
 
         loaded = ReadmissionModel.from_pretrained(model, device=device)
-        if cache:
-            size = cache_size * 1_000_000
-            loaded.cache = WindowCache(cache, model=loaded.fingerprint(), max_bytes=size)
-        return ReadmissionTask(loaded)
+        if precision == "int8":
+            loaded = _int8(loaded, model, source, columns, reading)
+        return ReadmissionTask(_cached(loaded, cache, cache_size), contributions=contributions)
+
+    named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
+    columns = {name: own for name, own in {**named, "chart_time": time}.items() if own}
+    reading = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
+    cli.run(
+        make_task,
+        source,
+        out,
+        named=columns,
+        keep=keep or (),
+        options=reading,
+        restart=restart,
+        metrics=metrics,
+    )
+
+
+def _int8(model: Any, name: str, source: str, columns: dict[str, str], reading: Any) -> Any:
+    """The model in int8, calibrated on the notes to be scored if it is the first time."""
+    from clinical.risk.int8 import STAYS, int8_folder, load_int8
+    from clinical.risk.task import ReadmissionTask
+    from domainbert.scoring.driver import sample_items
+
+    def stays() -> list[Any]:
+        say("calibrating int8 on a sample of these notes")
+        task = ReadmissionTask(model)
+        found = sample_items(task, source, named=columns, options=reading, number=STAYS)
+        return [stay.notes for stay in found]
+
+    result, change = load_int8(model, int8_folder(type(model).resolve(name)), stays)
+    say(str(change))
+    return result
+
+
+@app.command()
+@one_line_errors
+def trajectory(
+    source: options.Source,
+    model: options.ModelName,
+    out: options.Table,
+    figure: Annotated[
+        Path | None, typer.Option(help="Also draw one stay: .png, .svg or .pdf.")
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option("--of", help="The stay to draw; else the one with the highest risk."),
+    ] = None,
+    text: options.TextColumn = None,
+    stay: options.StayColumn = None,
+    patient: options.PatientColumn = None,
+    note: options.NoteColumn = None,
+    time: options.TimeColumn = None,
+    keep: options.Keep = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    query: options.Query = None,
+    restart: options.Restart = False,
+    metrics: options.Metrics = None,
+    cache: Cache = None,
+    cache_size: CacheSize = 1024,
+    device: options.Device = None,
+) -> None:
+    """Write the risk of every stay after each of its notes: one row a note, in time order."""
+    from domainbert.scoring import cli
+    from domainbert.tables import ReadOptions
+
+    threshold = None
+
+    def make_task() -> Any:
+        from clinical.risk.model import ReadmissionModel
+        from clinical.risk.trajectory_task import TrajectoryTask
+
+        nonlocal threshold
+        loaded = ReadmissionModel.from_pretrained(model, device=device)
+        threshold = loaded.settings.alert_threshold
+        return TrajectoryTask(_cached(loaded, cache, cache_size))
 
     named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
     cli.run(
@@ -244,7 +332,23 @@ def score(
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
         restart=restart,
+        metrics=metrics,
     )
+    if figure:
+        from clinical.risk.trajectory_figure import draw_stay
+
+        drawn = draw_stay(out, figure, of=of, column=stay, threshold=threshold)
+        say(f"stay {drawn} drawn in {figure}")
+
+
+def _cached(model: Any, cache: Path | None, cache_size: int) -> Any:
+    """The model, with the window cache if one was asked for."""
+    from domainbert.scoring.cache import WindowCache
+
+    if cache:
+        size = cache_size * 1_000_000
+        model.cache = WindowCache(cache, model=model.fingerprint(), max_bytes=size)
+    return model
 
 
 @app.command()
@@ -254,24 +358,74 @@ def evaluate(
     model: options.ModelName,
     out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
     split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
+    hospital: Annotated[
+        Path | None,
+        typer.Option(help="The hospital's answers, a filled-in hospital-template.toml."),
+    ] = None,
+    include_notes: Annotated[
+        bool,
+        typer.Option("--include-notes", help="Show parts of notes of four stays in the report."),
+    ] = False,
+    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
-    """Measure a model on one side of a cohort and compare it with bag-of-words baselines."""
+    """Measure a model on one side of a cohort, and write the report for a committee."""
     from clinical.cohort.splits import read_cohort
     from clinical.evaluation.comparison import compare, write_comparison
+    from clinical.evaluation.report import describe
+    from clinical.evaluation.report.hospital import Hospital
     from clinical.risk.model import ReadmissionModel
 
+    answers = Hospital.read(hospital) if hospital else Hospital()
     table = read_cohort(cohort_file)
     loaded = ReadmissionModel.from_pretrained(model)
-    comparison = compare(loaded, table, split=split)
+    comparison = compare(loaded, table, split=split, bootstrap=bootstrap)
+    built = _cohort_of(cohort_file)
     report = write_comparison(
         comparison,
         out,
         title=f"{model} on {cohort_file.name}",
         facts={"model": model, "cohort": cohort_file.name, "side": split, "c": f"{loaded.c:g}"},
-        flow=_flow_of(cohort_file),
+        flow=built.flow if built else None,
+        about=describe(
+            loaded,
+            comparison,
+            name=model,
+            summary=built.summary if built else None,
+            hospital=answers,
+            include_notes=include_notes,
+        ),
     )
     _print_comparison(comparison)
     say(f"report in {report}")
+
+
+app.command()(one_line_errors(explain))
+
+
+@app.command()
+@one_line_errors
+def monitor(
+    stays: Annotated[Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")],
+    model: options.ModelName,
+    out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")],
+    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
+) -> None:
+    """Compare new stays with a model's training: drift, and quality by month of discharge."""
+    from clinical.evaluation.monitoring import monitor as watch
+    from clinical.evaluation.monitoring import read_stays, write_monitoring
+    from clinical.risk.model import ReadmissionModel
+
+    table = read_stays(stays)
+    found = watch(ReadmissionModel.from_pretrained(model), table, bootstrap=bootstrap)
+    shown = Table("quantity", "since", "then", "now", "index", "by chance", "finding")
+    for row in found.inputs.to_dict("records"):
+        numbers = [f"{row[name]:.3g}" for name in ("then", "now", "psi", "chance")]
+        since = "training" if row["side"] == "train" else "validation"
+        shown.add_row(row["quantity"].replace("_", " "), since, *numbers, row["finding"])
+    stdout.print(shown)
+    for line in found.findings:
+        stdout.print(line, markup=False, soft_wrap=True)
+    say(f"tables and figures beside {write_monitoring(found, out)}")
 
 
 @app.command()
@@ -295,7 +449,7 @@ def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
     import json
 
-    from clinical.evaluation.intervals import spell
+    from clinical.evaluation.resampling import spell
     from clinical.models import shipped
 
     for name, folder in shipped().items():
@@ -316,13 +470,13 @@ def models() -> None:
             )
 
 
-def _flow_of(cohort_file: Path) -> Any:
-    """The flow that `clinical cohort` stored in its file; None for other tables."""
+def _cohort_of(cohort_file: Path) -> Any:
+    """The cohort that `clinical cohort` wrote; None for other tables."""
     from clinical.cohort import Cohort
     from domainbert.tables import TableError
 
     try:
-        return Cohort.open(cohort_file).flow
+        return Cohort.open(cohort_file)
     except TableError:
         return None
 

@@ -176,7 +176,8 @@ class CopiedTextTask(Task):
             return Fault(fault)
         if not any(text.strip() for _, text in notes):
             return Fault("no note of this stay has any text", "empty")
-        ids = dict(enumerate(found.ids)) if len(notes) <= len(found.ids) else {}
+        labels = [note_id for note_id, _ in found.labels]
+        ids = dict(enumerate(labels)) if len(notes) <= len(labels) else {}
         names = [ids.get(number) or str(number + 1) for number, _ in notes]
         return _Notes([text for _, text in notes], names, found.remarks)
 
