@@ -34,6 +34,8 @@ class Int8Linear(torch.nn.Module):
         low, high: the range of its inputs; others are clipped.
     """
 
+    scales: torch.Tensor
+
     def __init__(self, linear: torch.nn.Linear, low: float, high: float) -> None:
         super().__init__()
         low, high = min(low, 0.0), max(high, 0.0)

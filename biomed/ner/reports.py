@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,8 +124,6 @@ def _export(tagger: EntityTagger, texts: Iterator[tuple[str, str]], output: Outp
 
 
 def _tagged(tagger: EntityTagger, texts: Iterator[tuple[str, str]]) -> Iterator[Tagged]:
-    import itertools
-
     own, copies = itertools.tee(texts)
     found = tagger.tag_many(text for _, text in copies)
     for (name, text), entities in zip(own, found, strict=True):

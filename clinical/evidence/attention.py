@@ -74,13 +74,15 @@ def plot_attention(model: ReadmissionModel, note: str, *, layer: int = -1) -> Fi
     weights = attention_weights(model, window, layer=layer)[:, 0]
     tokens = model.tokenizer.convert_ids_to_tokens(window.tolist())
     figure, (axes, scale) = new_axes(
-        (max(6.0, 0.14 * len(tokens)), 4.2), (0.06, 0.36, 0.87, 0.54), (0.945, 0.36, 0.01, 0.54)
+        (max(6.0, 0.14 * len(tokens)), 4.2), (0.06, 0.3, 0.87, 0.6), (0.945, 0.3, 0.01, 0.6)
     )
     image = axes.imshow(weights, aspect="auto", cmap="Blues", vmin=0.0, interpolation="nearest")
     axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
     axes.set_yticks(range(len(weights)), [str(head + 1) for head in range(len(weights))])
     axes.set_ylabel("head")
-    axes.set_title(f"Attention from [CLS] in layer {layer}, riskiest window", loc="left")
+    layers = model.network.config.num_hidden_layers
+    place = f"layer {layer % layers + 1} of {layers}"
+    axes.set_title(f"Attention from [CLS] in {place}, riskiest window", loc="left")
     figure.colorbar(image, cax=scale)
     caption = f"{CAVEAT} {_faithfulness(model)}".strip()
     figure.text(0.06, 0.02, caption, fontsize=8, wrap=True, va="bottom")

@@ -46,10 +46,10 @@ def phrases(stay: ReadStay, values: Mapping[int, np.ndarray]) -> tuple[list[Piec
 def _runs(signs: np.ndarray) -> Iterator[tuple[int, int]]:
     """Ranges of entries of one sign, with at most `GAP` zeros between them."""
     start = last = -1
-    for index in np.flatnonzero(signs):
+    for index in np.flatnonzero(signs).tolist():
         if start >= 0 and (signs[index] != signs[last] or index - last > GAP + 1):
             yield start, last + 1
             start = index
         start, last = (index if start < 0 else start), index
     if start >= 0:
-        yield int(start), int(last) + 1
+        yield start, last + 1

@@ -104,7 +104,7 @@ def passage_marks(passages: Sequence[Passage]) -> tuple[Mark, ...]:
             *(passage.note, passage.start, passage.end, passage.value > 0),
             strength=abs(passage.value) / largest,
             label=f"{number}{'▲' if passage.value > 0 else '▼'}",
-            title=f"without it the probability is {passage.probability_contribution:+.3f} lower",
+            title=f"without it the probability changes by {-passage.probability_contribution:+.3f}",
         )
         for number, passage in enumerate(passages, start=1)
     )

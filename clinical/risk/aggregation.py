@@ -122,8 +122,7 @@ def without_each(probabilities: np.ndarray, *, c: float = DEFAULT_C) -> np.ndarr
     largest = np.full(len(values), values.max())
     largest[values.argmax()] = np.partition(values, -2)[-2]
     mean = (values.sum() - values) / left
-    weight = left / c
-    return np.clip((largest + mean * weight) / (1 + weight), np.minimum(mean, largest), largest)
+    return _rule(largest, mean, np.array(left), c=c)
 
 
 def _check_range(values: np.ndarray) -> None:

@@ -126,8 +126,16 @@ def _follow_joined(model: ReadmissionModel, stays: Iterable[Any]) -> Iterator[Tr
 
 
 def _point(n_notes: int, risk: StayRisk) -> TrajectoryPoint:
-    numbers = risk.probability, risk.score, risk.p_max, risk.p_mean
-    return TrajectoryPoint(n_notes, None, *numbers, risk.coverage.windows, risk.alert)
+    return TrajectoryPoint(
+        n_notes=n_notes,
+        chart_time=None,
+        probability=risk.probability,
+        score=risk.score,
+        p_max=risk.p_max,
+        p_mean=risk.p_mean,
+        n_windows=risk.coverage.windows,
+        alert=risk.alert,
+    )
 
 
 def _points(risk: StayRisk, notes: int, settings: ReadmissionSettings) -> list[TrajectoryPoint]:
@@ -140,10 +148,12 @@ def _points(risk: StayRisk, notes: int, settings: ReadmissionSettings) -> list[T
     ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right")
     points = []
     for n_notes, end in enumerate(ends.tolist(), start=1):
-        columns = probability, score, largest, mean
-        numbers = [float(each[end - 1]) if end else math.nan for each in columns]
-        alert = None if threshold is None or not end else numbers[0] >= threshold
-        points.append(TrajectoryPoint(n_notes, None, *numbers, end, alert))
+        chance, rule, p_max, p_mean = (
+            float(each[end - 1]) if end else math.nan
+            for each in (probability, score, largest, mean)
+        )
+        alert = None if threshold is None or not end else chance >= threshold
+        points.append(TrajectoryPoint(n_notes, None, chance, rule, p_max, p_mean, end, alert))
     return points
 
 

@@ -12,6 +12,7 @@ from domainbert import __version__
 from domainbert.files import atomic_path, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from domainbert.meter import Meter
@@ -73,7 +74,7 @@ class Summary:
         task, earlier = {"task": self.task}, self.rows_done_earlier
         by_status = [({**task, "status": name}, n) for name, n in sorted(self.items.items())]
         by_stage = [({**task, "stage": name}, n) for name, n in self.seconds_by_stage.items()]
-        gauges = {
+        gauges: dict[str, tuple[str, Sequence[tuple[dict[str, str], float]]]] = {
             "finished_timestamp_seconds": ("When it finished.", [(task, self.finished)]),
             "rows": ("Rows of the input.", [(task, self.rows)]),
             "rows_done_earlier": (

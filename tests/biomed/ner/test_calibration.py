@@ -20,7 +20,7 @@ def overconfident():
     rng = np.random.default_rng(0)
     scores = rng.uniform(0.05, 0.999, 2000)
     right = rng.uniform(size=2000) < calibrated(scores, 0.5, -0.5)
-    return Scored(np.array(["a", "b"] * 1000), scores, right)
+    return Scored(np.array(["a"] * 1000 + ["b"] * 1000), scores, right)
 
 
 def test_maps_are_found_and_help(overconfident):
@@ -36,9 +36,9 @@ def test_maps_are_found_and_help(overconfident):
     assert before > 0.1
     assert after < 0.06
     mapped = calibration.apply({"a": [0.5, -0.5]}, overconfident)
-    assert np.array_equal(mapped[1::2], overconfident.scores[1::2])
-    order = np.argsort(overconfident.scores[::2])
-    assert (np.diff(mapped[::2][order]) >= 0).all()
+    assert np.array_equal(mapped[1000:], overconfident.scores[1000:])
+    order = np.argsort(overconfident.scores[:1000])
+    assert (np.diff(mapped[:1000][order]) >= 0).all()
 
 
 def test_bins_and_error():
@@ -72,14 +72,14 @@ def test_found_entities_are_right_or_wrong(disease):
 
 def test_a_calibrated_model(disease, drug, tmp_path):
     disease.save_pretrained(tmp_path / "model")
-    lines = "heart\tB-Disease\nfailure\tI-Disease\n\n" * 60 + "kidney\tO\nwas\tO\n\n" * 30
+    lines = "heart\tB-Disease\nfailure\tI-Disease\n\n" * 100 + "kidney\tO\nwas\tO\n\n" * 40
     (tmp_path / "devel.tsv").write_text(lines)
     out = ["--out", str(tmp_path / "better"), "--figure", str(tmp_path / "f.png")]
     out += ["--json", str(tmp_path / "numbers.json")]
     command = ["calibrate", str(tmp_path / "model"), str(tmp_path / "devel.tsv"), *out]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "90 entities, 66.7% right" in result.output
+    assert "140 entities, 71.4% right" in result.output
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     slope, intercept = json.loads((tmp_path / "numbers.json").read_text())["maps"]["Disease"]
     better = WordTagger.from_pretrained(tmp_path / "better", device="cpu")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from clinical.evidence.attention import attention_weights
+from clinical.evidence.attention import attention_weights, plot_attention
 from clinical.evidence.attribution import (
     EFFORT,
     METHODS,
@@ -113,3 +113,18 @@ def test_the_greedy_order_starts_in_the_riskiest_window(case):
     assert set(order[: len(inside)]) == set(inside)
     risks = [case.probabilities[pieces[i].window] for i in order[len(inside) :]]
     assert risks == sorted(risks, reverse=True)
+
+
+def test_the_figure_warns_and_shows_the_measured_faithfulness(evidence_model):
+    note = "He lives alone. Chronic renal failure. No fever."
+    figure = plot_attention(evidence_model, note)
+    axes = figure.axes[0]
+    assert axes.get_title(loc="left") == "Attention from [CLS] in layer 2 of 2, riskiest window"
+    assert axes.images[0].get_array().shape[0] == 4  # heads
+    words = [label.get_text() for label in axes.get_xticklabels()]
+    assert words[:4] == ["[CLS]", "he", "lives", "alone"]
+    assert "Attention is not an explanation" in figure.texts[0].get_text()
+    assert "was not measured" in figure.texts[0].get_text()
+    measures = [{"method": "attention", "measure": "normalised AOPC", "value": 0.614}]
+    evidence_model.manifest["evidence"] = {"measures": measures}
+    assert "attention 0.61" in plot_attention(evidence_model, note).texts[0].get_text()
