@@ -30,7 +30,7 @@ STAYS = (1_000, 10_000, 100_000)
 NOTE = "Pt. {number} admitted with dyspnea, diuresed, discharged home on day {day}."
 DAYS, GROWING = 10, 20
 WORDS = ["pain", "dyspnea", "stable", "furosemide", "home", "denies", "fever", "edema", "renal"]
-OVERHEAD_STAYS, ROUNDS = 100, 3
+OVERHEAD_STAYS, ROUNDS = 40, 3
 AUROC_STAYS = 400
 SEED = 2029
 
