@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from clinical.datasets.diabetes130 import build_diabetes130
     from clinical.datasets.synthetic import synthesize
     from clinical.evaluation.intervals import Evaluation, evaluate
+    from clinical.evidence.explain import Explanation, Passage, explain
     from clinical.risk.aggregation import aggregate
     from clinical.risk.convert import convert_release
     from clinical.risk.estimator import ReadmissionClassifier
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
     from clinical.risk.training import ReadmissionRecipe
     from clinical.risk.training import fit as fit_readmission
+    from clinical.risk.trajectory import Trajectory, TrajectoryPoint
+    from clinical.similar.copied import copied_text
+    from clinical.similar.stays import similar_stays
 
 import domainbert
 
@@ -32,12 +36,16 @@ _HOMES = {
         "datasets.diabetes130": ("build_diabetes130",),
         "datasets.synthetic": ("synthesize",),
         "evaluation.intervals": ("Evaluation", "evaluate"),
+        "evidence.explain": ("Explanation", "Passage", "explain"),
         "risk.aggregation": ("aggregate",),
         "risk.convert": ("convert_release",),
         "risk.estimator": ("ReadmissionClassifier",),
         "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
         "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
+        "risk.trajectory": ("Trajectory", "TrajectoryPoint"),
         "risk.training": ("ReadmissionRecipe", "fit_readmission"),
+        "similar.copied": ("copied_text",),
+        "similar.stays": ("similar_stays",),
     }.items()
     for name in names
 }
@@ -46,11 +54,15 @@ __all__ = [
     "Cohort",
     "Coverage",
     "Evaluation",
+    "Explanation",
+    "Passage",
     "ReadmissionClassifier",
     "ReadmissionModel",
     "ReadmissionRecipe",
     "ReadmissionSettings",
     "StayRisk",
+    "Trajectory",
+    "TrajectoryPoint",
     "UnreadSpan",
     "WindowRisk",
     "aggregate",
@@ -59,8 +71,11 @@ __all__ = [
     "build_diabetes130",
     "check_disjoint",
     "convert_release",
+    "copied_text",
     "evaluate",
+    "explain",
     "fit_readmission",
+    "similar_stays",
     "synthesize",
 ]
 

@@ -29,7 +29,7 @@ LONGEST = 400  # characters; a longer sentence is mostly a list
 SHORTEST = 30
 SHORTEST_NAME = 4  # a shorter one is mostly an abbreviation of several things
 VALIDATION = 10  # percent of the concepts
-_SENTENCE_END = re.compile(r"(?<=[a-z)][.?!]) +(?=[A-Z])")
+SENTENCE_END = re.compile(r"(?<=[a-z)][.?!]) +(?=[A-Z])")
 _HEADING = re.compile(r"^(Key Points - |Summary : )")
 # MedlinePlus names a drug with its dosage form; the drug is what comes before.
 _FORM = re.compile(
@@ -122,10 +122,13 @@ def read_concepts(path: Path) -> list[Concept]:
     Raises:
         TableError: no such file, or not MedQuAD as JSON lines.
     """
-    return [concept for document in _documents(path) if (concept := _concept(document)).names]
+    return [
+        concept for document in medquad_documents(path) if (concept := _concept(document)).names
+    ]
 
 
-def _documents(path: Path) -> Iterator[dict[str, Any]]:
+def medquad_documents(path: Path) -> Iterator[dict[str, Any]]:
+    """The documents of MedQuAD's JSON lines (.gz); without such a file a `TableError`."""
     if not path.is_file():
         msg = f"{path}: no such file; training needs MedQuAD as JSON lines"
         raise TableError(msg)
@@ -154,7 +157,7 @@ def _concept(document: dict[str, Any]) -> Concept:
 
 def _first_sentences(answer: str, *, number: int = 3) -> list[str]:
     text = _HEADING.sub("", _spaced(answer))
-    said = [part for part in _SENTENCE_END.split(text) if not part.endswith("?")]
+    said = [part for part in SENTENCE_END.split(text) if not part.endswith("?")]
     return [part for part in said[:number] if SHORTEST < len(part) < LONGEST]
 
 
@@ -247,9 +250,11 @@ def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
     """
     seen: set[int] = set()
     answers = (
-        question["answer"] for document in _documents(medquad) for question in document["questions"]
+        question["answer"]
+        for document in medquad_documents(medquad)
+        for question in document["questions"]
     )
-    spoken = (part for answer in answers for part in _SENTENCE_END.split(_spaced(answer)))
+    spoken = (part for answer in answers for part in SENTENCE_END.split(_spaced(answer)))
     for sentence in chain(spoken, _lines(pubmed)):
         if SHORTEST < len(sentence) < LONGEST and hash(sentence) not in seen:
             seen.add(hash(sentence))

@@ -175,11 +175,16 @@ def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
     """
     salt = secrets.token_bytes(16)
     sides = rows[rows["split"] != "test"].groupby("split")["patient_id"]
-    packed = {
-        str(side): base64.b64encode(b"".join(sorted(_hashes(ids, salt, _ROUNDS)))).decode()
-        for side, ids in sides
-    }
+    packed = {str(side): _pack(_hashes(ids, salt, _ROUNDS)) for side, ids in sides}
     return {"salt": salt.hex(), "rounds": _ROUNDS, **packed}
+
+
+def with_patients(
+    stored: Mapping[str, Any], patient_ids: Iterable[object], *, side: str
+) -> dict[str, Any]:
+    """What `patient_hashes` recorded, with more patients on one side."""
+    mine = _hashes(patient_ids, bytes.fromhex(stored["salt"]), stored["rounds"])
+    return {**stored, side: _pack(mine | _unpack(stored.get(side, "")))}
 
 
 def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[str, int]:
@@ -188,10 +193,17 @@ def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[st
     mine = _hashes(patient_ids, salt, rounds)
     found = {}
     for side in stored.keys() - {"salt", "rounds"}:
-        packed = base64.b64decode(stored[side])
-        theirs = {packed[i : i + _BYTES] for i in range(0, len(packed), _BYTES)}
-        found[side] = len(mine & theirs)
+        found[side] = len(mine & _unpack(stored[side]))
     return found
+
+
+def _pack(hashes: set[bytes]) -> str:
+    return base64.b64encode(b"".join(sorted(hashes))).decode()
+
+
+def _unpack(packed: str) -> set[bytes]:
+    hashes = base64.b64decode(packed)
+    return {hashes[i : i + _BYTES] for i in range(0, len(hashes), _BYTES)}
 
 
 def _hashes(patient_ids: Iterable[object], salt: bytes, rounds: int) -> set[bytes]:

@@ -94,7 +94,8 @@ def compare(
         for name, score in scores.items()
     }
     points = alert_points(model, val)
-    level = point.threshold if (point := working_point(points)) else None
+    working = working_point(points)
+    level = working.threshold if working else None
     return Comparison(
         stays=stays,
         evaluations=evaluations,

@@ -112,12 +112,19 @@ def training_profile(
     `probability` is the model's for the validation stays; alert thresholds by capacity come from
     it.
     """
-    sides = {}
-    for side in ("train", "val"):
-        notes = sample(rows.loc[rows["split"] == side, "text"].tolist())
-        described = dict(describe_notes(model, notes).items())
-        sides[side] = profile(described | ({"probability": probability} if side == "val" else {}))
-    return sides
+    texts = {side: rows.loc[rows["split"] == side, "text"] for side in ("train", "val")}
+    return {
+        "train": side_profile(model, texts["train"]),
+        "val": side_profile(model, texts["val"], probability=probability),
+    }
+
+
+def side_profile(
+    model: ReadmissionModel, texts: Iterable[Any], *, probability: ArrayLike | None = None
+) -> dict[str, Any]:
+    """The profile of one side: of a sample of its notes, and of the probabilities if given."""
+    described = dict(describe_notes(model, sample(list(texts))).items())
+    return profile(described | ({} if probability is None else {"probability": probability}))
 
 
 def _finite(values: ArrayLike) -> Floats:

@@ -107,7 +107,7 @@ class _Grouping:
             )
 
     def _sums(self, values: Floats) -> Floats:
-        return np.bincount(self._groups, weights=values, minlength=self._count)
+        return np.bincount(self._groups, weights=values, minlength=self._count).astype(np.float64)
 
     def _wins(self, positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
         """Weighted pairs in which the readmitted stay has the higher risk (half at a tie).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -13,10 +12,9 @@ from pydantic import Field
 from clinical.cohort.splits import patient_hashes, usable_stays
 from clinical.evaluation.baselines import out_of_fold
 from clinical.evaluation.drift import training_profile
-from clinical.evaluation.measures import recall_at_precision
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
-from clinical.risk.calibration import fit_platt
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical.risk.recalibration import EPSILON, choose
 from domainbert.errors import UserError
 from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
 from domainbert.training.objective import LengthBatches, Objective
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
     from domainbert.training.settings import TrainingSettings
 
-C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-EPSILON = 1e-6
 log = logging.getLogger(__name__)
 
 
@@ -43,11 +39,12 @@ class ReadmissionTable(ModelTable):
         objective: "window" is the paper's: each window carries its stay's label. "stay" trains
             through the readmission rule, so that a stay counts once however long its notes are.
         teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
+        window: from 16 tokens to the encoder's limit, which is the default.
     """
 
     objective: Literal["stay", "window"] = "stay"
     teacher: Annotated[float, Field(ge=0, le=1)] = 0.0
-    window: int | None = None
+    window: Annotated[int, Field(ge=16)] | None = None
     overlap: int = 0
     c: Positive = DEFAULT_C
     clean_notes: bool = True
@@ -116,7 +113,7 @@ def fit(
     }
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
-    probability = _choose_on_validation(model, objective.val_windows, objective.outcome)
+    probability = choose(model, objective.val_windows, objective.outcome)
     model.manifest["profile"] = training_profile(model, used, probability=probability)
     return model
 
@@ -241,42 +238,6 @@ class ReadmissionObjective(Objective):
             "objective": self._table.objective,
             "teacher": self._table.teacher,
         }
-
-
-def _choose_on_validation(
-    model: ReadmissionModel, windows: list[list[np.ndarray]], outcome: np.ndarray
-) -> np.ndarray:
-    """Fit c, the calibrator and the 80% precision threshold; the probabilities of validation.
-
-    The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
-    of a few hundred stays is too noisy.
-    """
-    values, counts = model.window_probabilities(windows)
-    fits, refused = [], ""
-    for c in C_GRID:
-        score = aggregate_stays(values, counts, c=c)
-        try:
-            platt = fit_platt(outcome, score)
-        except UserError as error:
-            refused = str(error)
-            continue
-        probability = np.clip(platt.apply(score), EPSILON, 1 - EPSILON)
-        likelihood = np.where(outcome == 1, np.log(probability), np.log1p(-probability)).mean()
-        fits.append((likelihood, c, platt, probability))
-    if not fits:
-        log.warning("no calibration: %s", refused)
-        model.manifest["calibration_refused"] = refused
-        return aggregate_stays(values, counts, c=model.c)
-    _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
-    point = recall_at_precision(outcome, probability)
-    model.settings = replace(
-        model.settings,
-        c=c,
-        calibration=(platt.slope, platt.intercept),
-        # A little lower, so that rounding cannot put the stay that defines it below.
-        alert_threshold=point.threshold - 1e-9 if point else None,
-    )
-    return np.asarray(probability)
 
 
 def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:

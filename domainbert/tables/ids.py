@@ -53,8 +53,9 @@ def id_key(value: Any) -> str | None:
 
 
 def is_id_column(name: object) -> bool:
-    """Whether a column holds ids: it is called `id`, or its name ends in `_id`, in any case."""
-    return f"_{name}".lower().endswith("_id")
+    """Whether a column holds ids: `id`, `mrn`, `*_id` and the like, in any case."""
+    lower = str(name).lower()
+    return lower in ("mrn", "patient", "patient_nbr", "stay") or f"_{lower}".endswith("_id")
 
 
 def guard(text: str) -> str:

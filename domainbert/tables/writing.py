@@ -14,7 +14,7 @@ from domainbert.tables.ids import guard, is_id_column
 from domainbert.tables.names import TableError, table_format
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
     import pyarrow.parquet as pq
@@ -23,12 +23,19 @@ if TYPE_CHECKING:
 class TableWriter:
     """Write a table piece by piece; the file appears under its name when all of it is written.
 
-    Use as a context manager. In CSV, an id (a column called `id` or ending in `_id`) that a
-    spreadsheet would run as a formula gets an apostrophe in front, which readers here remove.
+    Use as a context manager. In CSV, an id that a spreadsheet would run as a formula gets an
+    apostrophe in front, which readers here remove. Ids are the columns that `is_id_column` knows
+    by name, and those in `ids`.
     """
 
-    def __init__(self, path: str | Path, *, metadata: Mapping[str, str] | None = None) -> None:
-        self._path = Path(path)
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        ids: Iterable[str] = (),
+    ) -> None:
+        self._path, self._ids = Path(path), set(ids)
         self._ending = table_format(path)
         self._metadata = dict(metadata or {})
         if self._metadata and self._ending != ".parquet":
@@ -83,7 +90,7 @@ class TableWriter:
         quoting = csv.QUOTE_MINIMAL
         frame = frame.copy(deep=False)
         for name, column in frame.items():
-            if is_id_column(name):
+            if name in self._ids or is_id_column(name):
                 frame[name] = column.map(_guarded)
             if column.dtype == object and column.map(_is_nested).any():
                 msg = f"{self._path.name}: column {name!r} holds lists; write .parquet or .jsonl"

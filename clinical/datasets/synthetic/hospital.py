@@ -29,6 +29,7 @@ class Hospital:
         admissions: rows of ADMISSIONS.csv.
         stays: index stays, which have a true risk; rows of TRUE_RISK.csv.
         notes: rows of NOTEEVENTS.csv.
+        told: rows of TOLD.csv.
         prevalence: share, 0 to 1, of the index stays with an unplanned readmission within 30 days.
         best_auroc: AUROC of the true risks against these outcomes, an upper limit for any model.
         expected_auroc: the AUROC expected over all outcomes that these risks could have led to.
@@ -39,6 +40,7 @@ class Hospital:
     admissions: int
     stays: int
     notes: int
+    told: int
     prevalence: float
     best_auroc: float
     expected_auroc: float
@@ -57,7 +59,9 @@ def synthesize(
 
     PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv have the columns of MIMIC-III. TRUE_RISK.csv
     holds the probability with which the 30-day readmission of each index stay was drawn: the
-    logistic function of the weights of the stay's facts (`FACTS`), which its notes tell. Newborns,
+    logistic function of the weights of the stay's facts (`FACTS`), which its notes tell. TOLD.csv
+    lists every sentence of these notes that names a fact, and whether it is "true" of the stay,
+    "denied", or told of "elsewhere": another time or person. Newborns,
     deaths in hospital and stays that end in a transfer have no true risk. Planned returns are not
     readmissions.
 
@@ -90,7 +94,8 @@ def synthesize(
     patients = draw_patients(stays, random.Random(seed), dates=dates)  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
     numbered = rows.number(patients, rng)
-    notes = rows.note_rows(numbered, rng, brief=brief, notes_per_stay=notes_per_stay)
+    told: list[list[Any]] = []
+    notes = rows.note_rows(numbered, rng, told=told, brief=brief, notes_per_stay=notes_per_stay)
     index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
     risk = np.array([stay.risk for stay in index], dtype=float)
     outcome = np.array([stay.readmitted for stay in index], dtype=float)
@@ -101,6 +106,7 @@ def synthesize(
         admissions=_write(folder, "ADMISSIONS", rows.admission_rows(numbered, rng)),
         notes=_write(folder, "NOTEEVENTS", notes),
         stays=_write(folder, "TRUE_RISK", rows.risk_rows(numbered)),
+        told=_write(folder, "TOLD", told),
         prevalence=float(outcome.mean()),
         best_auroc=ceiling_auroc(risk, outcome),
         expected_auroc=ceiling_auroc(risk, risk),

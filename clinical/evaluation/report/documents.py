@@ -121,7 +121,7 @@ def _elements(table: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str]]]:
             yield name, value
 
 
-def open_questions(answers: Mapping[str, str]) -> list[dict[str, str]]:
+def open_questions(answers: Mapping[str, str | None]) -> list[dict[str, str]]:
     """The questions without an answer: `key`, `question` and what `needs` it."""
     needs = uses()
     return [

@@ -250,4 +250,4 @@ def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():
     y, p, patients = hospital(10_000, per_patient=2)
     start = time.process_time()  # others may use the machine too
     evaluate(y, p, patients=patients, threshold=0.5)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 20  # 5 on an idle core

@@ -828,12 +828,12 @@ def test_rows_in_are_rows_accounted_for(tmp_path_factory, rows, block):
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
 def test_ids_are_not_written_as_formulas(tmp_path, ending):
     ids = ["=1+2", "+4", "-5", "@x", "'=1", "'quoted", "'", "P-1", "\t=1", None]
-    frame = pd.DataFrame({"STAY_ID": ids, "id": ids, "text": ids})
+    frame = pd.DataFrame({"STAY_ID": ids, "id": ids, "MRN": ids, "patient": ids, "text": ids})
     path = tmp_path / f"ids{ending}"
     write_table(frame, path)
     written = list(csv.reader(path.open(newline=""), delimiter="\t" if "t" in ending else ","))[1:]
-    for stay, plain, text in written:
-        assert stay == plain
+    for stay, plain, record, patient, text in written:
+        assert stay == plain == record == patient
         assert stay[:1] not in tuple("=+-@\t\r") or not stay
         assert text == stay or f"'{text}" == stay
     for name in frame.columns:

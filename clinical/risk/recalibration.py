@@ -1,0 +1,112 @@
+"""What is fitted around the network: c, the calibrator and the alert threshold."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clinical.cohort.splits import overlap, usable_stays, with_patients
+from clinical.evaluation.drift import side_profile
+from clinical.evaluation.measures import recall_at_precision
+from clinical.risk.aggregation import aggregate_stays
+from clinical.risk.calibration import fit_platt
+from domainbert.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from clinical.risk.model import ReadmissionModel
+
+C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+EPSILON = 1e-6
+log = logging.getLogger(__name__)
+
+
+def choose(
+    model: ReadmissionModel, windows: Sequence[Sequence[np.ndarray]], outcome: np.ndarray
+) -> np.ndarray:
+    """Fit c, the calibrator and the 80% precision threshold of `model` on stays kept from training.
+
+    The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
+    of a few hundred stays is too noisy. If no calibration is possible, the log and the manifest
+    say why, and the settings stay as they are.
+
+    Args:
+        model: its settings and manifest are changed.
+        windows: of each stay, from `ReadmissionModel.token_ids`; at least one.
+        outcome: 0 or 1, shape (stays,).
+
+    Returns:
+        The probabilities of the stays, shape (stays,).
+    """
+    values, counts = model.window_probabilities(windows)
+    fits, refused = [], ""
+    for c in C_GRID:
+        score = aggregate_stays(values, counts, c=c)
+        try:
+            platt = fit_platt(outcome, score)
+        except UserError as error:
+            refused = str(error)
+            continue
+        probability = np.clip(platt.apply(score), EPSILON, 1 - EPSILON)
+        likelihood = np.where(outcome == 1, np.log(probability), np.log1p(-probability)).mean()
+        fits.append((likelihood, c, platt, probability))
+    if not fits:
+        log.warning("no calibration: %s", refused)
+        model.manifest["calibration_refused"] = refused
+        return aggregate_stays(values, counts, c=model.c)
+    _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
+    point = recall_at_precision(outcome, probability)
+    model.settings = replace(
+        model.settings,
+        c=c,
+        calibration=(platt.slope, platt.intercept),
+        # A little lower, so that rounding cannot put the stay that defines it below.
+        alert_threshold=point.threshold - 1e-9 if point else None,
+    )
+    return np.asarray(probability)
+
+
+def recalibrate(model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "val") -> None:
+    """Fit c, the calibrator and the alert threshold on a hospital's own stays.
+
+    The network is not changed, so a few hundred stays are enough. They should be like the stays
+    that will be scored, above all in the number of their notes: see docs/dilution.md.
+
+    Args:
+        model: its settings are changed, and its manifest says on what.
+        cohort: see `clinical.cohort.splits.usable_stays`.
+        split: the side to fit on; measure on another one.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: no stay on that side can be scored, patients that the model was trained on are
+            among them, or the stays allow no calibration (see `clinical.risk.calibration`).
+    """
+    rows = usable_stays(cohort)
+    rows = rows[rows["split"] == split].reset_index(drop=True)
+    stored = model.manifest.get("patients")
+    if stored and (seen := overlap(rows["patient_id"], stored).get("train")):
+        msg = f"the model was trained on {seen} patients of the side {split!r}; use other patients"
+        raise UserError(msg)
+    windows = model.token_ids(rows["text"])
+    readable = [i for i, stay in enumerate(windows) if len(stay)]
+    if not readable:
+        msg = f"no stay of the side {split!r} can be scored; expected some hundred"
+        raise UserError(msg)
+    model.manifest.pop("calibration_refused", None)
+    outcome = rows["readmitted"].to_numpy()[readable]
+    probability = choose(model, [windows[i] for i in readable], outcome)
+    if refused := model.manifest.get("calibration_refused"):
+        raise UserError(refused)
+    if stored:
+        model.manifest["patients"] = with_patients(stored, rows["patient_id"], side="val")
+    if known := model.manifest.get("profile"):
+        now = side_profile(model, rows["text"], probability=probability)
+        model.manifest["profile"] = {**known, "val": now}
+    model.manifest["recalibrated"] = {"stays": len(readable), "readmitted": int(outcome.sum())}
