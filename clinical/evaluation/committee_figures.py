@@ -153,5 +153,5 @@ def plot_drift(inputs: pd.DataFrame) -> Figure:
     axes.set_yticks(
         np.arange(len(names))[::-1], [QUANTITIES[name].split(" (")[0] for name in names]
     )
-    axes.legend(fontsize=9, framealpha=1, edgecolor="none", loc="lower right")
+    axes.legend(fontsize=9, edgecolor="none", ncols=2, loc="lower right", bbox_to_anchor=(1, 1.03))
     return figure

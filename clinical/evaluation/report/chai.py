@@ -76,7 +76,14 @@ def _results(comparison: Comparison) -> dict[str, dict[str, Any]]:
         for name in GROUP_MEASURES
     }
     names = ("UsefulnessUsabilityEfficacy", "FairnessEquity", "SafetyReliability")
-    return dict(zip(names, (useful, fair, safe), strict=True))
+    return dict(zip(names, map(_without_nan, (useful, fair, safe)), strict=True))
+
+
+def _without_nan(value: Any) -> Any:
+    """The same nested numbers, None for NaN."""
+    if isinstance(value, dict):
+        return {key: _without_nan(number) for key, number in value.items()}
+    return None if value != value else value
 
 
 def chai_xml(card: dict[str, Any]) -> str:
@@ -94,7 +101,7 @@ def _append(parent: ET.Element, content: dict[str, Any]) -> None:
         if name == "Results":
             for label, number in value.items():
                 result = ET.SubElement(element, f"{{{NAMESPACE}}}MetricResult")
-                _append(result, {"Label": label, "ValueJson": _json(number)})
+                _append(result, {"Label": label, "ValueJson": json.dumps(number, allow_nan=False)})
         elif name == "Keywords":
             for tag, word in value:
                 ET.SubElement(element, f"{{{NAMESPACE}}}{tag}").text = word
@@ -102,9 +109,3 @@ def _append(parent: ET.Element, content: dict[str, Any]) -> None:
             _append(element, value)
         else:
             element.text = str(value)
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, dict):
-        value = {key: None if number != number else number for key, number in value.items()}
-    return json.dumps(None if value != value else value, allow_nan=False)

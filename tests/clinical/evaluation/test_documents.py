@@ -3,6 +3,7 @@
 import csv
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from clinical.evaluation.report.documents import (
     uses,
 )
 from clinical.evaluation.report.hospital import questions, read_data, template
+from clinical.evaluation.subgroups import by_group
 
 HERE = Path(__file__).parent
 
@@ -119,6 +121,15 @@ def test_the_card_validates_against_chais_schema(about, comparison, hospital):
     area = next(iter(comparison.evaluations.values())).auroc.value
     assert json.loads(values["auroc"])["value"] == area
     assert any(label.startswith("Recall, sex F") for label in values)
+
+
+def test_numbers_that_cannot_be_measured_are_null_in_the_card(about, comparison):
+    few = replace(comparison, groups=by_group(comparison.stays, bootstrap=0))  # no interval, alert
+    card = chai_card(about.namespace(), few)
+    results = card["KeyMetrics"]["FairnessEquity"]["Results"]
+    assert results["Recall, sex F"]["value"] is None
+    json.dumps(card, allow_nan=False)
+    validated(chai_xml(card))
 
 
 def test_a_schema_violation_would_be_found(about, comparison):
