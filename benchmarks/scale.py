@@ -170,7 +170,7 @@ def daily() -> list[dict[str, str]]:
 
 def hospital(work: Path, *, stays: int) -> pd.DataFrame:
     """Labelled stays of a new made-up hospital, with short discharge summaries."""
-    from clinical.cohort import build_cohort
+    from clinical.cohort.build import build_cohort
     from clinical.datasets.synthetic import synthesize
 
     synthesize(work / "hospital", stays=stays, seed=SEED, brief=True)

@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clinical.cohort import Cohort, build_cohort
+    from clinical.cohort.build import build_cohort
+    from clinical.cohort.result import Cohort
     from clinical.cohort.splits import assign_splits, check_disjoint
     from clinical.datasets.diabetes130 import build_diabetes130
     from clinical.datasets.synthetic import synthesize
@@ -31,7 +32,8 @@ __version__ = domainbert.__version__
 _HOMES = {
     name: module
     for module, names in {
-        "cohort": ("Cohort", "build_cohort"),
+        "cohort.build": ("build_cohort",),
+        "cohort.result": ("Cohort",),
         "cohort.splits": ("assign_splits", "check_disjoint"),
         "datasets.diabetes130": ("build_diabetes130",),
         "datasets.synthetic": ("synthesize",),

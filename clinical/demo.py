@@ -27,7 +27,7 @@ def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[C
     A tenth of the `stays` is the test side; another `seed` is another hospital. Returns the
     measures, and the best possible AUROC on the test side.
     """
-    from clinical.cohort import build_cohort
+    from clinical.cohort.build import build_cohort
     from clinical.datasets.synthetic import synthesize
     from clinical.evaluation.comparison import compare, write_comparison
     from clinical.evaluation.report import describe

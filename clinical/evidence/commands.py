@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainbert import options
-from domainbert.console import say, stdout
+from domainbert.console import one_line_errors, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import write_json
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from clinical.risk.model import ReadmissionModel
 
 
+@one_line_errors
 def explain(
     source: options.Source,
     model: options.ModelName,

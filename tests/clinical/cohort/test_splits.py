@@ -102,7 +102,7 @@ def test_fractions_must_sum_to_one():
 def test_a_split_by_time_tests_on_the_latest_stays_and_keeps_patients_apart(tmp_path):
     import pandas as pd
 
-    from clinical.cohort import build_cohort
+    from clinical.cohort.build import build_cohort
     from clinical.datasets.synthetic import synthesize
 
     synthesize(tmp_path / "h", stays=300, seed=4, brief=True, dates="real")
