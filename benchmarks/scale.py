@@ -29,7 +29,8 @@ from reporting import markdown, say, spread
 STAYS = (1_000, 10_000, 100_000)
 NOTE = "Pt. {number} admitted with dyspnea, diuresed, discharged home on day {day}."
 DAYS, GROWING = 10, 20
-OVERHEAD_STAYS, ROUNDS = 100, 3
+WORDS = ["pain", "dyspnea", "stable", "furosemide", "home", "denies", "fever", "edema", "renal"]
+OVERHEAD_STAYS, ROUNDS = 40, 3
 AUROC_STAYS = 400
 SEED = 2029
 
@@ -170,7 +171,7 @@ def daily() -> list[dict[str, str]]:
 def hospital(work: Path, *, stays: int) -> pd.DataFrame:
     """Labelled stays of a new made-up hospital, with short discharge summaries."""
     from clinical.cohort import build_cohort
-    from clinical.datasets import synthesize
+    from clinical.datasets.synthetic import synthesize
 
     synthesize(work / "hospital", stays=stays, seed=SEED, brief=True)
     found = build_cohort(work / "hospital", out=work / "hospital.parquet").to_frame()

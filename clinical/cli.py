@@ -49,11 +49,13 @@ def synthesize(
     seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 0,
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
     notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
+    dates: Annotated[str, typer.Option(help="shifted, as in MIMIC, or real.")] = "shifted",
 ) -> None:
     """Write a made-up hospital as CSV files like MIMIC-III's, with the true risk of each stay."""
     from clinical.datasets.synthetic import synthesize as make
 
-    hospital = make(folder, stays=stays, seed=seed, brief=brief, notes_per_stay=notes_per_stay)
+    style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates}
+    hospital = make(folder, stays=stays, seed=seed, **style)
     say(
         f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes in "
         f"{folder}; the best possible AUROC is {hospital.best_auroc:.3f}"
@@ -78,6 +80,9 @@ def cohort(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
+    split_by: Annotated[
+        str, typer.Option(help="patient, or time: the latest discharges are the test side.")
+    ] = "patient",
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""
     from clinical.cohort import build_cohort
@@ -94,6 +99,7 @@ def cohort(
         delimiter=delimiter,
         encoding=encoding,
         seed=seed,
+        split_by=split_by,
         out=out,
     )
     table = Table("step", "removed", "left", title="Flow")
@@ -352,27 +358,74 @@ def evaluate(
     model: options.ModelName,
     out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
     split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
+    hospital: Annotated[
+        Path | None,
+        typer.Option(help="The hospital's answers, a filled-in hospital-template.toml."),
+    ] = None,
+    include_notes: Annotated[
+        bool,
+        typer.Option("--include-notes", help="Show parts of notes of four stays in the report."),
+    ] = False,
+    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
-    """Measure a model on one side of a cohort and compare it with bag-of-words baselines."""
+    """Measure a model on one side of a cohort, and write the report for a committee."""
     from clinical.cohort.splits import read_cohort
     from clinical.evaluation.comparison import compare, write_comparison
+    from clinical.evaluation.report import describe
+    from clinical.evaluation.report.hospital import Hospital
     from clinical.risk.model import ReadmissionModel
 
+    answers = Hospital.read(hospital) if hospital else Hospital()
     table = read_cohort(cohort_file)
     loaded = ReadmissionModel.from_pretrained(model)
-    comparison = compare(loaded, table, split=split)
+    comparison = compare(loaded, table, split=split, bootstrap=bootstrap)
+    built = _cohort_of(cohort_file)
     report = write_comparison(
         comparison,
         out,
         title=f"{model} on {cohort_file.name}",
         facts={"model": model, "cohort": cohort_file.name, "side": split, "c": f"{loaded.c:g}"},
-        flow=_flow_of(cohort_file),
+        flow=built.flow if built else None,
+        about=describe(
+            loaded,
+            comparison,
+            name=model,
+            summary=built.summary if built else None,
+            hospital=answers,
+            include_notes=include_notes,
+        ),
     )
     _print_comparison(comparison)
     say(f"report in {report}")
 
 
 app.command()(one_line_errors(explain))
+
+
+@app.command()
+@one_line_errors
+def monitor(
+    stays: Annotated[Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")],
+    model: options.ModelName,
+    out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")],
+    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
+) -> None:
+    """Compare new stays with a model's training: drift, and quality by month of discharge."""
+    from clinical.evaluation.monitoring import monitor as watch
+    from clinical.evaluation.monitoring import read_stays, write_monitoring
+    from clinical.risk.model import ReadmissionModel
+
+    table = read_stays(stays)
+    found = watch(ReadmissionModel.from_pretrained(model), table, bootstrap=bootstrap)
+    shown = Table("quantity", "since", "then", "now", "index", "by chance", "finding")
+    for row in found.inputs.to_dict("records"):
+        numbers = [f"{row[name]:.3g}" for name in ("then", "now", "psi", "chance")]
+        since = "training" if row["side"] == "train" else "validation"
+        shown.add_row(row["quantity"].replace("_", " "), since, *numbers, row["finding"])
+    stdout.print(shown)
+    for line in found.findings:
+        stdout.print(line, markup=False, soft_wrap=True)
+    say(f"tables and figures beside {write_monitoring(found, out)}")
 
 
 @app.command()
@@ -396,7 +449,7 @@ def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
     import json
 
-    from clinical.evaluation.intervals import spell
+    from clinical.evaluation.resampling import spell
     from clinical.models import shipped
 
     for name, folder in shipped().items():
@@ -417,13 +470,13 @@ def models() -> None:
             )
 
 
-def _flow_of(cohort_file: Path) -> Any:
-    """The flow that `clinical cohort` stored in its file; None for other tables."""
+def _cohort_of(cohort_file: Path) -> Any:
+    """The cohort that `clinical cohort` wrote; None for other tables."""
     from clinical.cohort import Cohort
     from domainbert.tables import TableError
 
     try:
-        return Cohort.open(cohort_file).flow
+        return Cohort.open(cohort_file)
     except TableError:
         return None
 

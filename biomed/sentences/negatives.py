@@ -36,7 +36,7 @@ def mine_negatives(
     """Give each pair the nearest texts that are not right for its query.
 
     Vectors lie in a file and are compared block by block, so that memory does not grow with the
-    square of the texts: 100,000 pairs need less than 2 GB with the shipped encoder.
+    square of the texts.
 
     Args:
         pairs: queries and the texts that answer them; a query may have several.

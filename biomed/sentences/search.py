@@ -218,7 +218,7 @@ class Words:
         texts: the texts, one row each.
 
     Raises:
-        UserError: bm25s is not installed.
+        UserError: bm25s is not installed, or no text has a word that counts.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -228,7 +228,10 @@ class Words:
             raise UserError("BM25 needs bm25s: pip install 'domainbert[search]'") from None
         self._library, self._count = bm25s, len(texts)
         self._index = bm25s.BM25()
-        self._index.index(self._tokens(list(texts)), show_progress=False)
+        tokens = self._tokens(list(texts))
+        if not any(map(len, tokens.ids)):
+            raise UserError("no text has a word that BM25 counts; search by meaning alone")
+        self._index.index(tokens, show_progress=False)
 
     def search(self, queries: Sequence[str], *, k: int) -> Hits:
         """The k best rows of each query; a row without a word of the query is not among them."""

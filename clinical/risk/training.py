@@ -11,6 +11,7 @@ from pydantic import Field
 
 from clinical.cohort.splits import patient_hashes, usable_stays
 from clinical.evaluation.baselines import out_of_fold
+from clinical.evaluation.drift import training_profile
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from clinical.risk.recalibration import EPSILON, choose
@@ -112,7 +113,8 @@ def fit(
     }
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
-    choose(model, objective.val_windows, objective.outcome)
+    probability = choose(model, objective.val_windows, objective.outcome)
+    model.manifest["profile"] = training_profile(model, used, probability=probability)
     return model
 
 

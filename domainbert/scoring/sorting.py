@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 from contextlib import contextmanager
 from itertools import islice
@@ -24,6 +26,8 @@ Part = tuple["pa.Table", list[bytes], list[int]]  # rows, keys of the items, row
 SPOOL = ".rows-"
 _ITEMS = 2048  # of a part
 _MEMORY = "512MB"
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+_UNWRITABLE = "{folder} cannot be written ({why}); mend that and repeat the command to resume"
 
 _MOVES = """
 CREATE TABLE moves AS
@@ -73,15 +77,28 @@ def spool(beside: Path) -> Iterator[Any]:
     """
     import duckdb
 
-    with tempfile.TemporaryDirectory(prefix=SPOOL, dir=beside) as folder:
-        settings = {"temp_directory": folder, "memory_limit": _MEMORY}
-        with duckdb.connect(str(Path(folder) / "rows.duckdb"), config=settings) as con:
-            try:
+    try:
+        with disk_errors(beside), tempfile.TemporaryDirectory(prefix=SPOOL, dir=beside) as folder:
+            settings = {"temp_directory": folder, "memory_limit": _MEMORY}
+            with duckdb.connect(str(Path(folder) / "rows.duckdb"), config=settings) as con:
                 yield con
-            except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-                # Its own message may quote a row.
-                msg = f"{beside}: rows cannot be sorted there ({type(error).__name__}); is it full?"
-                raise UserError(msg) from None
+    except (duckdb.IOException, duckdb.TransactionException, duckdb.OutOfMemoryException) as error:
+        # Its own message may quote a row.
+        full = os.strerror(errno.ENOSPC)
+        why = full.lower() if full in str(error) else type(error).__name__
+        raise UserError(_UNWRITABLE.format(folder=beside, why=why)) from None
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Say in one line that a disk is full or cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        why = os.strerror(error.errno).lower()
+        raise UserError(_UNWRITABLE.format(folder=folder, why=why)) from None
 
 
 def insert(con: Any, table: str, columns: dict[str, Any] | pa.Table) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import secrets
 import shutil
 from contextlib import ExitStack, contextmanager
@@ -17,7 +15,7 @@ from domainbert.files import replace, write_json
 from domainbert.locks import LOCK, locked, release_empty
 from domainbert.scoring.done import KEY_BYTES, Done, keys_of, told
 from domainbert.scoring.layout import to_frame
-from domainbert.scoring.sorting import SPOOL, Place, in_order
+from domainbert.scoring.sorting import SPOOL, Place, disk_errors, in_order
 from domainbert.tables import FORMATS, TableWriter, atomic_path, table_format
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 _FORMAT = 2  # of the parts
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class RunStore:
@@ -242,16 +239,3 @@ class RunStore:
 
 def _number(part: Path) -> int:
     return int(part.stem.split("-")[1])
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Say in one line that a disk is full or cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _DISK:
-            raise
-        why = os.strerror(error.errno).lower()
-        msg = f"{folder} cannot be written ({why}); mend that and repeat the command to resume"
-        raise UserError(msg) from None

@@ -14,7 +14,7 @@ from domainbert.embedding import Embedder
 from domainbert.errors import UserError
 from domainbert.pooling import unit
 from domainbert.training.embedding import TextModule, _TextTrainer
-from domainbert.training.sentences import run_trainer
+from domainbert.training.library import run_trainer
 from domainbert.training.train import versions
 
 if TYPE_CHECKING:
@@ -84,21 +84,16 @@ def fit_to_vectors(
         return {"cosine": float(np.mean(list(found.values()))), **found}
 
     model = SentenceTransformer(modules=[TextModule(student, student.network)])
-    usual = student.network.config._attn_implementation
-    student.network.set_attn_implementation(training.attention)
-    try:
-        best = run_trainer(
-            _TextTrainer,
-            model,
-            data=Dataset.from_dict({"text": texts, "label": targets}),
-            loss=VectorLoss(model),
-            network=student.network,
-            score=score,
-            metric="cosine",
-            training=training,
-        )
-    finally:
-        student.network.set_attn_implementation(usual)
+    best = run_trainer(
+        _TextTrainer,
+        model,
+        data=Dataset.from_dict({"text": texts, "label": targets}),
+        loss=VectorLoss(model),
+        network=student.network,
+        score=score,
+        metric="cosine",
+        training=training,
+    )
     trained = student.finished(student.network, encoder=teacher, lora=None)
     trained.name = str(teacher)
     trained.manifest = {

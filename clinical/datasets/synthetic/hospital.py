@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.datasets.synthetic import rows
-from clinical.datasets.synthetic.stays import draw_patients
+from clinical.datasets.synthetic.stays import CALENDARS, draw_patients
 from domainbert.errors import UserError
 from domainbert.tables import atomic_path
 
@@ -53,6 +53,7 @@ def synthesize(
     seed: int = 0,
     brief: bool = False,
     notes_per_stay: str = "few",
+    dates: str = "shifted",
 ) -> Hospital:
     """Write a made-up hospital whose readmission risks are known.
 
@@ -72,9 +73,11 @@ def synthesize(
             instead of 1,000 to 4,000.
         notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, each with
             half of the true facts; "many" gives 20 to 60, most without any.
+        dates: "shifted" spreads the admissions over 90 years from 2100, as MIMIC-III's are;
+            "real" over 2018 and 2019.
 
     Raises:
-        UserError: `stays` is less than 1, or `notes_per_stay` is not "few" or "many".
+        UserError: `stays` is less than 1, or an option is not one of those above.
     """
     if stays < 1:
         msg = f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)"
@@ -82,10 +85,13 @@ def synthesize(
     if notes_per_stay not in rows.NOTES_PER_STAY:
         msg = f"notes_per_stay is {notes_per_stay!r}, expected 'few' or 'many'"
         raise UserError(msg)
+    if dates not in CALENDARS:
+        msg = f"dates is {dates!r}, expected 'shifted' or 'real'"
+        raise UserError(msg)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     # Separate generators: a new phrase does not change the patients.
-    patients = draw_patients(stays, random.Random(seed))  # noqa: S311 - no secret
+    patients = draw_patients(stays, random.Random(seed), dates=dates)  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
     numbered = rows.number(patients, rng)
     told: list[list[Any]] = []
