@@ -1,4 +1,4 @@
-"""Attributions: how much each piece of a stay raises the probability of its window."""
+"""Attributions: how much each piece of a stay adds to the risk of its window."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def attribute(
     method: str = "occlusion",
     windows: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """What each piece adds to the probability of its window, shape (pieces,).
+    """What each piece adds to the risk of its window by a method, shape (pieces,).
 
     0 for pieces outside the windows that are examined.
 
@@ -80,12 +80,12 @@ def attribute(
 
 
 def occlusion(case: Case, pieces: Sequence[Piece]) -> np.ndarray:
-    """What a piece adds to its window's log-odds, times the window's p (1 - p), shape (pieces,).
+    """What a piece adds to its window's log-odds, times the window's probability, shape (pieces,).
 
     The mean of what is lost when the piece is cut out of the window, and what is gained when it is
     put into an empty one: the last and the first step of a Shapley value. The first alone misses a
     piece whose window says the same thing twice. Occlusion is from Zeiler and Fergus 2014 (arXiv
-    1311.2901). p (1 - p) turns log-odds into probability, so that windows compare.
+    1311.2901). The factor puts the riskiest windows first, which decide the stay's score.
     """
     numbers = [piece.window for piece in pieces]
     special = case.window(0).input_ids[[0, -1]]
@@ -96,16 +96,15 @@ def occlusion(case: Case, pieces: Sequence[Piece]) -> np.ndarray:
     whole = logit(case.probabilities[numbers])
     lost = whole - logit(case.without(pieces))
     gained = logit(case.score(alone)) - logit(case.score([special]))
-    return (lost + gained) / 2 * case.slopes[numbers]
+    return (lost + gained) / 2 * case.probabilities[numbers]
 
 
 def gradients(case: Case, pieces: Sequence[Piece]) -> np.ndarray:
-    """Integrated gradients of the logit, summed over a piece, times the window's p (1 - p)."""
+    """Integrated gradients of the logit, summed over a piece, times the window's probability."""
     windows = sorted({piece.window for piece in pieces})
     tokens = dict(zip(windows, integrated_gradients(case, windows), strict=True))
-    return np.array(
-        [case.slopes[p.window] * tokens[p.window][p.first : p.last].sum() for p in pieces]
-    )
+    sums = np.array([tokens[piece.window][piece.first : piece.last].sum() for piece in pieces])
+    return case.probabilities[[piece.window for piece in pieces]] * sums
 
 
 def attention(case: Case, pieces: Sequence[Piece]) -> np.ndarray:

@@ -31,7 +31,6 @@ class Case:
         model: as given.
         stay: the windows and texts.
         probabilities: of the windows, shape (windows,).
-        slopes: p (1 - p) of each window: what its probability gains for a gain in log-odds.
         risk: of the stay.
     """
 
@@ -42,7 +41,6 @@ class Case:
         whole = [window.input_ids for _, window in self.stay.windows]
         self.probabilities = model.score_token_ids(whole)
         self.risk = model.risk_of(self.stay, self.probabilities)
-        self.slopes = self.probabilities * (1 - self.probabilities)
         self._known = dict(zip((ids.tobytes() for ids in whole), self.probabilities, strict=True))
 
     def window(self, number: int) -> Window:

@@ -33,8 +33,8 @@ class Passage:
 
     Attributes:
         window: number of its window in `StayRisk.windows`.
-        value: by how much the method says that it raises the probability of its window; negative
-            where it lowers it. It ranks passages.
+        value: what the method says that it adds to the log-odds of its window, times the window's
+            probability; negative where it lowers the risk. It ranks passages.
         score_contribution: the stay's score minus its score without the passage, measured.
         probability_contribution: the same for the probability. It is small where another passage
             says the same thing, because the risk then stays high without this one.
@@ -142,7 +142,9 @@ def explain(
     examined = windows_that_matter(case, pieces, windows=windows)
     if method == "gradients":
         tokens = zip(examined, integrated_gradients(case, examined), strict=True)
-        pieces, values = phrases(case.stay, {n: case.slopes[n] * found for n, found in tokens})
+        pieces, values = phrases(
+            case.stay, {n: case.probabilities[n] * found for n, found in tokens}
+        )
     else:
         values = attribute(case, pieces, method=method, windows=examined)
     return _measured(case, _strongest(pieces, values, top), method, examined)
