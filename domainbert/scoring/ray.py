@@ -77,7 +77,7 @@ def score(
         rows = groups.map_groups(_gather, batch_format="pyarrow")
     return rows.map_batches(
         _Worker,
-        fn_constructor_args=([ray.put(dumps(task))], layout, threads),
+        fn_constructor_args=(ray.put(dumps(task)), layout, threads),
         batch_size=PART_ITEMS,
         batch_format="pyarrow",
         num_cpus=threads,
@@ -98,11 +98,10 @@ def _gather(group: pa.Table) -> dict[str, Any]:
 class _Worker:
     """An actor: one process that holds the task."""
 
-    def __init__(self, task: list[ObjectRef[bytes]], layout: Layout, threads: int) -> None:
+    def __init__(self, task: ObjectRef[bytes], layout: Layout, threads: int) -> None:
         import ray
 
-        # In a list, because Ray warns of large arguments to actors that it may restart.
-        self._task, self._layout = load_task(ray.get(task[0]), threads=threads), layout
+        self._task, self._layout = load_task(ray.get(task), threads=threads), layout
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
         packed_as = "rows" if self._layout.group else None

@@ -42,7 +42,7 @@ def ray_data(worker_path):
     import ray
 
     ray.init(
-        num_cpus=2,
+        num_cpus=3,  # two workers, and one CPU for reading
         include_dashboard=False,
         _node_ip_address="127.0.0.1",
         object_store_memory=100_000_000,
