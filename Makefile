@@ -9,6 +9,7 @@ CORPORA := $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease $(DATA)/ner/bc5cd
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+ENGINES := $(VENV)/.engines
 SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
 
 .PHONY: demo test lint notebooks models clean
@@ -16,7 +17,7 @@ SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
 demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
 
-test: lint
+test: lint $(ENGINES)
 	$(BIN)/pytest -n auto
 
 lint: $(INSTALLED)
@@ -27,8 +28,13 @@ lint: $(INSTALLED)
 # The package is installed, not linked: tests and demo see what a user gets.
 $(INSTALLED): pyproject.toml constraints.txt README.md $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases,search,approximate,static,spacy]' -c constraints.txt
 	touch $(INSTALLED)
+
+# Ray and Spark, half a gigabyte, for their tests alone, which are skipped without them.
+$(ENGINES): pyproject.toml constraints.txt | $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[ray,spark]' -c constraints.txt \
+		&& touch $(ENGINES) || echo "no Ray or no Spark here: their tests are skipped"
 
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/run.py

@@ -168,7 +168,7 @@ def _clock(moment: np.datetime64) -> str:
 
 def run_ours(folder: Path, out: Path, *, notes: str) -> None:
     """Our way."""
-    from clinical.cohort import build_cohort
+    from clinical.cohort.build import build_cohort
 
     build_cohort(folder, notes=notes, hours=48, out=out)
 

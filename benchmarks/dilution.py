@@ -1,6 +1,7 @@
 """Dilution: how neutral notes lower the risk of a stay, for several c.
 
-    python benchmarks/dilution.py
+    python benchmarks/dilution.py                       the table of docs/dilution.md
+    python benchmarks/dilution.py COHORT.parquet 700    AUROC and likelihood by c on its stays
 
 Scores the notes of a small made-up hospital with readmission-demo. The stay is the note with the
 highest window; neutral windows are those of the half of the notes with the lowest risk.
@@ -8,12 +9,19 @@ highest window; neutral windows are those of the half of the notes with the lowe
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from itertools import cycle, islice
 from pathlib import Path
 
+import numpy as np
+from sklearn.metrics import log_loss, roc_auc_score
+
 from clinical import ReadmissionModel, aggregate, synthesize
-from clinical.risk.calibration import Platt
+from clinical.cohort.splits import read_cohort, usable_stays
+from clinical.risk.aggregation import aggregate_stays
+from clinical.risk.calibration import Platt, fit_platt
+from clinical.risk.recalibration import C_GRID
 from domainbert.markdown import table
 from domainbert.tables import read_table
 
@@ -40,5 +48,23 @@ def main() -> None:
     print(table(["", *(f"{n} neutral windows" for n in ADDED)], rows))
 
 
+def by_c(cohort: str, stays: int) -> None:
+    """Print how well each c ranks a sample of a cohort's stays, and the likelihood it reaches."""
+    rows = usable_stays(read_cohort(Path(cohort))).sample(stays, random_state=0)
+    model = ReadmissionModel.from_pretrained("readmission-demo")
+    values, counts = model.window_probabilities(model.token_ids(rows["text"]))
+    outcome, lines = rows["readmitted"].to_numpy(), []
+    for c in C_GRID:
+        score = aggregate_stays(values, counts, c=c)
+        chance = fit_platt(outcome, score).apply(score)
+        measured = roc_auc_score(outcome, score), -log_loss(outcome, chance)
+        lines.append([f"{c:g}", *(f"{value:.3f}" for value in measured)])
+    print(f"{stays} stays with {np.median(counts):g} windows in the median")
+    print(table(["c", "AUROC", "log-likelihood"], lines))
+
+
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        by_c(sys.argv[1], int(sys.argv[2]))
+    else:
+        main()

@@ -1,36 +1,46 @@
-"""Sentences per second against `SentenceTransformer.encode`, and search against a matrix product.
+"""Sentences per second against `SentenceTransformer.encode`, search, and mining in bounded memory.
 
 Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
 sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
-folder, beside one plain product of the same matrices in memory.
+folder, beside one plain product of the same matrices in memory. Then a process of its own mines
+hard negatives of 10,000 queries among 100,000 runs of six words, and tells its peak memory; the
+encoder has one layer there. `--only` runs some of these parts, and `--students` compares models
+from `biomed sentences distill`.
 
     python benchmarks/sentences.py --data ../shared/data --out sentences.json
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import resource
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from reporting import options, report, say, seconds_of, spread, versions_of
+from reporting import markdown, options, report, say, seconds_of, spread, versions_of
 from sentence_transformers import SentenceTransformer
 
 from biomed import SentenceEncoder
-from domainbert.encoders import find_encoder
+from biomed.sentences.data import Examples, read_examples
+from biomed.sentences.negatives import mine_negatives
+from domainbert.encoders import DEFAULT_ENCODER, EncoderError, find_encoder
 from domainbert.index import VectorIndex
 from domainbert.pooling import unit
+from domainbert.training.distillation import with_layers
+from domainbert.training.sentences import spearman
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
 DIMENSION, QUERIES, PART = 384, 100, 100_000
+WORDS, ANSWERS = 6, 10  # words of a text that is mined, and right texts of a query
 TOLERANCE = 1e-5
 
 
@@ -78,9 +88,103 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
     return {"vectors": number, "seconds": seconds, "right": right}
 
 
+def students(
+    data: Path, texts: list[str], models: list[str], *, rounds: int
+) -> dict[str, dict[str, Any]]:
+    """Spearman's correlation on STS-B dev, and seconds for the texts, of each model.
+
+    A static model has no windows and is read by sentence-transformers; every other one is ours.
+    """
+    pairs = read_examples(data / "sentences" / "stsb_en_dev.tsv")
+    rated = np.array(pairs.scores(5))
+    encoders: dict[str, Any] = {}
+    for name in models:
+        try:
+            encoders[name] = SentenceEncoder.from_pretrained(name, device="cpu")
+        except EncoderError:
+            encoders[name] = SentenceTransformer(name, device="cpu", local_files_only=True)
+    found: dict[str, dict[str, Any]] = {}
+    for name, encoder in encoders.items():
+        first, second = (unit(encoder.encode(column)) for column in (pairs.first, pairs.second))
+        score = spearman((first * second).sum(axis=1), rated)
+        found[name] = {"spearman": score, "texts": len(texts), "seconds": []}
+    for number in range(rounds):
+        say(f"students, round {number + 1} of {rounds}")
+        for name, encoder in encoders.items():
+            found[name]["seconds"].append(seconds_of(partial(encoder.encode, texts)))
+    return found
+
+
+def mining(data: Path, number: int) -> dict[str, Any]:
+    """Seconds and peak memory (MiB) of a fresh process that mines among so many texts."""
+    say(f"mining {number:,} texts")
+    command = [sys.executable, __file__, "--data", str(data), "--mine", str(number)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    triplets, seconds, peak = map(float, done.stdout.split())
+    return {"texts": number, "triplets": int(triplets), "seconds": [seconds], "peak_mib": peak}
+
+
+def mine(sentences: list[str], number: int) -> None:
+    """Mine among runs of words of sentences; ten runs that follow one another share a query."""
+    words = " ".join(sentences).split()
+    runs = [" ".join(words[start : start + WORDS]) for start in range(0, len(words), WORDS)]
+    texts = list(dict.fromkeys(runs))[:number]
+    if len(texts) < number:
+        sys.exit(f"the sentences have {len(texts)} runs of words, fewer than {number}")
+    queries = [texts[row - row % ANSWERS] for row in range(number)]
+    encoder, found = SentenceEncoder.from_pretrained(device="cpu"), list[Examples]()
+    with_layers(encoder, 1)  # for the memory, which is measured, the others change nothing
+    pairs = Examples(queries, texts, [], [])
+    seconds = seconds_of(lambda: found.append(mine_negatives(pairs, encoder, margin=0)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(len(found[0]), seconds, peak)
+
+
 def ratio(seconds: dict[str, list[float]], first: str, second: str) -> str:
     """First over second, round by round."""
     return spread(np.array(seconds[first]) / np.array(seconds[second]), ".2f")
+
+
+def _encoding_row(found: dict[str, Any]) -> dict[str, str]:
+    seconds = found["seconds"]
+    return {
+        "what": f"encoding {found['texts']:,} sentences",
+        "ours, s": spread(seconds["ours"], ".1f"),
+        "reference, s": f"{spread(seconds['theirs'], '.1f')} (batches of {found['batch']})",
+        "ratio": f"{ratio(seconds, 'theirs', 'ours')} times as fast",
+    }
+
+
+def _searching_row(found: dict[str, Any]) -> dict[str, str]:
+    seconds = found["seconds"]
+    return {
+        "what": f"{QUERIES} queries in {found['vectors']:,} vectors",
+        "ours, s": spread(seconds["index"], ".2f"),
+        "reference, s": spread(seconds["product"], ".2f"),
+        "ratio": f"{ratio(seconds, 'index', 'product')} times one product",
+    }
+
+
+def _mining_row(found: dict[str, Any]) -> dict[str, str]:
+    return {
+        "what": f"hard negatives among {found['texts']:,} texts",
+        "ours, s": "",
+        "reference, s": "",
+        "ratio": f"{found['peak_mib']:,.0f} MiB at the peak",
+    }
+
+
+def _student_row(name: str, found: dict[str, Any]) -> dict[str, str]:
+    speeds = 60 * found["texts"] / np.array(found["seconds"])
+    return {
+        "model": Path(name).name,
+        "STS-B dev, Spearman": f"{found['spearman']:.3f}",
+        "sentences a minute": spread(speeds, ",.0f"),
+    }
+
+
+ROWS = {"encoding": _encoding_row, "searching": _searching_row, "mining": _mining_row}
+PARTS = tuple(ROWS)
 
 
 def main() -> None:
@@ -89,38 +193,43 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="data sets")
     parser.add_argument("--sentences", type=int, default=20_000, help="how many (20,000)")
     parser.add_argument("--vectors", type=int, default=1_000_000, help="how many (1,000,000)")
+    parser.add_argument("--texts", type=int, default=100_000, help="how many to mine (100,000)")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run")
+    parser.add_argument("--students", nargs="+", default=[], help="compare these model folders")
+    parser.add_argument("--mine", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    texts, vectors = (500, 20_000) if asked.quick else (asked.sentences, asked.vectors)
-    rounds = 1 if asked.quick else asked.rounds
     with gzip.open(asked.data / "text" / "pubmed_sentences.txt.gz", "rt") as lines:
-        sentences = list(islice((line.strip() for line in lines if line.strip()), texts))
-    encoded, searched = encoding(sentences, rounds=rounds), searching(vectors, rounds=rounds)
-    both = encoded["seconds"]
-    rows = [
-        {
-            "what": f"encoding {len(sentences):,} sentences",
-            "ours, s": spread(both["ours"], ".1f"),
-            "reference, s": spread(both["theirs"], ".1f"),
-            "ratio": f"{ratio(both, 'theirs', 'ours')} times as fast",
-        },
-        {
-            "what": f"100 queries in {vectors:,} vectors",
-            "ours, s": spread(searched["seconds"]["index"], ".2f"),
-            "reference, s": spread(searched["seconds"]["product"], ".2f"),
-            "ratio": f"{ratio(searched['seconds'], 'index', 'product')} times one product",
-        },
-    ]
+        sentences = [line.strip() for line in lines if line.strip()]
+    if asked.mine:
+        mine(sentences, asked.mine)
+        return
+    if asked.quick:
+        asked.sentences, asked.vectors, asked.texts, asked.rounds = 500, 20_000, 500, 1
+    measured: dict[str, Any] = {}
+    if "encoding" in asked.only:
+        measured["encoding"] = encoding(sentences[: asked.sentences], rounds=asked.rounds)
+    if "searching" in asked.only:
+        measured["searching"] = searching(asked.vectors, rounds=asked.rounds)
+    if "mining" in asked.only:
+        measured["mining"] = mining(asked.data, asked.texts)
+    if asked.students:
+        names = [DEFAULT_ENCODER, *asked.students]
+        some = sentences[: asked.sentences]
+        compared = students(asked.data, some, names, rounds=asked.rounds)
+        print(markdown([_student_row(name, found) for name, found in compared.items()]), "\n")
+    threads = {"threads": torch.get_num_threads()}
+    if not measured:
+        return
     report(
-        rows,
-        setting={
-            "threads": torch.get_num_threads(),
-            **versions_of("torch", "sentence-transformers"),
-        },
-        measured={"encoding": encoded, "searching": searched},
+        [ROWS[name](found) for name, found in measured.items()],
+        setting={**threads, **versions_of("torch", "sentence-transformers")},
+        measured=measured,
         out=asked.out,
     )
-    if encoded["worst_difference"] > TOLERANCE or searched["right"] < QUERIES:
-        sys.exit(f"results differ: {encoded['worst_difference']:.1e}, {searched['right']} of 100")
+    worst = measured.get("encoding", {}).get("worst_difference", 0.0)
+    right = measured.get("searching", {}).get("right", QUERIES)
+    if worst > TOLERANCE or right < QUERIES:
+        sys.exit(f"results differ: {worst:.1e}, {right} of {QUERIES}")
 
 
 if __name__ == "__main__":

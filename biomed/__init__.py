@@ -9,6 +9,8 @@ from domainbert import __version__
 
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
+    from biomed.ner.export import to_spacy
+    from biomed.ner.linking import Dictionary, EntityLinker
     from biomed.ner.tagger import EntityTagger
     from biomed.plots import plot_comparison, plot_similarity, plot_terms
     from biomed.qa.answerer import Answer, QuestionAnswerer
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 # Each name is imported on first use, so that `biomed --help` does not import torch.
 _NAMES = {
     "ner.entities": "Entity",
+    "ner.export": "to_spacy",
+    "ner.linking": "Dictionary EntityLinker",
     "ner.tagger": "EntityTagger",
     "plots": "plot_comparison plot_similarity plot_terms",
     "qa.answerer": "Answer QuestionAnswerer",
@@ -46,7 +50,9 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = [
     "Answer",
     "CrossEncoder",
+    "Dictionary",
     "Entity",
+    "EntityLinker",
     "EntityTagger",
     "QuestionAnswerer",
     "SentenceEncoder",
@@ -65,6 +71,7 @@ __all__ = [
     "plot_terms",
     "read_rated_pairs",
     "read_vocabulary",
+    "to_spacy",
 ]
 
 

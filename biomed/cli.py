@@ -6,7 +6,7 @@ from rich.table import Table
 
 from biomed.ner import commands as ner
 from biomed.qa import commands as qa
-from biomed.sentences import commands as sentences
+from biomed.sentences import training_commands as sentences
 from biomed.terms import commands as terms
 from domainbert.console import command_line, one_line_errors, stdout
 

@@ -6,11 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clinical.cohort import Cohort, build_cohort
+    from clinical.cohort.build import build_cohort
+    from clinical.cohort.result import Cohort
     from clinical.cohort.splits import assign_splits, check_disjoint
     from clinical.datasets.diabetes130 import build_diabetes130
     from clinical.datasets.synthetic import synthesize
     from clinical.evaluation.intervals import Evaluation, evaluate
+    from clinical.evidence.explain import Explanation, Passage, explain
     from clinical.risk.aggregation import aggregate
     from clinical.risk.convert import convert_release
     from clinical.risk.estimator import ReadmissionClassifier
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
     from clinical.risk.training import ReadmissionRecipe
     from clinical.risk.training import fit as fit_readmission
+    from clinical.risk.trajectory import Trajectory, TrajectoryPoint
+    from clinical.similar.copied import copied_text
+    from clinical.similar.stays import similar_stays
 
 import domainbert
 
@@ -27,17 +32,22 @@ __version__ = domainbert.__version__
 _HOMES = {
     name: module
     for module, names in {
-        "cohort": ("Cohort", "build_cohort"),
+        "cohort.build": ("build_cohort",),
+        "cohort.result": ("Cohort",),
         "cohort.splits": ("assign_splits", "check_disjoint"),
         "datasets.diabetes130": ("build_diabetes130",),
         "datasets.synthetic": ("synthesize",),
         "evaluation.intervals": ("Evaluation", "evaluate"),
+        "evidence.explain": ("Explanation", "Passage", "explain"),
         "risk.aggregation": ("aggregate",),
         "risk.convert": ("convert_release",),
         "risk.estimator": ("ReadmissionClassifier",),
         "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
         "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
+        "risk.trajectory": ("Trajectory", "TrajectoryPoint"),
         "risk.training": ("ReadmissionRecipe", "fit_readmission"),
+        "similar.copied": ("copied_text",),
+        "similar.stays": ("similar_stays",),
     }.items()
     for name in names
 }
@@ -46,11 +56,15 @@ __all__ = [
     "Cohort",
     "Coverage",
     "Evaluation",
+    "Explanation",
+    "Passage",
     "ReadmissionClassifier",
     "ReadmissionModel",
     "ReadmissionRecipe",
     "ReadmissionSettings",
     "StayRisk",
+    "Trajectory",
+    "TrajectoryPoint",
     "UnreadSpan",
     "WindowRisk",
     "aggregate",
@@ -59,8 +73,11 @@ __all__ = [
     "build_diabetes130",
     "check_disjoint",
     "convert_release",
+    "copied_text",
     "evaluate",
+    "explain",
     "fit_readmission",
+    "similar_stays",
     "synthesize",
 ]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clinical.risk.model import ReadmissionModel
 
 MODEL_NAME = "readmission-demo"
+BOOTSTRAP = 500  # resamples; the demo should be quick
 
 
 def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[Comparison, float]:
@@ -26,22 +27,23 @@ def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[C
     A tenth of the `stays` is the test side; another `seed` is another hospital. Returns the
     measures, and the best possible AUROC on the test side.
     """
-    from clinical.cohort import build_cohort
+    from clinical.cohort.build import build_cohort
     from clinical.datasets.synthetic import synthesize
     from clinical.evaluation.comparison import compare, write_comparison
+    from clinical.evaluation.report import describe
     from clinical.risk.model import ReadmissionModel
     from domainbert.tables import read_table
 
     started, out = time.perf_counter(), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    hospital = synthesize(out / "hospital", stays=stays, seed=seed)
+    hospital = synthesize(out / "hospital", stays=stays, seed=seed, dates="real")
     say(f"1/4  made up a hospital of {hospital.stays} stays with {hospital.notes} notes")
     cohort = build_cohort(out / "hospital", schema="mimic3", out=out / "cohort.parquet")
     table = cohort.to_frame()
     kept = int(table["exclusion"].isna().sum())
     say(f"2/4  a cohort of {kept} stays; the other {len(table) - kept} are listed with the reason")
     model = ReadmissionModel.from_pretrained(MODEL_NAME)
-    comparison = compare(model, table)
+    comparison = compare(model, table, bootstrap=BOOTSTRAP)
     say(f"3/4  {len(comparison.stays)} stays of the test side scored, every token of their notes")
     truth = read_table(out / "hospital" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
     best = best_possible(comparison.stays, truth)
@@ -55,6 +57,9 @@ def run_demo(out: str | Path, *, stays: int = 1500, seed: int = 2026) -> tuple[C
             "best possible AUROC on these stays": f"{best:.3f}",
         },
         flow=cohort.flow,
+        about=describe(
+            model, comparison, name=MODEL_NAME, summary=cohort.summary, include_notes=True
+        ),
     )
     _write_risks(model, comparison, out)
     say(f"4/4  report in {report} ({time.perf_counter() - started:.0f} s)")

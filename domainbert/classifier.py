@@ -1,4 +1,4 @@
-"""A BERT sequence classifier whose last layer computes only the [CLS] row."""
+"""Sequence classifiers: BERT's, whose last layer computes only [CLS], and those of others."""
 
 from __future__ import annotations
 
@@ -47,6 +47,25 @@ class CLSClassifier(BertForSequenceClassification):
             hidden = layer(hidden, mask)
         pooled = self.dropout(self.bert.pooler(_cls_of_layer(last, hidden, mask)))
         return SequenceClassifierOutput(logits=self.classifier(pooled))
+
+
+class AnyClassifier:
+    """Loads `CLSClassifier` for BERT, and for other encoders Hugging Face's own class.
+
+    ModernBERT, for one, takes 8,192 tokens.
+    """
+
+    config_class = None  # of any family
+
+    @staticmethod
+    def from_pretrained(location: str, **options: Any) -> Any:
+        """The model of a folder; arguments and result as for Hugging Face's classes."""
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+
+        config = AutoConfig.from_pretrained(location, local_files_only=True)
+        is_bert = config.model_type == "bert"
+        model_class = CLSClassifier if is_bert else AutoModelForSequenceClassification
+        return model_class.from_pretrained(location, **options)
 
 
 def _cls_of_layer(

@@ -141,12 +141,41 @@ def _frames(error: BaseException) -> Iterator[str]:
 
 @contextmanager
 def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal.
 
-    columns: tuple[Any, ...] = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    It shows the time so far, the time left and the rate of the last minutes.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    class Rate(ProgressColumn):
+        """Steps a second, or a minute where they are slower than that."""
+
+        def render(self, task: Any) -> Any:
+            speed = task.finished_speed or task.speed
+            if not speed:
+                return ""
+            return f"{speed:,.0f}/s" if speed >= 1 else f"{speed * 60:,.1f}/min"
+
+    columns: tuple[ProgressColumn, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        Rate(),
+    )
     quiet = not sys.stderr.isatty()
-    with Progress(*columns, TimeElapsedColumn(), console=stderr, disable=quiet) as bar:
+    window = 300  # seconds of the estimate: steps may come in bursts
+    with Progress(*columns, console=stderr, disable=quiet, speed_estimate_period=window) as bar:
         task = bar.add_task(what, total=total)
         yield lambda n, total=total: bar.update(task, advance=n, total=total)
 

@@ -31,6 +31,7 @@ OTHER_FILES = (  # that loading an encoder reads besides the weights
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "chat_template.jinja"),
     *("modules.json", "1_Pooling/config.json"),
 )
+_WITHOUT_SDPA = frozenset({"deberta", "deberta-v2"})
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -207,6 +208,14 @@ def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
     return {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
 
 
+def dropouts(encoder: Encoder, rate: float) -> dict[str, float]:
+    """The entries of an encoder's configuration for dropout: `rate`, and none in attention."""
+    config = load_config(encoder)
+    rates = dict.fromkeys(("hidden_dropout_prob", "embedding_dropout", "mlp_dropout"), rate)
+    rates |= {"attention_probs_dropout_prob": 0.0, "attention_dropout": 0.0}
+    return {name: value for name, value in rates.items() if hasattr(config, name)}
+
+
 def load_model(
     encoder: Encoder, model_class: Any, *, train_command: str | None = None, **config: Any
 ) -> PreTrainedModel:
@@ -216,13 +225,15 @@ def load_model(
     that trains a head (`{encoder}` in it is filled in) for the error if the file has none. `config`
     overrides the configuration, for example by `named_outputs(labels)`.
 
-    The model is in evaluation mode, fp32, with scaled-dot-product attention. Weights of another
+    The model is in evaluation mode, fp32, with scaled-dot-product attention where its family has
+    it (DeBERTa has not). Weights of another
     architecture or shape, missing, unknown, not floating-point or not finite are `EncoderError`s.
     """
     import torch
 
     stored = load_config(encoder)
-    wanted = getattr(model_class.config_class, "model_type", None)
+    # An Auto class takes every family.
+    wanted = getattr(getattr(model_class, "config_class", None), "model_type", None)
     if wanted not in (None, stored.model_type):
         found = f"{encoder.name} is a {stored.model_type} model"
         raise EncoderError(f"{found}; this needs one of the {wanted} family")
@@ -231,7 +242,7 @@ def load_model(
         model, report = model_class.from_pretrained(
             encoder.location,
             local_files_only=True,
-            attn_implementation="sdpa",
+            attn_implementation="eager" if stored.model_type in _WITHOUT_SDPA else "sdpa",
             dtype=torch.float32,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # checked below

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,14 +13,16 @@ from domainbert.errors import UserError
 from domainbert.files import folder_beside, write_json
 from domainbert.locks import locked
 from domainbert.pooling import unit
+from domainbert.ranking import top_k
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
     import pyarrow as pa
 
     from domainbert.embedding import Embedder
+    from domainbert.ranking import Hits
 
 Storage = Literal["float32", "float16", "int8"]
 STORAGES = ("float32", "float16", "int8")
@@ -33,66 +34,6 @@ _ROW_COLUMNS = ("id", "start", "end", "text")
 
 class VectorIndexError(UserError):
     """A damaged index folder, or one of another encoder; the message says the fix."""
-
-
-@dataclass(frozen=True)
-class Hits:
-    """The nearest rows of each query, best first.
-
-    Attributes:
-        rows: row numbers, shape (queries, k); -1 where the index has fewer than k rows.
-        scores: cosines, shape (queries, k), float32; NaN there.
-    """
-
-    rows: np.ndarray = field(repr=False)
-    scores: np.ndarray = field(repr=False)
-
-
-def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int) -> Hits:
-    """The k rows with the largest dot product with each query; of equal ones the first rows.
-
-    Args:
-        queries: shape (queries, dimension), float32.
-        blocks: consecutive blocks of rows, each of shape (rows, dimension), float32.
-        k: rows of each query.
-
-    Raises:
-        UserError: k < 1.
-    """
-    if k < 1:
-        msg = f"k must be at least 1, got {k}"
-        raise UserError(msg)
-    number = len(queries)
-    scores = np.full((number, k), -np.inf, dtype=np.float32)
-    rows = np.full((number, k), -1, dtype=np.int64)
-    first = 0
-    for block in blocks:
-        found = queries @ block.T
-        if len(block) > k and first == 0:
-            # The k-th best of a part bounds the k-th best of all from below.
-            part = min(len(block), max(4 * k, 2048))
-            bound = np.partition(found[:, :part], part - k, axis=1)[:, part - k]
-        else:
-            bound = scores[:, -1]
-        where, column = np.nonzero(found >= bound[:, None])
-        _merge(scores, rows, where, column + first, found[where, column])
-        first += len(block)
-    empty = ~np.isfinite(scores)
-    return Hits(np.where(empty, -1, rows), np.where(empty, np.nan, scores))
-
-
-def _merge(
-    scores: np.ndarray, rows: np.ndarray, where: np.ndarray, row: np.ndarray, score: np.ndarray
-) -> None:
-    """Put candidates (sorted by query, then row) into the k best of each query, in place."""
-    k = scores.shape[1]
-    edges = np.searchsorted(where, np.arange(len(scores) + 1))
-    for query in np.flatnonzero(np.diff(edges)).tolist():
-        own = slice(edges[query], edges[query + 1])
-        both = np.concatenate([scores[query], score[own]])
-        numbers = np.concatenate([rows[query], row[own]])
-        order = np.lexsort((numbers, -both))[:k]
-        scores[query], rows[query] = both[order], numbers[order]
 
 
 class VectorIndex:
@@ -256,11 +197,19 @@ class VectorIndex:
         Raises:
             UserError: k < 1, or another dimension.
         """
+        return top_k(self.check_queries(queries), self.blocks(), k=k)
+
+    def check_queries(self, queries: np.ndarray) -> np.ndarray:
+        """Queries at length 1, shape (queries, dimension), float32.
+
+        Raises:
+            UserError: another dimension.
+        """
         queries = unit(np.atleast_2d(np.asarray(queries, dtype=np.float32)))
         if queries.shape[1] != self.dimension:
             msg = f"queries have {queries.shape[1]} numbers, the index has {self.dimension}"
             raise UserError(msg)
-        return top_k(queries, self._blocks(), k=k)
+        return queries
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:
         """`id, start, end, text` of rows, in the order asked for."""
@@ -279,14 +228,30 @@ class VectorIndex:
             return pd.DataFrame(columns=list(_ROW_COLUMNS))
         return pd.concat(parts).sort_index().reset_index(drop=True)
 
-    def _blocks(self) -> Iterator[np.ndarray]:
-        """The vectors as float32, a block at a time."""
+    def vectors(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The vectors of rows as float32, in the order asked for, shape (rows, dimension)."""
+        numbers = np.asarray(numbers, dtype=np.int64)
+        found = np.empty((len(numbers), self.dimension), dtype=np.float32)
+        first = 0
         for part in self._parts:
-            vectors = self._load(part, "vectors")
-            scales = self._load(part, "scales") if self.storage == "int8" else None
-            for start in range(0, len(vectors), BLOCK_ROWS):
-                block = np.asarray(vectors[start : start + BLOCK_ROWS], dtype=np.float32)
-                yield block if scales is None else block * scales[start : start + BLOCK_ROWS, None]
+            inside = np.flatnonzero((numbers >= first) & (numbers < first + part["rows"]))
+            if len(inside):
+                found[inside] = self._read(part, numbers[inside] - first)
+            first += part["rows"]
+        return found
+
+    def blocks(self, first: int = 0) -> Iterator[np.ndarray]:
+        """The vectors as float32, a block at a time, from a row on."""
+        for part in self._parts:
+            for start in range(max(0, first), part["rows"], BLOCK_ROWS):
+                yield self._read(part, slice(start, start + BLOCK_ROWS))
+            first -= part["rows"]
+
+    def _read(self, part: dict[str, Any], rows: slice | np.ndarray) -> np.ndarray:
+        vectors = np.asarray(self._load(part, "vectors")[rows], dtype=np.float32)
+        if self.storage != "int8":
+            return vectors
+        return vectors * self._load(part, "scales")[rows, None]
 
     def _load(self, part: dict[str, Any], suffix: str) -> np.ndarray:
         path = self.folder / f"{part['name']}.{suffix}.npy"

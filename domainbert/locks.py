@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from domainbert.errors import UserError
 
@@ -16,15 +17,39 @@ LOCK = ".lock"
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Make a folder if needed and hold it during the block; `UserError` if another process does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = f"{folder} is in use by process {file.read().strip() or '(unknown)'}"
-            raise UserError(f"{holder}; wait for it, or use another folder") from None
+    while not (file := _opened(folder)):
+        pass  # its last holder removed the folder meanwhile
+    with file:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def release_empty(folder: Path) -> None:
+    """Remove a folder that this process holds, if nothing but its lock is left in it."""
+    (folder / LOCK).unlink()
+    with suppress(OSError):  # another process makes a lock of its own there
+        folder.rmdir()
+
+
+def _opened(folder: Path) -> TextIO | None:
+    """The lock's file, held; None if it is no longer the one in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    try:
+        file = path.open("a+")
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = f"{folder} is in use by process {file.read().strip() or '(unknown)'}"
+        file.close()
+        raise UserError(f"{holder}; wait for it, or use another folder") from None
+    with suppress(FileNotFoundError):
+        if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return file
+    file.close()
+    return None

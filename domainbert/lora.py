@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-HEAD_MODULES = {"classifier", "pooler", "qa_outputs"}
-LINEAR = r"(.*\.)?encoder\.layer\.\d+\..*(query|key|value|dense)"  # every layer of the encoder
+HEAD_MODULES = {"classifier", "pooler", "qa_outputs", "head"}
+# Every linear layer of the encoder, by BERT's names and by ModernBERT's.
+LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo)"
 
 
 @dataclass(frozen=True)

@@ -118,10 +118,13 @@ class Model(ABC):
         A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
         `domainbert.storage.load_task_model`; settings that the class refuses are a `UserError`.
         """
-        loaded = cls.load(name)
+        return cls.from_loaded(cls.load(name), device=device, batch_tokens=batch_tokens)
+
+    @classmethod
+    def from_loaded(cls, loaded: TaskModel, **options: Any) -> Self:
+        """The model of a folder that was read by `load`; `options` are the class' own."""
         settings = cls.read_settings(loaded.config.settings) if loaded.config else None
-        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
-        model = cls(loaded.model, loaded.tokenizer, settings=settings, **run)
+        model = cls(loaded.model, loaded.tokenizer, settings=settings, **options)
         model.remember(loaded)
         return model
 
@@ -140,10 +143,16 @@ class Model(ABC):
         """
         import torch
 
-        from domainbert.encoders import find_encoder, load_model, load_tokenizer, named_outputs
+        from domainbert.encoders import (
+            dropouts,
+            find_encoder,
+            load_model,
+            load_tokenizer,
+            named_outputs,
+        )
 
         found, outputs = find_encoder(encoder), named_outputs(labels or cls.labels)
-        outputs |= {"hidden_dropout_prob": training.dropout, "attention_probs_dropout_prob": 0.0}
+        outputs |= dropouts(found, training.dropout)
         torch.manual_seed(training.seed)
         network = load_model(found, cls.network_class(), **outputs)
         return cls(network, load_tokenizer(found), settings=settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -50,6 +50,14 @@ Encoding = Annotated[
 ]
 Query = Annotated[str | None, typer.Option(help="With a database: the SELECT statement to run.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]
+Precision = Annotated[
+    Literal["fp32", "int8"],
+    typer.Option(help="int8 is faster on a CPU; see docs/scale.md for what it changes."),
+]
+Metrics = Annotated[
+    Path | None,
+    typer.Option(help="Also write the run's numbers for Prometheus' textfile collector, .prom."),
+]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
 ]

@@ -33,6 +33,7 @@ LARGEST = {  # sizes that an encoder's config.json may ask for
 _HEADS = re.compile(
     r"cls|classifier|pre_classifier|qa_outputs|pooler|lm_head|score|predictions|sop_classifier"
     r"|vocab_\w+|discriminator_predictions|generator_\w+|lm_predictions|mask_predictions"
+    r"|head|decoder"  # ModernBERT's
 )
 _BUFFERS = ("position_ids", "token_type_ids")
 _FLOATS = re.compile(r"B?F(64|32|16)|torch\.b?float(64|32|16)")  # in safetensors, in .bin

@@ -1,4 +1,4 @@
-"""Text -> windows of at most 512 tokens with character offsets, and what could not be read."""
+"""Text -> windows that fit an encoder, with character offsets, and what could not be read."""
 
 from __future__ import annotations
 
@@ -45,11 +45,14 @@ class Window:
     """A run of tokens of one text, which covers its characters `start` to `end`.
 
     `input_ids` are token ids with [CLS] in front and [SEP] behind, shape (tokens,), int64.
+    `offsets` are the characters (start, end) in the text of each token between those two, shape
+    (tokens - 2, 2).
     """
 
     input_ids: np.ndarray = field(repr=False)
     start: int
     end: int
+    offsets: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         """The number of tokens, including special ones."""
@@ -136,6 +139,8 @@ class Windower:
         self._capacity = window - SPECIAL_TOKENS
         plan_windows(0, capacity=self._capacity, overlap=overlap)  # checks the overlap
         self._tokenizer = own_tokenizer(tokenizer)
+        # Byte-level tokenizers, such as ModernBERT's, read every character.
+        self._drops = not self._tokenizer.encode("\x01", add_special_tokens=False).ids
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._unknown = tokenizer.unk_token_id
         ends = tokenizer.convert_tokens_to_ids([".", "!", "?"])
@@ -171,12 +176,13 @@ class Windower:
                 input_ids=np.concatenate(([self._cls], ids[first:last], [self._sep])),
                 start=int(offsets[first, 0]),
                 end=int(offsets[last - 1, 1]),
+                offsets=offsets[first:last],
             )
             for first, last in ranges
         )
         dropped = [
             Unread(*match.span(), NOT_TEXT if match[1] else INVISIBLE)
-            for match in _DROPPED.finditer(text)
+            for match in (_DROPPED.finditer(text) if self._drops else ())
         ]
         unknown = offsets[ids == self._unknown].tolist()
         unread = sorted([Unread(first, last, UNKNOWN) for first, last in unknown] + dropped)
@@ -184,12 +190,23 @@ class Windower:
 
     def _good_cuts(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Whether a sentence or a line ends after each token, shape (tokens,), bool."""
-        next_start = np.append(offsets[1:, 0], len(text))
+        starts, ends = _without_spaces(text, offsets)
+        next_start = np.append(starts[1:], len(text))
         breaks = np.array([match.start() for match in re.finditer("\n", text)], dtype=np.int64)
-        line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(breaks, offsets[:, 1])
+        line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(breaks, ends)
         # A full stop inside "3.5" is followed by no space.
-        sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > offsets[:, 1])
+        sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > ends)
         return line_ends | sentence_ends
+
+
+def _without_spaces(text: str, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where tokens start and end without the spaces that byte-level ones begin with."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    letters = np.append(np.flatnonzero((codes > ord(" ")) & (codes != ord("\xa0"))), len(text))
+    starts = letters[np.searchsorted(letters, offsets[:, 0])]
+    before = np.searchsorted(letters, offsets[:, 1])
+    ends = np.where(before > 0, letters[before - 1] + 1, 0)
+    return starts, ends
 
 
 def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""A corpus: a folder with train, devel and test sides in any of the three formats."""
+"""A corpus: a folder with train, devel and test sides in any of the formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from biomed.corpora.documents import (
     tagged,
     tags_of,
 )
-from biomed.corpora.formats import is_brat, is_pubtator, read_brat, read_iob2, read_pubtator
+from biomed.corpora.formats import (
+    is_brat,
+    is_pubtator,
+    read_brat,
+    read_iob2,
+    read_json,
+    read_pubtator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,7 +88,7 @@ class Corpus:
 
 
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
-    """Read an IOB2 file, a PubTator file or a BRAT folder; the format is detected.
+    """Read an IOB2, PubTator or .jsonl file or a BRAT folder; the format is detected.
 
     `labels` are new names for entity types; a type mapped to "" is dropped.
 
@@ -94,6 +101,8 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
     if not path.is_file():
         msg = f"{path}: no such file, and no folder with BRAT .ann files"
         raise CorpusError(msg)
+    if path.suffix.lower() == ".jsonl":
+        return gold_of(read_json(path), name=path.name, labels=labels)
     if is_pubtator(path):
         return gold_of(read_pubtator(path), name=path.name, labels=labels)
     texts = read_iob2(path)

@@ -79,12 +79,14 @@ class Span:
     """An entity of type `label` at characters `start` to `end` of a text.
 
     A discontinuous mention ("breast … cancer") has its extent, from first to last character.
+    `assertion` is one of `biomed.ner.assertion.ASSERTIONS`, or "" where the corpus has none.
     """
 
     start: int
     end: int
     label: str
     discontinuous: bool = False
+    assertion: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""IOB2 (CoNLL) files, read and written; readers for PubTator files and BRAT standoff folders."""
+"""IOB2 (CoNLL) files, read and written; PubTator, JSON lines and BRAT standoff, read."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
 from domainbert.files import atomic_path
@@ -134,6 +135,42 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
         )
         raise CorpusError(msg)
     return Span(start, end, columns[4].strip())
+
+
+def read_json(path: Path, *, side: str | None = None) -> list[Document]:
+    """Read documents, one JSON object a line: `text`, `entities`, and perhaps `id` and `side`.
+
+    An entity is an object with `start`, `end`, `label`, and perhaps `text` and `assertion`.
+    With `side` only the documents of this side are read. An invalid line, or an entity whose
+    `text` differs from the text at its offsets, is a `CorpusError` with its number.
+    """
+    documents = []
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        where = f"{path.name}, line {number}"
+        try:
+            row = json.loads(line)
+            spans = tuple(_json_span(found, row["text"], where) for found in row["entities"])
+            name = str(row.get("id", number))
+            is_wanted = side is None or row["side"] == side
+        except CorpusError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError):
+            msg = f"{where}: expected an object with text, and entities with start, end and label"
+            raise CorpusError(msg) from None
+        if is_wanted:
+            documents.append(Document(name, row["text"], spans))
+    return documents
+
+
+def _json_span(found: dict[str, Any], text: str, where: str) -> Span:
+    start, end = int(found["start"]), int(found["end"])
+    part = text[max(start, 0) : end]
+    if not part or found.get("text", part) != part:
+        msg = f"{where}: the text at characters {start} to {end} differs from the entity's"
+        raise CorpusError(msg)
+    return Span(start, end, str(found["label"]), assertion=str(found.get("assertion") or ""))
 
 
 def is_brat(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The commands `biomed ner train`, `tag` and `evaluate`."""
+"""The commands of `biomed ner`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
+from biomed.ner import more_commands
 from domainbert import options
-from domainbert.console import counted, one_line_errors, say, stdout
+from domainbert.console import counted, one_line_errors, say
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
 
@@ -27,6 +27,13 @@ Labels = Annotated[
 Models = Annotated[
     list[str],
     typer.Option("--model", help="Shipped name, model folder, or hub:owner/name; may be repeated."),
+]
+OutputNames = Annotated[
+    str | None,
+    typer.Option(
+        help="The network's outputs in order, such as O,B-Disease,I-Disease, if its config.json "
+        "does not name them; a scheme in front (iob1:, iobes:, raw:) says how to read them."
+    ),
 ]
 
 
@@ -107,7 +114,14 @@ def generate(
 @app.command()
 @one_line_errors
 def tag(
-    source: options.Source,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help=".csv, .tsv, .jsonl, .txt (also .gz), .parquet; a folder or a 'pattern' of them; "
+            "a database (postgresql://, sqlite:///) with --query; or - for a text on stdin.",
+        ),
+    ],
     model: Models,
     out: Annotated[
         Path | None,
@@ -115,71 +129,95 @@ def tag(
             help="A table (.csv, .parquet, .jsonl) or folder; without it, marked texts are shown."
         ),
     ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Instead of a table: json (lines), pubtator, or brat (a new folder, with --out).",
+        ),
+    ] = None,
     text: options.TextColumn = None,
     keep: options.Keep = None,
     min_score: Annotated[
         float, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
     ] = 0.0,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="A table with the columns name and id; entities get the concept's id."),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Link by name only, not by vectors.")
+    ] = False,
+    labels: OutputNames = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     query: options.Query = None,
     device: options.Device = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts."""
+    from biomed.ner.linking import EntityLinker
+    from biomed.ner.reports import Output, tag_source
     from biomed.ner.tagger import EntityTagger
-    from biomed.ner.task import TagTask
-    from domainbert.scoring.cli import run
-    from domainbert.tables import ReadOptions, iter_rows, match_columns, table_columns
+    from domainbert.tables import ReadOptions
 
     def load() -> EntityTagger:
-        return EntityTagger.from_pretrained(*model, min_score=min_score, device=device)
+        link = {"model": None} if exact else {}
+        linker = EntityLinker.from_table(dictionary, **link) if dictionary else None
+        return EntityTagger.from_pretrained(
+            *model, min_score=min_score, linker=linker, labels=labels, device=device
+        )
 
     read = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
-    named = {"text": text} if text else {}
-    if out:
-        make, kept = (lambda: TagTask(load())), keep or ()
-        run(make, source, out, named=named, keep=kept, options=read, restart=restart)
-        return
-    names = table_columns(source, read)
-    chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)
-    tagger = load()
-    for row in iter_rows(source, read):
-        text = row.cells.get(chosen["text"])
-        if isinstance(text, str):
-            stdout.print(tagger.show(text), soft_wrap=True)
-        else:
-            say(f"{row.place}: {row.fault or 'no text'}")
+    output = Output(out, form, keep=tuple(keep or ()), restart=restart, metrics=metrics)
+    tag_source(load, source, output, text=text, options=read)
 
 
 @app.command()
 @one_line_errors
 def evaluate(
     gold: Annotated[
-        Path, typer.Argument(metavar="GOLD", help="An IOB2 or PubTator file, or a BRAT folder.")
+        Path,
+        typer.Argument(
+            metavar="GOLD",
+            help="An IOB2, PubTator or .jsonl file, a BRAT folder, or notes for the notes corpus.",
+        ),
     ],
     model: Models,
     train: Annotated[
         Path | None, typer.Option(help="Count the texts of GOLD that are also in this corpus.")
     ] = None,
     label: Labels = None,
+    labels: OutputNames = None,
+    side: Annotated[
+        str | None, typer.Option(help="Of the notes corpus: dev or test; both by default.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
 ) -> None:
     """Score a model by strict IOB2 over words; for documents, also by exact character spans.
 
-    Several models are scored as an ensemble.
+    Several models are scored as an ensemble. On the notes corpus they are used together, and the
+    assertions and two lists of names are scored too.
     """
     from biomed.corpora import read_gold, without
-    from biomed.folder import spell
     from biomed.ner import evaluation
     from biomed.ner.network import WordTagger
+    from biomed.ner.reports import note_report, print_scores
     from biomed.ner.tagger import EntityTagger
 
+    renaming = _renaming(label)
     if json:
         check_output(json, [gold, *([train] if train else [])])
-    right = read_gold(gold, labels=_renaming(label))
-    models = [WordTagger.from_pretrained(name, device=device) for name in model]
+    if str(gold) == "notes" and not gold.exists():
+        tagger = EntityTagger.from_pretrained(*model, labels=labels, device=device)
+        result = note_report(tagger, side=side, labels=renaming)
+        if json:
+            write_json(result, json)
+        return
+    right = read_gold(gold, labels=renaming)
+    models = [WordTagger.from_pretrained(name, labels=labels, device=device) for name in model]
     ensemble = evaluation.TaggerEnsemble(models)
     evaluation.check_types(ensemble.scheme.types, right)
     scores = {"words": evaluation.evaluate_words(ensemble, right)}
@@ -189,19 +227,21 @@ def evaluate(
         else:
             say("an ensemble is scored over words only")
         _say_remarks(right)
-    result: dict[str, object] = {"gold": right.name, "texts": len(right.texts)}
+    result = {"gold": right.name, "texts": len(right.texts)}
     for unit, found in scores.items():
         result[unit] = found.to_dict()
-        table = Table(unit, "precision", "recall", "F1", "correct", "found", "gold")
-        for kind, values in found.to_dict().items():
-            table.add_row(kind, *map(spell, values.values()))
-        stdout.print(table)
+        print_scores(unit, found)
     if train:
         shared = len(right.texts) - len(without(right.texts, read_gold(train).texts))
         result["shared_with_train"] = shared
         say(f"{shared} of {len(right.texts)} texts are also in {train.name}")
     if json:
         write_json(result, json)
+
+
+app.command()(more_commands.calibrate)
+app.command()(more_commands.dictionary)
+app.command()(more_commands.links)
 
 
 def _renaming(pairs: list[str] | None) -> dict[str, str]:

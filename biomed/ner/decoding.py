@@ -13,6 +13,8 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_NEAREST = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class TagScheme:
@@ -121,3 +123,14 @@ def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: n
     continues[starts] = 0.0
     score = np.exp(total[last + 1] - total[first]) * (1 - continues[last + 1, kind])
     return Found(first, last, kind, score)
+
+
+def log_odds(score: np.ndarray | float) -> np.ndarray:
+    """log(p / (1 - p)) of scores in [0, 1], which are kept a millionth away from 0 and 1."""
+    clipped = np.clip(score, _NEAREST, 1 - _NEAREST)
+    return np.log(clipped / (1 - clipped))
+
+
+def calibrated(score: np.ndarray | float, slope: float, intercept: float) -> np.ndarray:
+    """1 / (1 + exp(-(slope · log-odds + intercept))) of scores in [0, 1], elementwise."""
+    return 1 / (1 + np.exp(-(slope * log_odds(score) + intercept)))

@@ -12,9 +12,24 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-SCORE_KIND = "span_probability"
+SCORE_KIND, CALIBRATED = "span_probability", "calibrated"
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.
 _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
+# How an assertion other than "present" looks in a notebook and in a terminal.
+_CSS = {
+    "present": "",
+    "negated": ";text-decoration:line-through",
+    "possible": ";border-bottom:2px dotted #000",
+    "historical": ";font-style:italic",
+    "other": ";opacity:.6",
+}
+_STYLE = {
+    "present": "",
+    "negated": " strike",
+    "possible": " underline",
+    "historical": " italic",
+    "other": " dim",
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +40,13 @@ class Entity:
         label: entity type, such as "Disease".
         score: the network's probability, in (0, 1], of an entity of this type at exactly these
             words: B for the first word, I for the others, and not I for the word after them,
-            with words taken as independent. Tables name this kind of score "span_probability".
+            with words taken as independent. Tables name this kind of score "span_probability". Of
+            a calibrated model it is how often such an entity is right on devel data, "calibrated".
+        assertion: "present", "negated", "possible", "historical" or "other" (of someone else); see
+            `biomed.ner.assertion`.
+        id: of the concept in the tagger's dictionary; None without a dictionary or a link.
+        name: the concept's preferred name.
+        link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.
     """
 
     start: int
@@ -33,6 +54,16 @@ class Entity:
     text: str
     label: str
     score: float
+    assertion: str = "present"
+    id: str | None = None
+    name: str | None = None
+    link_score: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The label, with the assertion unless it is "present", and the concept's id."""
+        marks = [] if self.assertion == "present" else [self.assertion]
+        return ", ".join([self.label, *marks, *filter(None, [self.id])])
 
 
 @dataclass(frozen=True)
@@ -52,10 +83,10 @@ class TaggedView:
         for start, end, over in self._segments():
             piece = html.escape(self.text[start:end])
             if over:
-                title = html.escape(", ".join(f"{e.label} {e.score:.2f}" for e in over))
-                style = f"background:{self._colour(over[0])};color:#000"
+                title = html.escape("; ".join(f"{e.title} {e.score:.2f}" for e in over))
+                style = f"background:{self._colour(over[0])};color:#000{_CSS[over[0].assertion]}"
                 piece = f'<mark title="{title}" style="{style}">{piece}</mark>'
-            labels = [html.escape(e.label) for e in over if e.end == end]
+            labels = [html.escape(e.title) for e in over if e.end == end]
             small = '<sub style="opacity:.65;margin:0 .2em">'
             parts += [piece, *(f"{small}{label}</sub>" for label in labels)]
         return f'<div style="white-space:pre-wrap;line-height:1.7">{"".join(parts)}</div>'
@@ -66,7 +97,7 @@ class TaggedView:
 
         shown = Text()
         for start, end, over in self._segments():
-            style = f"black on {self._colour(over[0])}" if over else ""
+            style = f"black on {self._colour(over[0])}{_STYLE[over[0].assertion]}" if over else ""
             # Control characters could control the terminal.
             piece = (
                 c if c.isprintable() or c in "\n\t" else "\ufffd" for c in self.text[start:end]
@@ -74,7 +105,7 @@ class TaggedView:
             shown.append("".join(piece), style=style)
             for entity in over:
                 if entity.end == end:
-                    shown.append(f" [{entity.label}]", style="dim")
+                    shown.append(f" [{entity.title}]", style="dim")
         return shown
 
     def __str__(self) -> str:

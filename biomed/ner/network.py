@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from pydantic import Field
 
 from biomed.corpora.documents import tags_of
 from biomed.folder import BiomedFolder
-from biomed.ner.decoding import TagScheme, find_entities
+from biomed.ner.decoding import Found, calibrated, find_entities
+from biomed.ner.labels import read_labels
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.errors import UserError
 from domainbert.inference import chunked
@@ -17,9 +19,12 @@ from domainbert.settings import Count, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.inference import Device
 
     ScoresOf = Callable[[Sequence[Pieces]], np.ndarray]
 
@@ -32,33 +37,56 @@ class EntitySettings(Settings):
     Attributes:
         window: maximum tokens of a window, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens shared by consecutive windows; None is an eighth of the window.
+        calibration: of each entity type, slope and intercept that make a score a probability; see
+            `biomed.ner.calibration`. Types without one keep the network's score.
     """
 
     window: Count | None = None
     overlap: int | None = None
+    calibration: dict[str, list[float]] = Field(default_factory=dict)
 
 
 class WordTagger(BiomedFolder):
     """A token-classification network, read at the first piece of each word; see `Model`.
 
+    `labels` names and explains the outputs, see `biomed.ner.labels.read_labels`.
+
     Raises:
-        UserError: labels that are not IOB2, or windows larger than the encoder's limit.
+        UserError: labels that cannot be read, or windows larger than the encoder's limit.
     """
 
     task, settings_class = TASK, EntitySettings
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def __init__(
-        self, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any
+        self,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        labels: str | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(network, tokenizer, **options)
         names = network.config.id2label
-        self.scheme = TagScheme.of([names[number] for number in sorted(names)])
-        self.labels = self.scheme.labels
+        self._outputs = read_labels([names[number] for number in sorted(names)], labels)
+        self.scheme, self.labels = self._outputs.scheme, self._outputs.names
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
         cut(0, window=self.window, overlap=self.overlap)  # checks the settings
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        labels: str | None = None,
+        device: Device = None,
+        batch_tokens: int | None = None,
+    ) -> Self:
+        """See `Model.from_pretrained`; `labels` names and explains the network's outputs."""
+        run = {"device": device, "batch_tokens": batch_tokens}
+        return cls.from_loaded(cls.load(name), labels=labels, **run)
 
     def __repr__(self) -> str:
         """Entity types and window."""
@@ -66,10 +94,10 @@ class WordTagger(BiomedFolder):
 
     @classmethod
     def network_class(cls) -> Any:
-        """BERT for token classification."""
-        from transformers import BertForTokenClassification
+        """Any encoder for token classification."""
+        from transformers import AutoModelForTokenClassification
 
-        return BertForTokenClassification
+        return AutoModelForTokenClassification
 
     @property
     def tokenizer_hash(self) -> bytes:
@@ -91,14 +119,14 @@ class WordTagger(BiomedFolder):
             for start, end in cuts
         ]
         rows = iter(runner.run(windows, read=_log_softmax))
-        parts = [np.zeros((0, len(self.scheme.labels)), dtype=np.float32)]
+        parts = [np.zeros((0, len(self.labels)), dtype=np.float32)]
         for text, cuts in zip(texts, ranges, strict=True):
             first = text.first[text.is_read]
             choice = best_window(first, cuts)
             # Later windows hold later words, so the words stay in order.
             for number, (start, _) in enumerate(cuts):
                 parts.append(next(rows)[1 + first[choice == number] - start])
-        return np.concatenate(parts)
+        return self._outputs.tags(np.concatenate(parts))
 
     def tags(
         self,
@@ -131,10 +159,12 @@ class WordTagger(BiomedFolder):
         *,
         breaks: Sequence[np.ndarray],
         scores_of: ScoresOf | None = None,
+        raw: bool = False,
     ) -> list[list[tuple[int, int, str, float]]]:
         """First word, one past the last, type and score of each entity of each text.
 
-        `breaks` are the numbers of the words of each text into which no entity continues.
+        `breaks` are the numbers of the words of each text into which no entity continues. With
+        `raw` the scores are the network's own, without the model's calibration.
         """
         scores = (scores_of or self.log_probabilities)(texts)
         read = [np.flatnonzero(text.is_read) for text in texts]
@@ -151,10 +181,20 @@ class WordTagger(BiomedFolder):
         )
         ranges = words[found.first], words[found.last] + 1
         result: list[list[tuple[int, int, str, float]]] = [[] for _ in texts]
-        columns = (column.tolist() for column in (numbers, *ranges, found.kind, found.score))
+        score = found.score if raw else self._calibrated(found)
+        columns = (column.tolist() for column in (numbers, *ranges, found.kind, score))
         for number, first, end, kind, score in zip(*columns, strict=True):
             result[number].append((first, end, self.scheme.types[kind], score))
         return result
+
+    def _calibrated(self, found: Found) -> np.ndarray:
+        score = found.score.copy()
+        for number, kind in enumerate(self.scheme.types):
+            if kind in self.settings.calibration:
+                chosen = found.kind == number
+                slope, intercept = self.settings.calibration[kind]
+                score[chosen] = calibrated(score[chosen], slope, intercept)
+        return score
 
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:

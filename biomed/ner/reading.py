@@ -39,20 +39,27 @@ class Pieces:
 class WordReader:
     """Tokenises words, each on its own: no piece spans two words, and `[SEP]` in a text is text.
 
-    Remembers the pieces of recent words. Safe to use from several threads.
+    A tokenizer of bytes (RoBERTa, ModernBERT) reads a word with the space before it, if there is
+    one, as it reads a whole text. Remembers the pieces of recent words. Safe to use from several
+    threads.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._given, self._tokenizer = tokenizer, own_tokenizer(tokenizer)
         self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        before = self._tokenizer.pre_tokenizer
+        self._reads_spaces = before is not None and "ByteLevel" in repr(before)
         self._pieces = lru_cache(_REMEMBERED)(self._tokenised)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the remembered words."""
         return type(self), (self._given,)
 
-    def read(self, words: Sequence[str]) -> Pieces:
-        """Tokenise words, in order."""
+    def read(self, words: Sequence[str], *, spaced: Sequence[bool] | None = None) -> Pieces:
+        """Tokenise words; `spaced`: which follow a space, by default all but the first."""
+        if self._reads_spaces:
+            flags = (number > 0 for number in range(len(words))) if spaced is None else spaced
+            words = [f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)]
         pieces = [self._pieces(word) for word in words]
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
         ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.ner.entities import SCORE_KIND, Entity, TaggedView
+from biomed.ner.assertion import assert_spans
+from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from biomed.corpora.corpus import Corpus
+    from biomed.ner.linking import EntityLinker
     from biomed.ner.network import WordTagger
     from biomed.ner.reading import Pieces
     from biomed.ner.training import EntityRecipe
@@ -50,9 +52,9 @@ class EntityTagger:
     Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
     """
 
-    score_kind = SCORE_KIND
-
-    def __init__(self, *networks: WordTagger, min_score: float = 0.0) -> None:
+    def __init__(
+        self, *networks: WordTagger, min_score: float = 0.0, linker: EntityLinker | None = None
+    ) -> None:
         if not networks:
             msg = 'name a model: EntityTagger.from_pretrained("disease", "drug")'
             raise UserError(msg)
@@ -63,7 +65,7 @@ class EntityTagger:
         if not 0 <= min_score <= 1:
             msg = f"min_score: expected a number from 0 to 1, got {min_score!r}"
             raise UserError(msg)
-        self.networks, self.min_score = networks, min_score
+        self.networks, self.min_score, self.linker = networks, min_score, linker
         self._buffer = min(network.runner.buffer_tokens for network in networks)
         # Networks with the same tokenizer share one reader.
         self._keys = [network.tokenizer_hash for network in networks]
@@ -76,14 +78,17 @@ class EntityTagger:
         cls,
         *names: str | Path,
         min_score: float = 0.0,
+        linker: EntityLinker | None = None,
+        labels: str | None = None,
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
         """Load shipped models by name ("disease", "drug"), model folders, or hub:owner/name.
 
-        Hugging Face checkpoints of BERT for token classification load if their labels are IOB2.
-        Entities with a score below `min_score` are left out. See `domainbert.model.Model` for
-        `device` and `batch_tokens`.
+        Hugging Face checkpoints for token classification load too, of any encoder family that has
+        a fast tokenizer; `labels` names and explains their outputs, see
+        `biomed.ner.labels.read_labels`. Entities with a score below `min_score` are left out;
+        `linker` gives them ids. See `domainbert.model.Model` for `device` and `batch_tokens`.
 
         Raises:
             EncoderError: no such model, or an encoder without a trained head.
@@ -92,10 +97,12 @@ class EntityTagger:
         from biomed.ner.network import WordTagger
 
         networks = [
-            WordTagger.from_pretrained(name, device=device, batch_tokens=batch_tokens)
+            WordTagger.from_pretrained(
+                name, labels=labels, device=device, batch_tokens=batch_tokens
+            )
             for name in names
         ]
-        return cls(*networks, min_score=min_score)
+        return cls(*networks, min_score=min_score, linker=linker)
 
     @classmethod
     def fit(
@@ -112,6 +119,12 @@ class EntityTagger:
             msg = "a folder holds one model: tagger.networks[0].save_pretrained(folder)"
             raise UserError(msg)
         self.networks[0].save_pretrained(folder, merged=merged)
+
+    @property
+    def score_kind(self) -> str:
+        """What tables call the scores: "calibrated" if those of all entity types are."""
+        known = {kind for network in self.networks for kind in network.settings.calibration}
+        return CALIBRATED if known >= set(self.labels) else SCORE_KIND
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -153,8 +166,25 @@ class EntityTagger:
                 spans = network.entities(pieces, breaks=breaks)
                 for text, here, entities in zip(chunk, spans, found, strict=True):
                     entities += self._kept(text, here)
-            for entities in found:
-                yield sorted(entities, key=lambda e: (e.start, e.end, e.label))
+            for text, entities in zip(chunk, found, strict=True):
+                entities.sort(key=lambda e: (e.start, e.end, e.label))
+                yield self._finished(text.text, entities)
+
+    def _finished(self, text: str, entities: list[Entity]) -> list[Entity]:
+        """The entities with a sufficient score, with their assertions and ids."""
+        asserted = assert_spans(text, [(e.start, e.end, e.label) for e in entities])
+        done = [
+            replace(e, assertion=a)
+            for e, a in zip(entities, asserted, strict=True)
+            if e.score >= self.min_score
+        ]
+        if self.linker is None:
+            return done
+        links = self.linker.link([e.text for e in done])
+        return [
+            replace(e, id=link.id, name=link.name, link_score=link.score) if link else e
+            for e, link in zip(done, links, strict=True)
+        ]
 
     def _read(self, text: object, number: int) -> _ReadText:
         if not isinstance(text, str):
@@ -162,17 +192,18 @@ class EntityTagger:
             raise UserError(msg)
         words = split_words(text)
         strings = [text[start:end] for start, end in words.tolist()]
-        pieces = {key: reader.read(strings) for key, reader in self._readers.items()}
+        spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
+        pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
         return _ReadText(text, words, starts_after_breaks(text, words), pieces)
 
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
     ) -> Iterator[Entity]:
-        """The entities that have a letter and a sufficient score."""
+        """The entities that have a letter."""
         for first, last, kind, score in spans:
             start, end = int(read.words[first, 0]), int(read.words[last - 1, 1])
             text = read.text[start:end]
-            if score >= self.min_score and any(map(str.isalpha, text)):
+            if any(map(str.isalpha, text)):
                 yield Entity(start, end, text, kind, score)
 
     def tag_frame(
@@ -187,7 +218,8 @@ class EntityTagger:
 
         Returns:
             Ids, `row` (the text's position in the table, from 0), `start, end, text, label, score,
-            score_kind, status, reason`. A text without entities has one row with empty fields; its
+            score_kind, assertion, status, reason`; with a dictionary also `entity_id, entity_name,
+            link_score`. A text without entities has one row with empty fields; its
             status is "empty" if there is no text, and "error" if it cannot be read.
         """
         from biomed.ner.task import TagTask

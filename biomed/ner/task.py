@@ -29,10 +29,12 @@ class TagTask(Task):
 
     @property
     def output(self) -> pa.Schema:
-        """The fields of `Entity`, and the kind of its score."""
+        """The fields of `Entity`, with the kind of its score; ids only with a linker."""
         whole = dict.fromkeys(("start", "end"), pa.int64())
         text = dict.fromkeys(("text", "label"), pa.string())
-        return pa.schema({**whole, **text, "score": pa.float64(), "score_kind": pa.string()})
+        score = {"score": pa.float64(), "score_kind": pa.string(), "assertion": pa.string()}
+        links = {"entity_id": pa.string(), "entity_name": pa.string(), "link_score": pa.float64()}
+        return pa.schema({**whole, **text, **score, **(links if self._tagger.linker else {})})
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The text of a row."""
@@ -50,9 +52,20 @@ class TagTask(Task):
     def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
         """One row for each entity."""
         kind = self._tagger.score_kind
-        return [{**vars(entity), "score_kind": kind} for entity in result] or [{}]
+        return [
+            _row(entity, kind, linked=self._tagger.linker is not None) for entity in result
+        ] or [{}]
 
     def facts(self) -> dict[str, Any]:
         """Weights, tokenizers and settings of the models."""
         models = [network.fingerprint() for network in self._tagger.networks]
-        return {"models": models, "min_score": self._tagger.min_score}
+        linker = self._tagger.linker
+        links = {"linker": linker.facts()} if linker else {}
+        return {"models": models, "min_score": self._tagger.min_score, **links}
+
+
+def _row(entity: Entity, kind: str, *, linked: bool) -> dict[str, Any]:
+    row = {**vars(entity), "score_kind": kind}
+    link = {"entity_id": row.pop("id"), "entity_name": row.pop("name")}
+    link["link_score"] = row.pop("link_score")
+    return row | (link if linked else {})

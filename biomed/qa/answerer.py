@@ -82,7 +82,8 @@ class QuestionAnswerer(BiomedFolder):
 
     Each document is read with the question in overlapping windows. The best run of whole words
     over all windows is the answer if its score is above the threshold. Load one with
-    `from_pretrained`; any Hugging Face checkpoint for BERT question answering works.
+    `from_pretrained`; any Hugging Face checkpoint for question answering works, of
+    any encoder family that has a fast tokenizer.
 
     Args:
         network: Hugging Face's question-answering network.
@@ -126,10 +127,18 @@ class QuestionAnswerer(BiomedFolder):
 
     @classmethod
     def network_class(cls) -> Any:
-        """BERT for question answering."""
-        from transformers import BertForQuestionAnswering
+        """Any encoder for question answering."""
+        from transformers import AutoModelForQuestionAnswering
 
-        return BertForQuestionAnswering
+        return AutoModelForQuestionAnswering
+
+    @property
+    def reads_segments(self) -> bool:
+        """Whether the encoder tells question and context apart by segments, as BERT does."""
+        import inspect
+
+        takes = "token_type_ids" in inspect.signature(self.network.forward).parameters
+        return takes and getattr(self.network.config, "type_vocab_size", 0) > 1
 
     @property
     def threshold(self) -> float:
@@ -193,9 +202,10 @@ class QuestionAnswerer(BiomedFolder):
         read = (self._read(pair, number) for number, pair in enumerate(pairs))
         for chunk in read_ahead(chunked(read, size=self.reader.size, limit=runner.buffer_tokens)):
             windows = [self.reader.windows(pair) for pair in chunk]
+            types = [window.segments for each in windows for window in each]
             rows = runner.run(
                 [window.ids for each in windows for window in each],
-                token_types=[window.segments for each in windows for window in each],
+                token_types=types if self.reads_segments else None,
                 read=lambda out, _: torch.stack((out.start_logits, out.end_logits), dim=-1),
             )
             waiting = iter(rows)
@@ -251,8 +261,11 @@ class QuestionAnswerer(BiomedFolder):
 def _answer(pair: Pair, candidate: Candidate) -> Answer:
     offsets = pair.passages[candidate.passage].offsets
     start, end = int(offsets[candidate.first, 0]), int(offsets[candidate.last, 1])
+    text = pair.documents[candidate.passage][start:end]
+    # Some tokenizers count the space before a word to its token.
+    start, end = start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
     return Answer(
-        text=pair.documents[candidate.passage][start:end],
+        text=text.strip(),
         start=start,
         end=end,
         score=candidate.score,

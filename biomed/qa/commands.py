@@ -99,6 +99,7 @@ def ask(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
     device: options.Device = None,
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
@@ -136,6 +137,7 @@ def ask(
             keep=keep or (),
             options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
             restart=restart,
+            metrics=metrics,
         )
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer accepts a text with one
-SPECIAL_TOKENS = 3  # [CLS] question [SEP] context [SEP]
 _REMEMBERED = 2_000_000  # tokens of remembered texts, about 60 MB
 
 
@@ -78,7 +77,8 @@ class PairReader:
         self._tokenizer = own_tokenizer(tokenizer)
         self.window, self.overlap = window, overlap
         # So that windows still advance over the context.
-        self.longest_question = window - SPECIAL_TOKENS - overlap - max(1, overlap // 4)
+        self._special = max(3, tokenizer.num_special_tokens_to_add(pair=True))
+        self.longest_question = window - self._special - overlap - max(1, overlap // 4)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._known: OrderedDict[str, Pieces] = OrderedDict()
         self._tokens = 0
@@ -145,7 +145,7 @@ class PairReader:
 
     def capacity(self, question: Pieces) -> int:
         """Tokens of the context that fit in a window with the question."""
-        return self.window - SPECIAL_TOKENS - len(question)
+        return self.window - self._special - len(question)
 
     def size(self, pair: Pair) -> int:
         """Maximum tokens of a pair's windows together."""
@@ -166,7 +166,9 @@ class PairReader:
         self, question: Pieces, context: Pieces, tokens: tuple[int, int], passage: int = 0
     ) -> Window:
         """The window with the question and a range of the context's tokens."""
-        head = np.concatenate(([self._cls], question.ids, [self._sep]))
+        # RoBERTa has two separators between question and context.
+        between = [self._sep] * (self._special - 2)
+        head = np.concatenate(([self._cls], question.ids, between))
         ids = np.concatenate((head, context.ids[slice(*tokens)], [self._sep]))
         segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
         return Window(ids, segments, passage, tokens)

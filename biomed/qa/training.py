@@ -129,7 +129,10 @@ class AnswerObjective(Objective):
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """The mean cross-entropy of start and end."""
-        inputs = {name: value for name, value in batch.items() if name not in ("start", "end")}
+        left = (
+            {"start", "end"} if self._model.reads_segments else {"start", "end", "token_type_ids"}
+        )
+        inputs = {name: value for name, value in batch.items() if name not in left}
         output = network(**inputs)
         # The context is segment 1 without the [SEP] that ends it.
         segments = batch["token_type_ids"]

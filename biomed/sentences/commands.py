@@ -1,4 +1,4 @@
-"""The commands `biomed sentences`: train, encode, index, search, rerank, evaluate."""
+"""The commands `biomed sentences`: encode, index, search, rerank, evaluate, bitext."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from domainbert.console import one_line_errors, say, stdout
 if TYPE_CHECKING:
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from biomed.sentences.search import Passage
-    from biomed.terms.evaluation import Interval
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,50 +33,28 @@ IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the 
 
 @app.command()
 @one_line_errors
-def train(
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
-    validation: Annotated[
-        Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
-    ],
-    out: options.ModelFolder,
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="A shipped recipe's name or a TOML file; options override it."),
+def bitext(
+    sentences: Annotated[Path, typer.Argument(metavar="SENTENCES", help="See `distill`.")],
+    translations: Annotated[Path, typer.Argument(metavar="TRANSLATIONS", help="Of each line.")],
+    model: Annotated[list[str], typer.Option("--model", help="May be repeated.")],
+    seen: Annotated[
+        list[Path] | None,
+        typer.Option(help="Sentences of training, either language; pairs with one are left out."),
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(help="contrastive, regression, classification or triplet."),
-    ] = None,
-    pooling: Annotated[str | None, typer.Option(help="mean, cls or max.")] = None,
-    scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
-    encoder: options.EncoderName = None,
-    epochs: options.Epochs = None,
-    learning_rate: options.LearningRate = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs to choose at random.")] = 1500,
+    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
 ) -> None:
-    """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
-    from biomed.sentences.data import read_examples
-    from biomed.sentences.training import SentenceRecipe, train_from_recipe
-    from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import training_run
+    """Measure how often a sentence's nearest translation is its own."""
+    from biomed.sentences.bitext import evaluate_bitext, read_sentences, unseen_translations
 
-    changes = {
-        "model.kind": kind,
-        "model.objective": objective,
-        "model.pooling": pooling,
-        "model.encoder": encoder,
-        "data.scale": scale,
-        "training.epochs": epochs,
-        "training.learning_rate": learning_rate,
-        "training.seed": seed,
-    }
-    plan = read_recipe(SentenceRecipe, recipe, changes)
-    with training_run(out) as run:
-        trained = train_from_recipe(plan, read_examples(pairs), read_examples(validation))
-        run.save(trained)
-    best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
-    say(f"validation: {best}; model in {out}")
+    known = [text for file in seen or () for text in read_sentences(file)]
+    own, translated = unseen_translations(
+        sentences, translations, seen=known, pairs=pairs, seed=seed
+    )
+    table = Table("", f"bitext accuracy among {len(own):,}")
+    for name in model:
+        table.add_row(name, str(evaluate_bitext(load_encoder(name), own, translated)))
+    stdout.print(table)
 
 
 @app.command()
@@ -92,6 +69,7 @@ def encode(
     encoding: options.Encoding = None,
     query: options.Query = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.tables import EncodeTask
@@ -99,13 +77,14 @@ def encode(
     from domainbert.tables import ReadOptions
 
     run(
-        lambda: EncodeTask(_encoder(model)),
+        lambda: EncodeTask(load_encoder(model)),
         source,
         out,
         named={"text": text},
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
         restart=restart,
+        metrics=metrics,
     )
 
 
@@ -125,7 +104,7 @@ def index(
     from biomed.sentences.tables import read_texts
 
     texts, ids = read_texts(source, text=text, identifier=id_column)
-    encoder = _encoder(model)
+    encoder = load_encoder(model)
     if (out / "index.json").is_file():
         built = SentenceIndex.open(out, encoder)
     else:
@@ -156,7 +135,7 @@ def search(
     from domainbert.scoring.cli import run
 
     def load() -> SearchTask:
-        built = SentenceIndex.open(index_folder, _encoder(model))
+        built = SentenceIndex.open(index_folder, load_encoder(model))
         cross = _cross(rerank) if rerank else None
         return SearchTask(built, k=k, rerank=cross, words=built.words() if words else None)
 
@@ -176,6 +155,7 @@ def rerank(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Score every pair of a table (query, text) with a cross-encoder."""
     from biomed.sentences.tables import PairTask
@@ -189,6 +169,7 @@ def rerank(
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding),
         restart=restart,
+        metrics=metrics,
     )
 
 
@@ -202,40 +183,36 @@ def evaluate(
     sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
     scale: Annotated[float, typer.Option(help="The largest score of --sts.")] = 5.0,
     retrieval: Annotated[Path | None, typer.Option(help="Queries and their texts.")] = None,
+    terms: Annotated[Path | None, typer.Option(help="Rated pairs of terms.")] = None,
+    clusters: Annotated[
+        Path | None, typer.Option(help="A table of texts and their groups (text, label).")
+    ] = None,
     rerank: Cross = None,
     words: Annotated[
         bool, typer.Option("--words", help="Also measure BM25, alone and combined.")
     ] = False,
 ) -> None:
-    """Measure models side by side: rated pairs, and retrieval."""
-    from biomed.plots import plot_comparison
-    from biomed.sentences.data import read_examples
-    from biomed.sentences.evaluation import compare, evaluate_retrieval, evaluate_sts
-    from domainbert.errors import UserError
+    """Measure models side by side: quality with 95% intervals, and texts per second."""
+    from biomed.sentences import evaluation
+    from biomed.sentences.data import read_examples, read_groups
+    from biomed.terms.evaluation import read_rated_pairs
     from domainbert.figures import save_figure
     from domainbert.tables import write_table
 
-    if sts is None and retrieval is None:
-        raise UserError("nothing to measure: name --sts PAIRS or --retrieval PAIRS")
-    rated = read_examples(sts) if sts else None
-    asked = read_examples(retrieval) if retrieval else None
-    cross = _cross(rerank) if rerank else None
-    rows: dict[str, dict[str, Interval]] = {}
-    for name in model or (DEFAULT,):
-        encoder = _encoder(name)
-        rows[name] = evaluate_sts(encoder, rated, scale=scale) if rated else {}
-        if asked:
-            ways = evaluate_retrieval(encoder, asked, rerank=cross, with_words=words)
-            rows[name] |= ways.pop("meaning").scores
-            if "words" in ways:
-                rows["BM25"] = ways.pop("words").scores
-            rows |= {f"{name}, {way}": found.scores for way, found in ways.items()}
-    if rated and cross:
-        rows[str(rerank)] = evaluate_sts(cross, rated, scale=scale)
-    comparison = compare(rows)
+    rows = evaluation.evaluate_models(
+        {name: load_encoder(name) for name in model or (DEFAULT,)},
+        sts=read_examples(sts) if sts else None,
+        scale=scale,
+        retrieval=read_examples(retrieval) if retrieval else None,
+        terms=read_rated_pairs(terms) if terms else None,
+        clusters=read_groups(clusters) if clusters else None,
+        cross={rerank: _cross(rerank)} if rerank else None,
+        with_words=words,
+    )
+    comparison = evaluation.compare(rows)
     out.mkdir(parents=True, exist_ok=True)
     write_table(comparison, out / "comparison.csv")
-    save_figure(plot_comparison(comparison), out / "comparison.png")
+    save_figure(evaluation.plot_models(comparison), out / "comparison.png")
     table = Table("", *rows)
     for measure in dict.fromkeys(comparison["measure"]):
         cells = [str(own[measure]) if measure in own else "" for own in rows.values()]
@@ -244,7 +221,8 @@ def evaluate(
     say(f"table and figure in {out}")
 
 
-def _encoder(model: str) -> SentenceEncoder:
+def load_encoder(model: str) -> SentenceEncoder:
+    """The sentence encoder of a name."""
     from biomed.sentences.encoder import SentenceEncoder
 
     return SentenceEncoder.from_pretrained(model)

@@ -17,7 +17,9 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
 
 COLUMNS = (
     Column("first", "text", ("sentence1", "query", "question", "anchor", "text1"), required=True),
@@ -70,6 +72,37 @@ class Examples:
             raise TableError("the pairs have no scores; expected a column `score`")
         return values
 
+    def take(self, rows: Sequence[int]) -> Examples:
+        """Some rows, by number, in the order given."""
+        columns = (self.first, self.second, self.third, self.labels)
+        return Examples(*([column[row] for row in rows] if column else [] for column in columns))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a table that `read_examples` reads."""
+        import pandas as pd
+
+        columns = {"first": self.first, "second": self.second, "negative": self.third}
+        columns["score"] = self.labels
+        return pd.DataFrame({name: values for name, values in columns.items() if values})
+
+    def joined(self, other: Examples) -> Examples:
+        """These rows, then those of `other`."""
+        return Examples(
+            self.first + other.first,
+            self.second + other.second,
+            self.third + other.third,
+            self.labels + other.labels,
+        )
+
+    def without(self, other: Examples) -> Examples:
+        """The rows whose two texts, in either order, are no row of `other`."""
+        known = set(other.pairs())
+        return self.take([row for row, pair in enumerate(self.pairs()) if pair not in known])
+
+    def pairs(self) -> list[frozenset[str]]:
+        """The two texts of each row, whichever comes first."""
+        return list(map(frozenset, zip(self.first, self.second, strict=True)))
+
 
 def read_examples(source: str | Path) -> Examples:
     """Read pairs or triplets.
@@ -99,6 +132,29 @@ def read_examples(source: str | Path) -> Examples:
             raise TableError(msg)
     first, second, third, labels = ([v for v in values if v] for values in columns)
     return Examples(first, second, third, labels)
+
+
+def read_groups(source: str | Path) -> Examples:
+    """Read texts (`text`, as `first`) and their groups (`label`); see `read_examples`.
+
+    Raises:
+        TableError: no such source or column, or a row without a text or a group.
+    """
+    columns = (
+        Column("text", "text", ("sentence",), required=True),
+        Column("label", "value", ("group", "category", "class"), required=True),
+    )
+    name = Path(source).name
+    found = match_columns(table_columns(source), columns, source=name)
+    texts, groups = [], []
+    for row in iter_rows(source, ReadOptions()):
+        cells = [row.cells.get(found[column.name]) for column in columns]
+        if row.fault or not all(cells):
+            msg = f"{row.place}: {row.fault or 'the text or its group is empty'}"
+            raise TableError(msg)
+        texts.append(str(cells[0]))
+        groups.append(str(cells[1]))
+    return Examples(texts, [], [], groups)
 
 
 def _rows(source: str | Path) -> Iterator[tuple[str | None, ...]]:

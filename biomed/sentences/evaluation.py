@@ -1,7 +1,8 @@
-"""How good sentence models are: agreement with rated pairs, and retrieval."""
+"""How good sentence models are: rated pairs, retrieval, clusters, and speed."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +11,22 @@ import numpy as np
 from biomed.sentences.search import SentenceIndex
 from biomed.terms.evaluation import Interval, bootstrap_interval, evaluate_pairs
 from domainbert.errors import UserError
+from domainbert.pooling import unit
 from domainbert.training.sentences import spearman
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from biomed.sentences.data import Examples
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from biomed.sentences.search import Passage
 
 CUT = 10
+SPEED = "texts per second"
+ROUNDS, SAMPLE = 3, 256
 RECALLS = (1, 10, 100)
 
 
@@ -80,6 +85,7 @@ def evaluate_retrieval(
     encoder: SentenceEncoder,
     pairs: Examples,
     *,
+    asked: Collection[str] | None = None,
     rerank: CrossEncoder | None = None,
     with_words: bool = False,
     candidates: int = 100,
@@ -89,6 +95,7 @@ def evaluate_retrieval(
     Args:
         encoder: gives the vectors.
         pairs: queries and the texts that answer them; a query may have several.
+        asked: the queries to ask, such as held-out ones; by default all.
         rerank: a cross-encoder that reorders the candidates.
         with_words: measure BM25 too, alone and joined.
         candidates: texts that are joined or reranked.
@@ -101,11 +108,12 @@ def evaluate_retrieval(
         UserError: see `SentenceIndex.search`.
     """
     texts = list(dict.fromkeys(pairs.second))
-    queries = list(dict.fromkeys(pairs.first))
+    queries = [query for query in dict.fromkeys(pairs.first) if asked is None or query in asked]
     place = {text: str(number) for number, text in enumerate(texts)}
     right: dict[str, set[str]] = {query: set() for query in queries}
     for query, text in zip(pairs.first, pairs.second, strict=True):
-        right[query].add(place[text])
+        if query in right:
+            right[query].add(place[text])
     index = SentenceIndex.build(texts, encoder)
     options: dict[str, Any] = {"k": max(*RECALLS, candidates), "candidates": candidates}
 
@@ -158,6 +166,119 @@ def score_rankings(ranked: Sequence[Sequence[str]], right: Sequence[set[str]]) -
         return bootstrap_interval(lambda index: float(values[index].mean()), n=len(values))
 
     return Retrieval({name: interval(values) for name, values in columns.items()}, firsts)
+
+
+def evaluate_clusters(encoder: SentenceEncoder, texts: Sequence[str], groups: Sequence[str]) -> Any:
+    """How well k-means clusters of the vectors match known groups, by V-measure.
+
+    Args:
+        encoder: gives the vectors.
+        texts: any.
+        groups: the group of each; as many clusters are made.
+
+    Returns:
+        "V-measure", in [0, 1], with its 95% interval by resampling texts.
+
+    Raises:
+        UserError: fewer than two groups, or a text that has no vector.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import v_measure_score
+
+    number, known = len(set(groups)), np.array(groups)
+    if number < 2:
+        msg = f"clusters need at least two groups, got {number}"
+        raise UserError(msg)
+    vectors = unit(encoder.encode(list(texts)))
+    found = KMeans(number, n_init=5, random_state=0).fit_predict(vectors)
+    interval = bootstrap_interval(
+        lambda rows: float(v_measure_score(known[rows], found[rows])), n=len(known), bootstrap=200
+    )
+    return {"V-measure": interval}
+
+
+def texts_per_second(encoder: SentenceEncoder, texts: Sequence[str]) -> Interval:
+    """The median rate of `ROUNDS` rounds over up to `SAMPLE` texts, with the lowest and highest."""
+    texts = list(texts)[:SAMPLE]
+    encoder.encode(texts[:8])  # the first call is slow
+    rates = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        encoder.encode(texts)
+        rates.append(len(texts) / (time.perf_counter() - start))
+    return Interval(float(np.median(rates)), min(rates), max(rates))
+
+
+def evaluate_models(
+    encoders: Mapping[str, SentenceEncoder],
+    *,
+    sts: Examples | None = None,
+    scale: float = 5.0,
+    retrieval: Examples | None = None,
+    terms: pd.DataFrame | None = None,
+    clusters: Examples | None = None,
+    cross: Mapping[str, CrossEncoder] | None = None,
+    with_words: bool = False,
+) -> dict[str, dict[str, Interval]]:
+    """Measure models side by side.
+
+    Args:
+        encoders: by name.
+        sts: rated pairs, and `scale`, their largest score.
+        scale: see `sts`.
+        retrieval: queries and their texts.
+        terms: rated pairs of terms, from `biomed.terms.evaluation.read_rated_pairs`.
+        clusters: texts (`first`) and their groups (`labels`).
+        cross: a cross-encoder by name, which reranks, and is measured on `sts`.
+        with_words: measure BM25 too, alone and joined.
+
+    Returns:
+        Model or way of searching -> measure -> interval; "texts per second" is of encoding the
+        texts at hand, with the lowest and highest of three rounds.
+
+    Raises:
+        UserError: nothing to measure; or see the single evaluations.
+    """
+    sources = [part for part in (sts, retrieval, clusters) if part is not None]
+    if not sources and terms is None:
+        raise UserError("nothing to measure: name --sts, --retrieval, --terms or --clusters")
+    texts = [text for part in sources for text in (*part.first[:SAMPLE], *part.second[:SAMPLE])]
+    texts = list(dict.fromkeys(texts)) or list(terms["first"])  # type: ignore[index]
+    rows: dict[str, dict[str, Interval]] = {}
+    (rerank_name, rerank), *_ = [*(cross or {}).items(), (None, None)]
+    for name, encoder in encoders.items():
+        own = rows.setdefault(name, {})
+        if sts is not None:
+            own |= evaluate_sts(encoder, sts, scale=scale)
+        if retrieval is not None:
+            ways = evaluate_retrieval(encoder, retrieval, rerank=rerank, with_words=with_words)
+            own |= ways.pop("meaning").scores
+            if "words" in ways:
+                rows["BM25"] = ways.pop("words").scores
+            rows |= {f"{name}, {way}": found.scores for way, found in ways.items()}
+        if terms is not None:
+            own["Spearman of terms"] = evaluate_pairs(encoder, terms).spearman
+        if clusters is not None:
+            own |= evaluate_clusters(encoder, clusters.first, clusters.labels)
+        own[SPEED] = texts_per_second(encoder, texts)
+    if sts is not None and rerank is not None:
+        rows[str(rerank_name)] = evaluate_sts(rerank, sts, scale=scale)
+    return rows
+
+
+def plot_models(comparison: pd.DataFrame) -> Figure:
+    """Models side by side with 95% intervals; texts per second stand beside the names.
+
+    Args:
+        comparison: from `compare`.
+    """
+    from biomed.plots import plot_comparison
+
+    is_speed = comparison["measure"] == SPEED
+    rates = comparison[is_speed].set_index("encoder")["value"]
+    names = {name: f"{name} ({rate:,.0f} texts/s)" for name, rate in rates.items()}
+    quality = comparison[~is_speed]
+    return plot_comparison(quality.assign(encoder=quality["encoder"].replace(names)))
 
 
 def compare(rows: dict[str, dict[str, Interval]]) -> pd.DataFrame:

@@ -12,12 +12,14 @@ import numpy as np
 
 from domainbert.embedding import check_many
 from domainbert.errors import UserError
-from domainbert.index import Hits, VectorIndex
+from domainbert.index import VectorIndex
+from domainbert.ranking import Hits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from biomed.sentences.encoder import SentenceEncoder
+    from domainbert.graph import Graph
     from domainbert.index import Storage
     from domainbert.pairs import PairModel
 
@@ -161,6 +163,7 @@ class SentenceIndex:
         rerank: PairModel | None = None,
         words: Words | None = None,
         candidates: int = CANDIDATES,
+        graph: Graph | None = None,
     ) -> list[list[Passage]]:
         """The best passages of each query.
 
@@ -170,6 +173,7 @@ class SentenceIndex:
             rerank: a cross-encoder that reorders the candidates.
             words: BM25 over this index, joined with the search by meaning by reciprocal ranks.
             candidates: passages that are joined or reranked; at least k.
+            graph: of this index's vectors; then the search is approximate.
 
         Returns:
             A list for each query, best first.
@@ -179,7 +183,7 @@ class SentenceIndex:
         """
         queries = [queries] if isinstance(queries, str) else list(queries)
         most = max(k, candidates) if rerank or words else k
-        hits = self.vectors.search(self.encoder.embed(queries), k=most)
+        hits = (graph or self.vectors).search(self.encoder.embed(queries), k=most)
         if words is not None:
             hits = fuse([hits, words.search(queries, k=most)], k=most)
         found = self.passages(hits)
@@ -214,7 +218,7 @@ class Words:
         texts: the texts, one row each.
 
     Raises:
-        UserError: bm25s is not installed.
+        UserError: bm25s is not installed, or no text has a word that counts.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -224,7 +228,10 @@ class Words:
             raise UserError("BM25 needs bm25s: pip install 'domainbert[search]'") from None
         self._library, self._count = bm25s, len(texts)
         self._index = bm25s.BM25()
-        self._index.index(self._tokens(list(texts)), show_progress=False)
+        tokens = self._tokens(list(texts))
+        if not any(map(len, tokens.ids)):
+            raise UserError("no text has a word that BM25 counts; search by meaning alone")
+        self._index.index(tokens, show_progress=False)
 
     def search(self, queries: Sequence[str], *, k: int) -> Hits:
         """The k best rows of each query; a row without a word of the query is not among them."""

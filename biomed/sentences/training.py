@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,16 +14,19 @@ from domainbert.pairs import PairSettings
 from domainbert.pooling import EmbeddingSettings, unit
 from domainbert.settings import Positive, Settings
 from domainbert.training.embedding import Objective, fit_embedder
+from domainbert.training.library import fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.sentences import fit_pairs, spearman
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from biomed.sentences.data import Examples
     from domainbert.embedding import Embedder
     from domainbert.pairs import PairModel
 
+log = logging.getLogger(__name__)
 Kind = Literal["bi-encoder", "cross-encoder"]
 METRICS: dict[Objective, str] = {
     "contrastive": "mrr",
@@ -70,28 +75,41 @@ class SentenceRecipe(Recipe):
 
 
 def train_from_recipe(
-    recipe: SentenceRecipe, train: Examples, validation: Examples
+    recipe: SentenceRecipe,
+    train: Examples,
+    validation: Examples,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> SentenceEncoder | PairModel:
     """Train a model; the weights that do best on validation are kept.
+
+    Pairs of the training side that are in validation too are left out, with a warning.
 
     Args:
         recipe: the plan.
         train: pairs or triplets.
         validation: others.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
 
     Raises:
-        UserError: examples that do not fit the objective; or one that is in both.
+        UserError: examples that do not fit the objective, no pair that is not in validation, or
+            `resume` with other data or another recipe.
     """
-    shared = set(zip(train.first, train.second, strict=True))
-    if both := len(shared & set(zip(validation.first, validation.second, strict=True))):
-        msg = f"{both} pairs are in training and validation; take them out of one"
+    given, train = len(train), train.without(validation)
+    if not train:
+        msg = f"all {given} pairs are in training and validation; train on others"
         raise UserError(msg)
+    if shared := given - len(train):
+        log.warning("%d of %d pairs are in validation too; left out of training", shared, given)
     model = recipe.model
     trained: SentenceEncoder | PairModel
+    place: dict[str, Any] = {"checkpoints": checkpoints, "resume": resume}
     if model.kind == "cross-encoder":
-        trained = _fit_cross(recipe, train, validation)
+        trained = _fit_cross(recipe, train, validation, **place)
     else:
-        trained = _fit_bi(recipe, train, validation)
+        trained = _fit_bi(recipe, train, validation, **place)
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores": {"validation": trained.manifest["validation"]},
@@ -100,7 +118,9 @@ def train_from_recipe(
     return trained
 
 
-def _fit_cross(recipe: SentenceRecipe, train: Examples, validation: Examples) -> PairModel:
+def _fit_cross(
+    recipe: SentenceRecipe, train: Examples, validation: Examples, **place: Any
+) -> PairModel:
     labels = _classes(recipe, train, validation)
     model = recipe.model
     sides = [
@@ -122,10 +142,13 @@ def _fit_cross(recipe: SentenceRecipe, train: Examples, validation: Examples) ->
         settings=PairSettings(window=model.window, join=model.join),
         labels=labels,
         model_class=CrossEncoder,
+        **place,
     )
 
 
-def _fit_bi(recipe: SentenceRecipe, train: Examples, validation: Examples) -> SentenceEncoder:
+def _fit_bi(
+    recipe: SentenceRecipe, train: Examples, validation: Examples, **place: Any
+) -> SentenceEncoder:
     model = recipe.model
     classes = _classes(recipe, train, validation) if model.objective == "classification" else ()
     names = set(EmbeddingSettings.model_fields)
@@ -140,6 +163,8 @@ def _fit_bi(recipe: SentenceRecipe, train: Examples, validation: Examples) -> Se
         labels=classes,
         difference=model.difference,
         model_class=SentenceEncoder,
+        split=fingerprint(asdict(validation)),
+        **place,
     )
 
 

@@ -49,6 +49,7 @@ def embed(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     restart: options.Restart = False,
+    metrics: options.Metrics = None,
 ) -> None:
     """Write the vector of every term of a file; each row has a status and a reason."""
     from biomed.terms.tables import EmbedTask, read_options
@@ -63,6 +64,7 @@ def embed(
         keep=keep or (),
         options=read_options(source, delimiter=delimiter, encoding=encoding),
         restart=restart,
+        metrics=metrics,
     )
 
 
@@ -198,6 +200,8 @@ def train(
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
 ) -> None:
     """Train term vectors on names that mean the same, measure them, and write the model folder."""
     from biomed.terms.training import TermRecipe, train_from_recipe
@@ -206,8 +210,10 @@ def train(
 
     changes = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
     plan = read_recipe(TermRecipe, recipe, changes)
-    with training_run(out) as run:
-        embedder = train_from_recipe(plan, data, vocabulary=vocabulary)
+    with training_run(out, checkpoints, resume=resume) as run:
+        embedder = train_from_recipe(
+            plan, data, vocabulary=vocabulary, checkpoints=run.checkpoints, resume=resume
+        )
         run.save(embedder)
     say(f"model in {out}; its card says how it was made and how good it is")
 

@@ -29,7 +29,7 @@ LONGEST = 400  # characters; a longer sentence is mostly a list
 SHORTEST = 30
 SHORTEST_NAME = 4  # a shorter one is mostly an abbreviation of several things
 VALIDATION = 10  # percent of the concepts
-_SENTENCE_END = re.compile(r"(?<=[a-z)][.?!]) +(?=[A-Z])")
+SENTENCE_END = re.compile(r"(?<=[a-z)][.?!]) +(?=[A-Z])")
 _HEADING = re.compile(r"^(Key Points - |Summary : )")
 # MedlinePlus names a drug with its dosage form; the drug is what comes before.
 _FORM = re.compile(
@@ -157,7 +157,7 @@ def _concept(document: dict[str, Any]) -> Concept:
 
 def _first_sentences(answer: str, *, number: int = 3) -> list[str]:
     text = _HEADING.sub("", _spaced(answer))
-    said = [part for part in _SENTENCE_END.split(text) if not part.endswith("?")]
+    said = [part for part in SENTENCE_END.split(text) if not part.endswith("?")]
     return [part for part in said[:number] if SHORTEST < len(part) < LONGEST]
 
 
@@ -254,7 +254,7 @@ def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
         for document in medquad_documents(medquad)
         for question in document["questions"]
     )
-    spoken = (part for answer in answers for part in _SENTENCE_END.split(_spaced(answer)))
+    spoken = (part for answer in answers for part in SENTENCE_END.split(_spaced(answer)))
     for sentence in chain(spoken, _lines(pubmed)):
         if SHORTEST < len(sentence) < LONGEST and hash(sentence) not in seen:
             seen.add(hash(sentence))

@@ -10,8 +10,8 @@ import numpy as np
 
 from domainbert.embedding import check_many
 from domainbert.errors import UserError
-from domainbert.index import top_k
 from domainbert.pooling import unit
+from domainbert.ranking import top_k
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

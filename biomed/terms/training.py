@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -29,6 +29,7 @@ from domainbert.errors import UserError
 from domainbert.pooling import EmbeddingSettings, unit
 from domainbert.settings import Settings
 from domainbert.training.embedding import fit_embedder
+from domainbert.training.library import fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ SCORES_NOTE = (
     "whole words. 95% intervals from 1,000 resamples of pairs or terms."
 )
 Times = Annotated[float, Field(ge=0)]
+AnyRow = TypeVar("AnyRow")
 
 
 class TermTable(ModelTable, EmbeddingSettings):
@@ -100,7 +102,12 @@ class TermRecipe(Recipe):
 
 
 def train_from_recipe(
-    recipe: TermRecipe, data: Path, *, vocabulary: Path | None = None
+    recipe: TermRecipe,
+    data: Path,
+    *,
+    vocabulary: Path | None = None,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> TermEmbedder:
     """Train by a recipe, and measure beside the plain encoder.
 
@@ -108,6 +115,8 @@ def train_from_recipe(
         recipe: the plan.
         data: folder of the public data sets; rated pairs there are only measured on.
         vocabulary: a file with a vocabulary; by default the shipped one.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
 
     Raises:
         TableError: a file that training needs is missing.
@@ -126,6 +135,8 @@ def train_from_recipe(
         training=recipe.training,
         share=recipe.model.share,
         settings=EmbeddingSettings(**recipe.model.model_dump(exclude={"encoder", "share"})),
+        checkpoints=checkpoints,
+        resume=resume,
     )
     trained.manifest["counts"]["terms of the vocabulary held out"] = int(terms["held_out"].sum())
     plain = TermEmbedder.from_pretrained(recipe.model.encoder)
@@ -170,8 +181,8 @@ def all_relations(
     return {name: without_names(part, held_out) for name, part in sources.items()}
 
 
-def repeated(relations: Sequence[Relation], times: float, *, seed: int) -> list[Relation]:
-    """Relations so many times over; of a fraction, a random part of them."""
+def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[AnyRow]:
+    """Rows so many times over; of a fraction, a random part of them."""
     whole = int(times)
     chooser = random.Random(seed)  # noqa: S311  (no secret)
     part = chooser.sample(list(relations), round((times - whole) * len(relations)))
@@ -186,6 +197,8 @@ def fit(
     training: TrainingSettings,
     settings: EmbeddingSettings | None = None,
     share: float = 1.0,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> TermEmbedder:
     """Train by in-batch negatives on two texts drawn from each relation.
 
@@ -197,6 +210,8 @@ def fit(
         training: `batch_size` counts relations.
         settings: pooling and layers.
         share: of the trained change that is kept, see `TermTable`.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
 
     Raises:
         UserError: no relation, or no validation pair.
@@ -217,6 +232,9 @@ def fit(
         settings=settings,
         share=share,
         model_class=TermEmbedder,
+        split=fingerprint(list(validation)),
+        checkpoints=checkpoints,
+        resume=resume,
     )
 
 

@@ -17,7 +17,7 @@ from clinical.cohort.flow import SUMMARY_KEY, count_flow
 from clinical.cohort.reading import Reader, Tables, find_tables, insert_columns, step
 from clinical.cohort.result import Cohort, issues_path
 from clinical.cohort.schemas import Schema, check_choice, load_schema
-from clinical.cohort.splits import assign_splits
+from clinical.cohort.splits import FRACTIONS, assign_splits
 from domainbert.errors import UserError
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
 from domainbert.tables.databases import open_source
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
+# Shares of the stays after which the validation and the test period begin.
+TIME_SHARES = {"val_from": FRACTIONS["train"], "test_from": FRACTIONS["train"] + FRACTIONS["val"]}
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
 
@@ -45,6 +47,7 @@ class Request:
     data_end: datetime | None
     derive_data_end: bool
     options: ReadOptions
+    split_by: str = "patient"
 
 
 def build_cohort(
@@ -60,6 +63,7 @@ def build_cohort(
     data_end: str | date | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    split_by: str = "patient",
 ) -> Cohort:
     """Build a readmission cohort; every admission of the source is in it, kept or with a reason.
 
@@ -85,12 +89,16 @@ def build_cohort(
             are shifted; "none" keeps such stays.
         delimiter: of CSV files, such as ";" or "tab"; a tab for .tsv, else a comma by default.
         encoding: of CSV files, such as "cp1252"; UTF-8 by default.
+        split_by: "patient" for sides at random by patient; "time" for training on the earliest
+            discharges, then validation, and the latest as the test side. A patient is on the side
+            of the last stay, and earlier stays that fall into an earlier period are excluded.
 
     Raises:
         TableError: a table or column that is missing or cannot be read.
         UserError: a wrong definition, mapping or argument.
     """
     check_choice("notes", notes, ("discharge", "early"))
+    check_choice("split_by", split_by, ("patient", "time"))
     if not (math.isfinite(hours) and hours > 0):
         msg = f"hours must be a number above 0, got {hours!r}"
         raise UserError(msg)
@@ -107,6 +115,7 @@ def build_cohort(
         data_end=_moment(data_end),
         derive_data_end=schema == "generic" and data_end is None,
         options=ReadOptions(delimiter, encoding),
+        split_by=split_by,
     )
     keep = tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
     path = Path(keep.name) / "cohort.parquet" if keep else Path(str(out))
@@ -199,11 +208,7 @@ def _export_cohort(
     """Write the cohort piece by piece, with the definition and the flow in its metadata."""
     import pyarrow.parquet as pq
 
-    # Patients are split by their ids as they are compared.
-    found = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")
-    patients = [row[0] for row in found.fetchall()]
-    con.execute("CREATE TABLE splits (patient_id VARCHAR, split VARCHAR)")
-    insert_columns(con, "splits", [patients, list(assign_splits(patients, seed=request.seed))])
+    _split(con, request)
     con.execute(step("cohort"))
     metadata = {
         SUMMARY_KEY: json.dumps(_summary(con, request, caveats), ensure_ascii=False),
@@ -221,6 +226,20 @@ def _export_cohort(
     with pq.ParquetWriter(path, read(0, 0).schema, compression="zstd") as writer:
         for first, last in pieces or [(0, 0)]:
             writer.write_table(read(first, last))
+
+
+def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
+    """Create `splits`: the side of every patient with a stay that is kept."""
+    if request.split_by == "time":
+        for name, share in TIME_SHARES.items():
+            con.execute(f"SET VARIABLE {name} = $share", {"share": share})
+        con.execute(step("split_by_time"))
+        return
+    # Patients are split by their ids as they are compared.
+    found = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")
+    patients = [row[0] for row in found.fetchall()]
+    con.execute("CREATE TABLE splits (patient_id VARCHAR, split VARCHAR)")
+    insert_columns(con, "splits", [patients, list(assign_splits(patients, seed=request.seed))])
 
 
 def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:
@@ -261,6 +280,7 @@ def _summary(
         "notes": request.notes,
         "hours": request.hours if request.notes == "early" else None,
         "seed": request.seed,
+        "split_by": request.split_by,
         "data_end": data_end.isoformat() if data_end else None,
         "definition": {
             "name": definition.name,

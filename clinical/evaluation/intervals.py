@@ -8,33 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.evaluation.measures import MEASURES, OperatingPoint, Stays, recall_at_precision
+from clinical.evaluation.resampling import (
+    DEFINED,
+    MIN_PATIENTS,
+    Interval,
+    patient_codes,
+    resampled_weights,
+)
 from clinical.risk.calibration import checked
 from domainbert.errors import UserError
-from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
-
-MIN_PATIENTS = 20
-"""With fewer patients there are no intervals: resampling them says little about others."""
-
-_DEFINED = 0.9  # smallest share of resamples that must give a number for it to have an interval
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number and its 95% interval; None where the data cannot give it."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-    def __str__(self) -> str:
-        """As tables show it: `0.791 [0.697, 0.871]`."""
-        return spell(asdict(self))
 
 
 @dataclass(frozen=True)
@@ -116,7 +104,7 @@ def evaluate(
         UserError: values that are missing or out of range, or lengths that differ.
     """
     outcome, risk = checked(y, probability)
-    codes = _patient_codes(patients, n=len(outcome))
+    codes = patient_codes(patients, n=len(outcome))
     if threshold is not None and not 0 <= threshold <= 1:
         raise UserError(f"threshold is {threshold}; it must be in [0, 1], or None")
     if bootstrap < 0:
@@ -126,7 +114,7 @@ def evaluate(
     drawn = list(_resample(stays, codes, bootstrap if enough else 0, seed))
     columns = np.array(drawn).reshape(-1, len(MEASURES)).T
     intervals = {
-        measure.field: _interval(value, column, at_least=_DEFINED * bootstrap, name=measure.field)
+        measure.field: _interval(value, column, at_least=DEFINED * bootstrap, name=measure.field)
         for measure, value, column in zip(MEASURES, _measure(stays), columns, strict=True)
     }
     point = recall_at_precision(outcome, risk) if stays.varies else None
@@ -161,23 +149,11 @@ def _measure(stays: Stays, weights: NDArray[np.float64] | None = None) -> list[f
     ]
 
 
-def _patient_codes(patients: Iterable[object], *, n: int) -> NDArray[np.intp]:
-    ids = list(patients)
-    if len(ids) != n:
-        raise UserError(f"patients has {len(ids)} ids and y has {n} values; pass one for each")
-    if missing := sum(map(is_missing, ids)):
-        raise UserError(f"patients has {missing} missing ids; intervals by patient need them all")
-    return np.unique(np.array([id_key(i) or "" for i in ids], dtype=str), return_inverse=True)[1]
-
-
 def _resample(
     stays: Stays, codes: NDArray[np.intp], bootstrap: int, seed: int
 ) -> Iterator[list[float]]:
     """The measures of every resample of patients that contains both outcomes."""
-    random, patients = np.random.default_rng(seed), int(codes.max()) + 1
-    for _ in range(bootstrap):
-        drawn = np.bincount(random.integers(patients, size=patients), minlength=patients)
-        weights = drawn[codes].astype(np.float64)
+    for weights in resampled_weights(codes, bootstrap=bootstrap, seed=seed):
         if not stays.varies or 0 < weights @ stays.y < weights.sum():
             yield _measure(stays, weights)
 
@@ -192,15 +168,6 @@ def _interval(value: float, drawn: NDArray[np.float64], *, at_least: float, name
     if name == "ece":
         low, high = max(0.0, 2 * value - high), max(value, 2 * value - low)
     return Interval(value, low, high)
-
-
-def spell(value: Mapping[str, Any] | None) -> str:
-    """A number with its interval, from the dictionary of an `Interval`."""
-    if not value or value["value"] is None:
-        return "–"
-    if value["low"] is None:
-        return f"{value['value']:.3f}"
-    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
 
 
 def measure_rows(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:

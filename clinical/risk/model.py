@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c
+from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c, without_each
 from clinical.risk.calibration import Platt, sigmoid
 from clinical.risk.stays import ReadStay, StayReader, StayRisk, WindowRisk
 from domainbert.encoders import window_limit
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import torch
+    from numpy.typing import ArrayLike
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from clinical.evidence.explain import Explanation
+    from clinical.risk.trajectory import Trajectory
     from domainbert.scoring.cache import WindowCache
     from domainbert.storage import TaskConfig
 
@@ -65,7 +68,8 @@ class ReadmissionModel(Model):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
     Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's
-    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid).
+    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid), or
+    the class for another encoder, such as ModernBERT, whose windows may have 8,192 tokens.
 
     Args:
         network: with one label.
@@ -113,10 +117,10 @@ class ReadmissionModel(Model):
 
     @classmethod
     def network_class(cls) -> Any:
-        """BERT with a classification head on CLS."""
-        from domainbert.classifier import CLSClassifier
+        """BERT with a classification head on CLS, or another encoder with its own head."""
+        from domainbert.classifier import AnyClassifier
 
-        return CLSClassifier
+        return AnyClassifier
 
     @classmethod
     def resolve(cls, name: str | Path) -> str | Path:
@@ -147,6 +151,7 @@ class ReadmissionModel(Model):
 
         manifest = config.manifest
         scores = manifest.get("score_table")
+        evidence = manifest.get("evidence", {}).get("table")
         # Markdown for people, not HTML for a browser: nothing to escape.
         environment = Environment(loader=PackageLoader("clinical"), autoescape=False)  # noqa: S701
         return environment.get_template("model_card.md.j2").render(
@@ -154,6 +159,7 @@ class ReadmissionModel(Model):
             manifest=manifest,
             card=manifest.get("card", {}),
             scores=table(scores[0], scores[1:]) if scores else "",
+            evidence=table(evidence[0], evidence[1:]) if evidence else "",
         )
 
     def predict(self, stay: str | Sequence[str]) -> StayRisk:
@@ -198,9 +204,9 @@ class ReadmissionModel(Model):
             self._said_uncalibrated = True
             log.warning(UNCALIBRATED)
         if stay_ids is None:
-            prepared = (self._reader.read(stay) for stay in stays)
+            prepared = (self.read(stay) for stay in stays)
         else:
-            prepared = (self._reader.read(*pair) for pair in _pairs(stays, stay_ids))
+            prepared = (self.read(*pair) for pair in _pairs(stays, stay_ids))
         chunks = chunked(
             prepared, size=lambda s: 1 + s.risk.coverage.tokens, limit=self.runner.buffer_tokens
         )
@@ -209,7 +215,54 @@ class ReadmissionModel(Model):
             probabilities = self.score_token_ids(windows)
             ends = np.cumsum([len(stay.windows) for stay in chunk])
             for stay, end in zip(chunk, ends, strict=True):
-                yield self._risk(stay, probabilities[end - len(stay.windows) : end])
+                yield self.risk_of(stay, probabilities[end - len(stay.windows) : end])
+
+    def read(self, stay: str | Sequence[str], stay_id: object = None) -> ReadStay:
+        """Cut a stay (a note, or a list of notes in time order) into windows."""
+        return self._reader.read(stay, stay_id)
+
+    def explain(
+        self,
+        stay: str | Sequence[str],
+        *,
+        method: str = "occlusion",
+        top: int = 5,
+        windows: int | None = None,
+    ) -> Explanation:
+        """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
+        from clinical.evidence.explain import explain
+
+        return explain(self, stay, method=method, top=top, windows=windows)
+
+    def trajectory(self, notes: Sequence[str], *, times: Sequence[Any] | None = None) -> Trajectory:
+        """The risk of one stay after each of its notes; each window is scored once.
+
+        Args:
+            notes: of the stay, in time order.
+            times: when each was written, ISO dates or datetimes; the notes are sorted by them.
+
+        Raises:
+            UserError: no note has text, a note is not a string, or the times are not dates.
+        """
+        from clinical.risk.trajectory import trajectory
+
+        return trajectory(self, notes, times)
+
+    def trajectory_frame(
+        self,
+        frame: pd.DataFrame,
+        *,
+        named: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """The risk after each note of each stay of a table: one row a note.
+
+        The table and its errors are as for `predict_frame`, but `stay_id` is needed.
+        """
+        from clinical.risk.trajectory_task import TrajectoryTask
+        from domainbert.scoring import score_frame
+
+        return score_frame(TrajectoryTask(self), frame, named=named, keep=keep)
 
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
         """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
@@ -225,11 +278,15 @@ class ReadmissionModel(Model):
                 raise UserError(msg)
         if self.cache is not None:
             return sigmoid(self.cache.logits(arrays, self.runner.logits))
-        return sigmoid(self.runner.logits(arrays))
+        # Text that was copied forward is scored once.
+        places: dict[bytes, int] = {}
+        place = [places.setdefault(array.tobytes(), len(places)) for array in arrays]
+        different = [np.frombuffer(window, dtype=np.int64) for window in places]
+        return sigmoid(self.runner.logits(different)[place])
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,), for training."""
-        prepared = (self._reader.read(stay) for stay in stays)
+        prepared = (self.read(stay) for stay in stays)
         return [[window.input_ids for _, window in stay.windows] for stay in prepared]
 
     def window_probabilities(
@@ -267,27 +324,46 @@ class ReadmissionModel(Model):
 
         return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
 
-    def _risk(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
+    def calibrated(self, score: ArrayLike) -> np.ndarray:
+        """The probabilities of scores, of any shape; the scores themselves without a calibrator."""
+        calibration = self.settings.calibration
+        return Platt(*calibration).apply(score) if calibration else np.asarray(score)
+
+    def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
+        """The risk of a stay from the probabilities of its windows, shape (windows,)."""
         if stay.risk.status != "ok":
             return stay.risk
         if not (finite := np.isfinite(probabilities)).all():
             reason = f"the model gave no number for window {np.argmin(finite)}"
             return replace(stay.risk, status="error", reason=reason)
         score = float(aggregate_stays(probabilities, np.array([len(probabilities)]), c=self.c)[0])
-        calibration, threshold = self.settings.calibration, self.settings.alert_threshold
-        probability = float(Platt(*calibration).apply(score)) if calibration else score
+        probability, threshold = float(self.calibrated(score)), self.settings.alert_threshold
+        windows = self._window_risks(stay, probabilities, score=score, probability=probability)
         return replace(
             stay.risk,
             probability=probability,
             score=score,
             p_max=float(probabilities.max()),
             p_mean=float(probabilities.mean()),
-            calibrated=calibration is not None,
-            windows=tuple(
-                WindowRisk(note, window.start, window.end, float(p))
-                for (note, window), p in zip(stay.windows, probabilities, strict=True)
-            ),
+            calibrated=self.settings.calibration is not None,
+            windows=windows,
             alert=None if threshold is None else probability >= threshold,
+        )
+
+    def _window_risks(
+        self, stay: ReadStay, probabilities: np.ndarray, *, score: float, probability: float
+    ) -> tuple[WindowRisk, ...]:
+        """The windows of a stay, with what they contribute to its score and probability."""
+        contributions: Iterable[tuple[float | None, ...]] = [(None, None)]
+        if len(probabilities) > 1:
+            left = without_each(probabilities, c=self.c)
+            both = np.stack([score - left, probability - self.calibrated(left)], axis=1)
+            contributions = map(tuple, both.tolist())
+        return tuple(
+            WindowRisk(note, window.start, window.end, float(p), *shares)
+            for (note, window), p, shares in zip(
+                stay.windows, probabilities, contributions, strict=True
+            )
         )
 
 

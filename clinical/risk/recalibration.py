@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clinical.cohort.splits import overlap, usable_stays, with_patients
+from clinical.evaluation.drift import side_profile
 from clinical.evaluation.measures import recall_at_precision
 from clinical.risk.aggregation import aggregate_stays
 from clinical.risk.calibration import fit_platt
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 
 def choose(
     model: ReadmissionModel, windows: Sequence[Sequence[np.ndarray]], outcome: np.ndarray
-) -> None:
+) -> np.ndarray:
     """Fit c, the calibrator and the 80% precision threshold of `model` on stays kept from training.
 
     The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
@@ -39,6 +40,9 @@ def choose(
         model: its settings and manifest are changed.
         windows: of each stay, from `ReadmissionModel.token_ids`; at least one.
         outcome: 0 or 1, shape (stays,).
+
+    Returns:
+        The probabilities of the stays, shape (stays,).
     """
     values, counts = model.window_probabilities(windows)
     fits, refused = [], ""
@@ -55,7 +59,7 @@ def choose(
     if not fits:
         log.warning("no calibration: %s", refused)
         model.manifest["calibration_refused"] = refused
-        return
+        return aggregate_stays(values, counts, c=model.c)
     _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
     point = recall_at_precision(outcome, probability)
     model.settings = replace(
@@ -65,6 +69,7 @@ def choose(
         # A little lower, so that rounding cannot put the stay that defines it below.
         alert_threshold=point.threshold - 1e-9 if point else None,
     )
+    return np.asarray(probability)
 
 
 def recalibrate(model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "val") -> None:
@@ -96,9 +101,12 @@ def recalibrate(model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "
         raise UserError(msg)
     model.manifest.pop("calibration_refused", None)
     outcome = rows["readmitted"].to_numpy()[readable]
-    choose(model, [windows[i] for i in readable], outcome)
+    probability = choose(model, [windows[i] for i in readable], outcome)
     if refused := model.manifest.get("calibration_refused"):
         raise UserError(refused)
     if stored:
         model.manifest["patients"] = with_patients(stored, rows["patient_id"], side="val")
+    if known := model.manifest.get("profile"):
+        now = side_profile(model, rows["text"], probability=probability)
+        model.manifest["profile"] = {**known, "val": now}
     model.manifest["recalibrated"] = {"stays": len(readable), "readmitted": int(outcome.sum())}

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from domainbert.errors import UserError
 from domainbert.tables.ids import id_text, is_missing
 from domainbert.windows import too_long
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clinical.evidence.view import StayView
     from domainbert.windows import Window, Windower
 
 NOTE_JOINT = "\n\n"
@@ -42,12 +46,18 @@ def clean(note: str) -> str:
 
 @dataclass(frozen=True)
 class WindowRisk:
-    """The probability of one window: characters `start` to `end` of note number `note`."""
+    """The probability of one window: characters `start` to `end` of note number `note`.
+
+    Its contributions are what the stay's score and probability have more with this window than
+    without it: exact, negative where the window lowers the risk, None for a stay's only window.
+    """
 
     note: int
     start: int
     end: int
     probability: float
+    score_contribution: float | None = None
+    probability_contribution: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,13 +115,38 @@ class StayRisk:
     status: Status = "ok"
     reason: str = ""
 
+    def show(self, notes: str | Sequence[str]) -> StayView:
+        """The notes, tinted where a window raises or lowers the risk, for a notebook.
+
+        A risk does not keep its notes: pass those that were scored. For passages instead of whole
+        windows see `ReadmissionModel.explain`.
+
+        Raises:
+            UserError: a window lies outside the notes.
+        """
+        from clinical.evidence.view import StayView, risk_summary, window_marks
+
+        given = [notes] if isinstance(notes, str) else list(notes)
+        texts = {number: note for number, note in enumerate(given) if isinstance(note, str)}
+        if any(window.end > len(texts.get(window.note, "")) for window in self.windows):
+            msg = (
+                "a window lies outside these notes; pass the notes that were scored, joined by "
+                "blank lines if the model joins notes"
+            )
+            raise UserError(msg)
+        return StayView(self, texts, window_marks(self), risk_summary(self))
+
 
 @dataclass(frozen=True)
 class ReadStay:
-    """A stay cut into windows, each with the number of its note, and its risk without numbers."""
+    """A stay cut into windows, each with the number of its note, and its risk without numbers.
+
+    `texts` are the notes by number, as given, to which the positions of windows refer.
+    """
 
     windows: list[tuple[int, Window]] = field(repr=False)
     risk: StayRisk
+    texts: dict[int, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -127,7 +162,7 @@ class StayReader:
 
     def read(self, stay: Any, stay_id: object = None) -> ReadStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
-        notes, unread, reason = _texts(stay)
+        notes, unread, reason = note_texts(stay)
         if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
         if longer := [(number, why) for number, text in notes if (why := too_long(text))]:
@@ -150,16 +185,21 @@ class StayReader:
             status=status,
             reason=reason,
         )
-        return ReadStay(windows, risk)
+        return ReadStay(windows, risk, dict(notes))
 
 
-def _texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
-    """The notes that are text, with their numbers; the missing ones; a fault or ""."""
+def listed(stay: Any) -> list[Any]:
+    """The notes of a stay as a list; one note, or what is no stay, as a list of one."""
     if isinstance(stay, np.ndarray) and stay.ndim == 0:
         stay = stay.item()
     alone = isinstance(stay, str | bytes | dict) or not isinstance(stay, Iterable)
+    return [stay] if alone else list(stay)
+
+
+def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
+    """The notes that are text, with their numbers; the missing ones; a fault or ""."""
     try:
-        given = [stay] if alone else list(stay)
+        given = listed(stay)
     except Exception as error:  # noqa: BLE001  (a caller's iterator may raise anything)
         return [], [], f"its notes cannot be read ({type(error).__name__})"
     notes: list[tuple[int, str]] = []

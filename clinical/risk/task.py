@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from domainbert.scoring import Fault, Task
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,66 +22,51 @@ _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
 
 @dataclass(frozen=True)
-class _Stay:
-    """The notes of a stay in time order, and what was noticed while reading them."""
+class ReadNotes:
+    """The notes of a stay in time order, what was noticed while reading them, and its id or row.
+
+    `labels` are the `note_id` and `chart_time` of each note where it has a row of its own.
+    """
 
     notes: Any = field(repr=False)
     remarks: list[str]
+    labels: list[tuple[str | None, str | None]]
+    name: str
 
 
 class ReadmissionTask(Task):
-    """Scores stays: the rows with one `stay_id`, or each row where there is none."""
+    """Scores stays: the rows with one `stay_id`, or each row where there is none.
+
+    With `contributions`, the column `windows` has the windows of a stay as JSON; see `WindowRisk`.
+    """
 
     name: ClassVar[str] = "readmission"
     columns = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
-    def __init__(self, model: ReadmissionModel) -> None:
-        self._model = model
+    def __init__(self, model: ReadmissionModel, *, contributions: bool = False) -> None:
+        self._model, self._contributions = model, contributions
         self._alerts = model.settings.alert_threshold is not None
 
     @property
     def output(self) -> pa.Schema:
-        """Columns of the score table; `alert` where the model has a threshold."""
+        """Columns of the score table; `alert` if the model has a threshold, `windows` if asked."""
         import pyarrow as pa
 
         fields = [(name, pa.float64()) for name in _NUMBERS]
         fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64()), ("calibrated", pa.bool_())]
-        return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
+        fields += [("alert", pa.bool_())] if self._alerts else []
+        return pa.schema([*fields, *([("windows", pa.string())] if self._contributions else [])])
 
-    def read(self, rows: Sequence[Row]) -> _Stay | Fault:
+    def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         """The notes of one stay."""
-        patients = {id_key(row.cells.get("patient_id")) for row in rows} - {None}
-        if len(patients) > 1:
-            return Fault("this stay_id belongs to more than one patient_id")
-        remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
-        texts = [row.cells.get("text") for row in rows]
-        if len(rows) == 1:
-            return _Stay(texts[0], remarks)
-        if any(text is not None and not isinstance(text, str) for text in texts):
-            return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
-        notes: dict[str | int, Row] = {}  # the first row of each note_id
-        for row in rows:
-            notes.setdefault(id_key(row.cells.get("note_id")) or row.number, row)
-        kept = list(notes.values())
-        if dropped := len(rows) - len(kept):
-            remarks.append(f"{dropped} rows with a repeated note_id left out")
-        kept, unreadable = _in_time_order(kept)
-        if unreadable:
-            remarks.append(
-                f"{unreadable} notes have a chart_time that is not an ISO date: notes in the "
-                "order of the table"
-            )
-        texts = [row.cells.get("text") for row in kept]
-        if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
-            remarks.append(f"{copies} notes repeat another note's text and are counted again")
-        return _Stay(texts, remarks)
+        return read_notes(rows)
 
-    def run(self, items: Iterable[_Stay]) -> Iterator[StayRisk]:
+    def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
         """The risk of each stay."""
         return self._model.predict_many(stay.notes for stay in items)
 
-    def rows(self, item: _Stay, result: StayRisk) -> list[dict[str, Any]]:
+    def rows(self, item: ReadNotes, result: StayRisk) -> list[dict[str, Any]]:
         """The one row of a stay."""
         unread = len(result.coverage.unread)
         remarks = [result.reason, *item.remarks]
@@ -97,11 +83,56 @@ class ReadmissionTask(Task):
             row["alert"] = result.alert
         if result.status == "ok":
             row |= {name: getattr(result, name) for name in _NUMBERS}
+        if self._contributions:
+            row["windows"] = json.dumps([vars(window) for window in result.windows])
         return [row]
 
     def facts(self) -> dict[str, Any]:
-        """The model."""
-        return {"model": self._model.fingerprint()}
+        """The model, and what is asked beside the risk."""
+        asked = {"contributions": True} if self._contributions else {}
+        return {"model": self._model.fingerprint(), **asked}
+
+
+def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
+    cells = [row.cells for row in rows]
+    return [(id_text(each.get("note_id")), id_text(each.get("chart_time"))) for each in cells]
+
+
+def read_notes(rows: Sequence[Row]) -> ReadNotes | Fault:
+    """The notes of one stay, for every task that reads stays.
+
+    Args:
+        rows: of one stay, with the cells `patient_id, note_id, chart_time, text`.
+
+    Returns:
+        The notes in time order, each `note_id` once; or why the rows are no stay.
+    """
+    patients = {id_key(row.cells.get("patient_id")) for row in rows} - {None}
+    if len(patients) > 1:
+        return Fault("this stay_id belongs to more than one patient_id")
+    remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
+    name = id_text(rows[0].cells.get("stay_id")) or f"row {rows[0].number}"
+    texts = [row.cells.get("text") for row in rows]
+    if len(rows) == 1:
+        return ReadNotes(texts[0], remarks, _labels(rows), name)
+    if any(text is not None and not isinstance(text, str) for text in texts):
+        return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
+    notes: dict[str | int, Row] = {}  # the first row of each note_id
+    for row in rows:
+        notes.setdefault(id_key(row.cells.get("note_id")) or row.number, row)
+    kept = list(notes.values())
+    if dropped := len(rows) - len(kept):
+        remarks.append(f"{dropped} rows with a repeated note_id left out")
+    kept, unreadable = _in_time_order(kept)
+    if unreadable:
+        remarks.append(
+            f"{unreadable} notes have a chart_time that is not an ISO date: notes in the "
+            "order of the table"
+        )
+    texts = [row.cells.get("text") for row in kept]
+    if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
+        remarks.append(f"{copies} notes repeat another note's text and are counted again")
+    return ReadNotes(texts, remarks, _labels(kept), name)
 
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:

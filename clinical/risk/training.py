@@ -11,6 +11,7 @@ from pydantic import Field
 
 from clinical.cohort.splits import patient_hashes, usable_stays
 from clinical.evaluation.baselines import out_of_fold
+from clinical.evaluation.drift import training_profile
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 from clinical.risk.recalibration import EPSILON, choose
@@ -38,11 +39,12 @@ class ReadmissionTable(ModelTable):
         objective: "window" is the paper's: each window carries its stay's label. "stay" trains
             through the readmission rule, so that a stay counts once however long its notes are.
         teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
+        window: from 16 tokens to the encoder's limit, which is the default.
     """
 
     objective: Literal["stay", "window"] = "stay"
     teacher: Annotated[float, Field(ge=0, le=1)] = 0.0
-    window: int | None = None
+    window: Annotated[int, Field(ge=16)] | None = None
     overlap: int = 0
     c: Positive = DEFAULT_C
     clean_notes: bool = True
@@ -111,7 +113,8 @@ def fit(
     }
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
-    choose(model, objective.val_windows, objective.outcome)
+    probability = choose(model, objective.val_windows, objective.outcome)
+    model.manifest["profile"] = training_profile(model, used, probability=probability)
     return model
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import ExitStack
-from itertools import chain, pairwise, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ _ABBREVIATIONS = frozenset(
     "dr drs mr mrs ms prof st dept vs ca cf eq al fig figs ref refs e.g i.e approx".split(" ")  # noqa: SIM905
 )
 _ITEM = re.compile(r"(?:[-*#+•·▪◦–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)])(?:\s|$)")
+_WORD = re.compile(r"\S+")
 _HEADING = re.compile(r"[A-Z][\w /&,'()-]{0,40}:(?:\s|$)")
 # Tokenized text separates the full stop from its word, and also the point of 0 . 05.
 _POINT = r"(?<= )\. \d"
@@ -48,6 +49,18 @@ def split_sentences(text: str) -> list[str]:
     and the word before is no title, initial or abbreviation. Every word is in exactly one sentence.
     """
     return [part for block in _unwrapped(text) for part in _parts(" ".join(block.split()))]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """The sentences of `split_sentences` as (start, end) in the text, in order, not overlapping."""
+    words = [word.span() for word in _WORD.finditer(text)]
+    lengths = [len(sentence.split()) for sentence in split_sentences(text)]
+    ends = [*accumulate(lengths)]
+    return [
+        (words[end - length][0], words[end - 1][1])
+        for end, length in zip(ends, lengths, strict=True)
+        if length
+    ]
 
 
 def _unwrapped(text: str) -> list[str]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import logging
 import secrets
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.meter import count_hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +26,9 @@ _ROW_BYTES = 64  # of the file, per window, measured
 _LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
 _WAIT_SECONDS = 60.0
 _HEADER = b"SQLite format 3\0"
+_TABLES = {"about", "windows"}
+_APPLICATION = 0x64624231  # in the header of the file
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -41,38 +45,55 @@ class WindowCache:
         misses: windows that had to be scored.
 
     Raises:
-        UserError: the file cannot be written, or is no cache.
+        UserError: the file cannot be written, or belongs to another program.
     """
 
     def __init__(self, path: str | Path, *, model: str, max_bytes: int = DEFAULT_BYTES) -> None:
         self._path, self._model = Path(path), model
         self._rows = max(1, max_bytes // _ROW_BYTES)
         self.hits = self.misses = 0
+        self._warned = False
         try:
             self._open()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                msg = f"{path}: this cache cannot be opened ({error})"
-                raise UserError(msg) from None
+        except sqlite3.OperationalError as error:
+            msg = f"{path}: this cache cannot be opened ({error})"
+            raise UserError(msg) from None
+        except sqlite3.DatabaseError:
             with self._path.open("rb") as file:
                 if file.read(len(_HEADER)) != _HEADER:
                     msg = f"{path} is no window cache; name a new file"
                     raise UserError(msg) from None
-            aside = self._path.with_name(f"{self._path.name}.damaged")
-            self._path.replace(aside)
-            log.warning("%s is damaged: set aside as %s, starting an empty one", path, aside.name)
-            self._open()
+            self._set_aside()
+
+    def _set_aside(self) -> None:
+        """Rename a damaged file, with the files that SQLite keeps beside it, and start anew."""
+        aside = f"{self._path.name}.damaged"
+        for ending in ("-wal", "-shm", ""):  # a new database must not find an old log
+            with suppress(FileNotFoundError):
+                old = self._path.with_name(f"{self._path.name}{ending}")
+                old.replace(old.with_name(f"{aside}{ending}"))
+        log.warning("%s is damaged: set aside as %s, starting an empty one", self._path, aside)
+        self._open()
 
     def _open(self) -> None:
         with closing(self._connect()) as con, con:
+            found = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
+            (program,) = con.execute("PRAGMA application_id").fetchone()
+            if not {name for name in found if not name.startswith("sqlite_")} <= _TABLES or (
+                program not in (0, _APPLICATION)
+            ):
+                msg = f"{self._path} is a database of another program; name a new file"
+                raise UserError(msg)
             con.execute("PRAGMA journal_mode = WAL")
+            con.execute(f"PRAGMA application_id = {_APPLICATION}")
             con.execute("CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB)")
             con.execute(
                 "CREATE TABLE IF NOT EXISTS windows "
                 "(key BLOB PRIMARY KEY, logit REAL NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID"
             )
             con.execute(
-                "INSERT OR IGNORE INTO about VALUES ('secret', ?), ('run', 0)",
+                "INSERT OR IGNORE INTO about VALUES ('secret', ?), ('run', 0), "
+                "('rows', (SELECT count(*) FROM windows))",
                 (secrets.token_bytes(32),),
             )
             con.execute("UPDATE about SET value = value + 1 WHERE name = 'run'")
@@ -80,7 +101,9 @@ class WindowCache:
         self._secret, self._run = rows["secret"], rows["run"]
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
+        con = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
+        con.execute("PRAGMA synchronous = NORMAL")  # a crash may lose the last scores, no more
+        return con
 
     def _key(self, window: np.ndarray) -> bytes:
         ids = np.ascontiguousarray(window, dtype=np.int64).tobytes()
@@ -103,16 +126,31 @@ class WindowCache:
             Shape (windows,), float32, in the order given.
         """
         keys = [self._key(window) for window in windows]
-        known = self._find(list(dict.fromkeys(keys)))
+        known = self._tried(self._find, list(dict.fromkeys(keys)))
+        if known is None:  # the file may be a new one, with a secret of its own
+            keys, known = [self._key(window) for window in windows], {}
         todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
         self.hits += len(windows) - len(todo)
+        count_hits(len(windows) - len(todo))
         self.misses += len(todo)
         if todo:
             scored = np.asarray(score(list(todo.values())), dtype=np.float64)
             fresh = dict(zip(todo, scored.tolist(), strict=True))
             known |= fresh
-            self._add({key: logit for key, logit in fresh.items() if np.isfinite(logit)})
+            self._tried(self._add, {k: logit for k, logit in fresh.items() if np.isfinite(logit)})
         return np.array([known[key] for key in keys], dtype=np.float32)
+
+    def _tried(self, action: Callable[[Any], T], argument: Any) -> T | None:
+        """Use the file; where that fails, warn and do without: a cache never stops a run."""
+        try:
+            return action(argument)
+        except sqlite3.OperationalError as error:  # a full disk, a lock that lasts
+            if not self._warned:
+                log.warning("%s: cache not used for now (%s)", self._path, error)
+            self._warned = True
+        except sqlite3.DatabaseError:
+            self._set_aside()
+        return None
 
     def _find(self, keys: list[bytes]) -> dict[bytes, float]:
         found: dict[bytes, float] = {}
@@ -129,16 +167,23 @@ class WindowCache:
 
     def _add(self, fresh: dict[bytes, float]) -> None:
         with closing(self._connect()) as con, con:
+            before = con.total_changes
             con.executemany(
-                "INSERT OR REPLACE INTO windows VALUES (?, ?, ?)",
+                "INSERT OR IGNORE INTO windows VALUES (?, ?, ?)",
                 [(key, logit, self._run) for key, logit in fresh.items()],
             )
-            (number,) = con.execute("SELECT count(*) FROM windows").fetchone()
+            number = self._count(con, con.total_changes - before)
             if number > self._rows:
                 # A tenth more, so that not every call has to make room.
-                spare = number - self._rows + self._rows // 10
-                con.execute(
+                removed = con.execute(
                     "DELETE FROM windows WHERE key IN "
                     "(SELECT key FROM windows ORDER BY used, key LIMIT ?)",
-                    (spare,),
+                    (number - self._rows + self._rows // 10,),
                 )
+                self._count(con, -removed.rowcount)
+
+    def _count(self, con: sqlite3.Connection, more: int) -> int:
+        """Windows in the file, kept because counting them would read all of it."""
+        con.execute("UPDATE about SET value = value + ? WHERE name = 'rows'", (more,))
+        (number,) = con.execute("SELECT value FROM about WHERE name = 'rows'").fetchone()
+        return int(number)

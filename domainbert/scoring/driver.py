@@ -5,17 +5,20 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial, reduce
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.files import check_output
 from domainbert.inference import chunked, read_ahead
+from domainbert.meter import stage, timed
 from domainbert.scoring.layout import Layout, grouped, plan_layout, to_frame
 from domainbert.scoring.store import RunStore
-from domainbert.scoring.survey import gathered, survey
+from domainbert.scoring.survey import Survey, gathered, sum_digests, survey
 from domainbert.scoring.task import Fault, Task
 from domainbert.tables import ReadOptions, Row, frame_rows, iter_rows, table_columns
 from domainbert.tables.rows import source_files
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
+    import pyarrow as pa
+
+    from domainbert.scoring.done import Done
 
 # One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
@@ -85,13 +91,16 @@ def score_frame(
     if layout.group is not None:
         first: dict[str | None, int] = {}
         rows.sort(key=lambda row: _place(row, layout, first))
-    tables = [layout.schema.empty_table()]
-    for chunk in _chunks(grouped(rows, layout)):
-        made = score_items(task, layout, chunk)
-        tables.append(layout.to_table([row for item in made for row in item]))
     import pyarrow as pa
 
+    tables = [layout.schema.empty_table(), *score_rows(task, layout, rows)]
     return to_frame(pa.concat_tables(tables))
+
+
+def score_rows(task: Task, layout: Layout, rows: Iterable[Row]) -> Iterator[pa.Table]:
+    """Score rows, those of a group together, into tables of about a part each."""
+    for chunk in _chunks(grouped(rows, layout)):
+        yield layout.to_table([row for made in score_items(task, layout, chunk) for row in made])
 
 
 def _place(row: Row, layout: Layout, first: dict[str | None, int]) -> int:
@@ -124,48 +133,100 @@ def score_file(
         keep: further columns to carry along, as text.
         options: how to read the source.
         restart: start over instead of resuming.
-        progress: called with (rows done, rows in all) after each part.
+        progress: called with (rows scored, rows in all) after each item.
 
     Raises:
         TableError: a source that cannot be read, or lacks a column.
-        UserError: `out` is one of the inputs, is in use, or holds a run of something else.
+        UserError: `out` is one of the inputs, is in use, cannot be written, or holds a run of
+            something else; the input changed meanwhile.
         KeyboardInterrupt: stopped; what was done is kept.
     """
     options, out = options or ReadOptions(), Path(out)
     store = store_of(source, out)
     name = "the query" if "://" in str(source) else Path(source).name
     layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
-    found = survey(iter_rows(source, options), layout)
+    with stage("survey"):
+        found = survey(iter_rows(source, options), layout)
     facts = {
         "task": {"name": task.name, **task.facts()},
-        "input": {"rows": found.rows, "digest": found.digest},
+        "input": {"rows": found.rows, "digest": f"{found.digest:032x}"},
         "columns": layout.schema.names,
     }
     counts = Counts(rows=found.rows)
+    items = partial(_items, source, options, layout, found, store)
     with ExitStack() as stack:
         done = stack.enter_context(store.opened(facts, restart=restart))
         if store.is_complete:
             counts.done = counts.rows
             return counts
         asked = stack.enter_context(_signals())
-        rows: Iterable[Row] = iter_rows(source, options)
-        if not found.contiguous:
-            again = iter_rows(source, options)
-            rows = stack.enter_context(gathered(again, layout, beside=store.folder))
-        todo = _todo(grouped(rows, layout), layout, store, done, counts)
-        seen = 0
-        for chunk in read_ahead(_chunks(todo, with_key=True)):
-            items, keys = [item for item, _ in chunk], [key for _, key in chunk]
-            made = score_items(task, layout, items)
-            store.write(layout.to_table([row for item in made for row in item]), keys)
-            counts.made += sum(map(len, made))
-            counts.items.update(item[0]["status"] for item in made)
-            seen += sum(map(len, items))
-            progress(counts.done + seen, counts.rows)
-            if asked:
-                raise KeyboardInterrupt(*asked)
-        store.finish(layout.schema, ids=layout.carried)
+        with items() as stream:
+            seen = 0
+            todo = _todo(stream, done, counts)
+            for chunk in timed(read_ahead(_chunks(todo, with_key=True)), "read"):
+                made = []
+                with stage("prepare"):
+                    scored = score_items(task, layout, [item for item, _ in chunk])
+                    for (rows_in, _), rows_out in zip(chunk, scored, strict=True):
+                        made.append(rows_out)
+                        seen += len(rows_in)
+                        progress(counts.done + seen, counts.rows)
+                with stage("write"):
+                    table = layout.to_table([row for item in made for row in item])
+                    store.write(table, [key for _, key in chunk], map(len, made))
+                counts.made += len(table)
+                counts.items.update(item[0]["status"] for item in made)
+                if asked:
+                    raise KeyboardInterrupt(*asked)
+        with stage("assemble"):
+            if not done.in_order:
+                with items() as stream:
+                    store.sort((key, unreadable(rows)) for rows, key in stream)
+            store.finish(layout.schema, ids=layout.carried)
     return counts
+
+
+@contextmanager
+def _items(
+    source: str | Path, options: ReadOptions, layout: Layout, found: Survey, store: RunStore
+) -> Iterator[Iterator[tuple[list[Row], bytes]]]:
+    """The items of a source with their keys.
+
+    Raises:
+        UserError: at the end, if they are not what was found before.
+    """
+
+    def keyed(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bytes]]:
+        total = 0
+        for item in grouped(rows, layout):
+            digests = [layout.digest(row) for row in item]
+            total = reduce(sum_digests, digests, total)
+            yield item, store.key(digests)
+        if total != found.digest:
+            raise UserError("the input changed while it was read; start over with --restart")
+
+    rows = iter_rows(source, options)
+    with (
+        nullcontext(rows)
+        if found.contiguous
+        else gathered(rows, layout, beside=store.folder) as together
+    ):
+        yield keyed(together)
+
+
+def sample_items(
+    task: Task,
+    source: str | Path,
+    *,
+    named: Mapping[str, str] | None = None,
+    options: ReadOptions | None = None,
+    number: int,
+) -> list[Any]:
+    """The first items of a source, as the task reads them; those with a fault are left out."""
+    options = options or ReadOptions()
+    layout = plan_layout(task, table_columns(source, options), named=named, source=str(source))
+    items = (_read(task, layout, rows) for rows in grouped(iter_rows(source, options), layout))
+    return list(islice((item for item in items if not isinstance(item, Fault)), number))
 
 
 def store_of(source: str | Path, out: Path) -> RunStore:
@@ -185,38 +246,35 @@ def store_of(source: str | Path, out: Path) -> RunStore:
 
 def score_items(
     task: Task, layout: Layout, items: Sequence[Sequence[Row]]
-) -> list[list[dict[str, Any]]]:
+) -> Iterator[list[dict[str, Any]]]:
     """The output rows of each item."""
     read = [_read(task, layout, rows) for rows in items]
     results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
-    made = []
     for rows, item in zip(items, read, strict=True):
         result = item if isinstance(item, Fault) else next(results)
         if isinstance(result, Fault):
-            made.append([layout.failed(rows[0], result)])
+            yield [layout.failed(rows[0], result)]
         else:
-            made.append([layout.finished(rows[0], row) for row in task.rows(item, result)])
-    return made
+            yield [layout.finished(rows[0], row) for row in task.rows(item, result)]
 
 
 def _read(task: Task, layout: Layout, rows: Sequence[Row]) -> Any | Fault:
-    if rows[0].fault:
-        return Fault(f"{rows[0].place}: {rows[0].fault}")
+    if fault := unreadable(rows):
+        return Fault(fault)
     return task.read(layout.item_rows(rows))
 
 
+def unreadable(rows: Sequence[Row]) -> str | None:
+    """Where and why an item could not be read, or None."""
+    return f"{rows[0].place}: {rows[0].fault}" if rows[0].fault else None
+
+
 def _todo(
-    items: Iterable[list[Row]],
-    layout: Layout,
-    store: RunStore,
-    done: Counter[bytes],
-    counts: Counts,
+    items: Iterable[tuple[list[Row], bytes]], done: Done, counts: Counts
 ) -> Iterator[tuple[list[Row], bytes]]:
-    """The items that no earlier run has done, with their keys."""
-    for rows in items:
-        key = store.key(layout.digest(row) for row in rows)
-        if done[key] > 0:
-            done[key] -= 1
+    """The items that no earlier run has done."""
+    for rows, key in items:
+        if done.take(key):
             counts.done += len(rows)
         else:
             yield rows, key

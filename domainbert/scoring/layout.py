@@ -49,9 +49,9 @@ class Layout:
         return id_key(row.cells.get(self.group))
 
     def digest(self, row: Row) -> bytes:
-        """A hash of all that a row brings to its result, of 16 bytes."""
+        """A hash of all that a row brings to its result but its place, of 16 bytes."""
         names = (*self.chosen.values(), *self.carried)
-        told = row.place if row.fault else [row.cells.get(name) for name in names]
+        told = row.fault or [row.cells.get(name) for name in names]
         text = json.dumps(told, ensure_ascii=True, default=repr)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

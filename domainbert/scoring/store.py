@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from base64 import b64decode, b64encode
-from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.files import replace, write_json
-from domainbert.locks import locked
+from domainbert.locks import LOCK, locked, release_empty
+from domainbert.scoring.done import KEY_BYTES, Done, keys_of, told
 from domainbert.scoring.layout import to_frame
-from domainbert.scoring.survey import SPOOL
+from domainbert.scoring.sorting import SPOOL, Place, disk_errors, in_order
 from domainbert.tables import FORMATS, TableWriter, atomic_path, table_format
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
-_KEYS = b"domainbert.keys"
-_KEY_BYTES = 16
+_FORMAT = 2  # of the parts
 
 
 class RunStore:
@@ -51,48 +49,82 @@ class RunStore:
         self.folder = out.with_name(f"{out.name}.parts") if self.is_table else out
 
     @contextmanager
-    def opened(self, facts: dict[str, Any], *, restart: bool) -> Iterator[Counter[bytes]]:
-        """Hold the folder and give the keys of the items that are done.
+    def opened(self, facts: dict[str, Any], *, restart: bool) -> Iterator[Done]:
+        """Hold the folder and give the items that are done.
 
         Args:
             facts: what decides the result; kept in the manifest.
             restart: start over, whatever is there.
 
         Raises:
-            UserError: another run holds the folder, it has parts of a run with other facts, or
-                it holds something else.
+            UserError: another run holds the folder, it has parts of a run with other facts, it
+                holds something else, or it cannot be written.
         """
         if not self.is_table and self.out.is_file():
             msg = f"{self.out} is a file; name a folder, or a table that ends in one of {FORMATS}"
             raise UserError(msg)
-        with locked(self.folder):
-            for stale in self.folder.glob(".part-*"):  # of a run that was killed
-                stale.unlink()
-            for stale in self.folder.glob(f"{SPOOL}*"):
-                shutil.rmtree(stale)
-            if restart and (self.folder / MANIFEST).is_file():
+        with ExitStack() as stack:
+            with disk_errors(self.folder):
+                stack.enter_context(locked(self.folder))
+                done = self._prepare(json.loads(json.dumps({"format": _FORMAT, **facts})), restart)
+            yield done
+
+    def _prepare(self, facts: dict[str, Any], restart: bool) -> Done:  # noqa: FBT001
+        for stale in self.folder.glob(".part-*"):  # of a run that was killed
+            stale.unlink()
+        for stale in self.folder.glob(f"{SPOOL}*"):
+            shutil.rmtree(stale)
+        if (self.folder / MANIFEST).is_file():
+            known = {} if restart else self._read_manifest()
+            # A table's run that was killed while it tidied up has nothing left to do.
+            over = self.is_table and known.get("complete")
+            if restart or (over and not (self.out.is_file() and facts.items() <= known.items())):
                 self._remove_parts()
-            self._check(json.loads(json.dumps(facts)))
-            yield self._done()
+        self._check(facts)
+        self._settle()
+        return self._done()
+
+    def _read_manifest(self) -> dict[str, Any]:
+        note = self.folder / MANIFEST
+        try:
+            return dict(json.loads(note.read_text("utf-8")))
+        except ValueError:
+            raise UserError(f"{note} is damaged; start over with --restart") from None
 
     def _check(self, facts: dict[str, Any]) -> None:
         """Write the manifest, or compare with the one that is there."""
-        note = self.folder / MANIFEST
-        if not note.is_file():
+        if not (self.folder / MANIFEST).is_file():
             strange = [p.name for p in self.folder.iterdir() if not p.name.startswith(".")]
             if strange:
                 msg = f"{self.folder} holds other files; choose a new folder"
                 raise UserError(msg)
-            self._manifest = {**facts, "salt": secrets.token_hex(16), "complete": False}
-            write_json(self._manifest, note)
+            self._manifest = {**facts, "salt": secrets.token_hex(16)}
+            self._note(complete=False, first=0, sorting=None)
             return
-        self._manifest = known = json.loads(note.read_text("utf-8"))
+        self._manifest = known = self._read_manifest()
         if other := [name for name in facts if known.get(name) != facts[name]]:
             msg = (
                 f"{self.folder} holds a run with another {' and '.join(other)}; "
                 "use the same again, or start over with --restart"
             )
             raise UserError(msg)
+
+    def _note(self, **news: Any) -> None:
+        self._manifest |= news
+        write_json(self._manifest, self.folder / MANIFEST)
+
+    def _settle(self) -> None:
+        """Finish what a run that was killed while it sorted or tidied up had begun."""
+        first, sorting = self._manifest["first"], self._manifest["sorting"]
+        for part in self.parts():
+            number = _number(part)
+            if number < first or (sorting is not None and number >= sorting):
+                part.unlink()
+        if sorting is not None:
+            self._note(sorting=None)
+        if self.is_complete and self.is_table:
+            self._remove_parts()
+            release_empty(self.folder)
 
     @property
     def is_complete(self) -> bool:
@@ -106,45 +138,82 @@ class RunStore:
         tells whether a known note was in it.
         """
         salt = bytes.fromhex(self._manifest["salt"])
-        return blake2b(b"".join(sorted(digests)), digest_size=_KEY_BYTES, key=salt).digest()
+        return blake2b(b"".join(sorted(digests)), digest_size=KEY_BYTES, key=salt).digest()
 
     def parts(self) -> list[Path]:
         """The parts in order."""
-        return sorted(self.folder.glob("part-*.parquet"))
+        return sorted(self.folder.glob("part-*.parquet"), key=_number)
 
-    def _done(self) -> Counter[bytes]:
-        import pyarrow.parquet as pq
+    def _done(self) -> Done:
+        import pyarrow as pa
 
-        done: Counter[bytes] = Counter()
-        for part in self.parts():
-            keys = b64decode(pq.read_schema(part).metadata[_KEYS])
-            done.update(keys[i : i + _KEY_BYTES] for i in range(0, len(keys), _KEY_BYTES))
-        return done
-
-    def write(self, table: pa.Table, keys: Sequence[bytes]) -> None:
-        """Add a part: it is there as a whole, with its keys, or not at all."""
-        import pyarrow.parquet as pq
-
+        keys = bytearray()
         parts = self.parts()
-        number = int(parts[-1].stem.split("-")[1]) + 1 if parts else 0
-        metadata = {**(table.schema.metadata or {}), _KEYS: b64encode(b"".join(keys))}
-        with atomic_path(self.folder / f"part-{number:06d}.parquet") as temporary:
+        for part in parts:
+            try:
+                keys += keys_of(part)[0]
+            except (pa.ArrowException, OSError, KeyError):
+                msg = f"{part} is damaged; delete it and repeat the command: its rows are redone"
+                raise UserError(msg) from None
+        self._next = _number(parts[-1]) + 1 if parts else 0
+        return Done(bytes(keys))
+
+    def write(self, table: pa.Table, keys: Sequence[bytes], sizes: Iterable[int]) -> None:
+        """Add a part: it is there as a whole, with its keys, or not at all.
+
+        Args:
+            table: the rows.
+            keys: of the items.
+            sizes: rows of each item.
+        """
+        import pyarrow.parquet as pq
+
+        metadata = {**(table.schema.metadata or {}), **told(keys, sizes)}
+        with (
+            disk_errors(self.folder),
+            atomic_path(self.folder / f"part-{self._next:06d}.parquet") as temporary,
+        ):
             pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+        self._next += 1
+
+    def sort(self, places: Iterable[Place]) -> None:
+        """Bring the parts into the order of the input, with the row numbers that it has now.
+
+        Args:
+            places: of all items, in the order of the input.
+        """
+        with disk_errors(self.folder):
+            parts, first = self.parts(), self._next
+            self._note(sorting=first)
+            for table, keys, sizes in in_order(parts, places, beside=self.folder):
+                self.write(table, keys, sizes)
+            self._note(sorting=None, first=first)
+            for part in parts:
+                part.unlink()
 
     def finish(self, schema: pa.Schema, *, ids: Sequence[str] = ()) -> None:
         """Write the table from its parts and remove them; a folder of parts is marked complete.
 
         In CSV, no cell of the columns `ids` is a formula.
         """
+        with disk_errors(self.folder):
+            if self.is_table:
+                # Written inside the folder, so that a killed run leaves nothing outside it.
+                whole = self.folder / f"table{''.join(self.out.suffixes[-2:])}"
+                try:
+                    self._assemble(whole, schema, ids)
+                    replace(whole, self.out)
+                finally:
+                    whole.unlink(missing_ok=True)
+            self._note(salt=None, complete=True)
+            if self.is_table:
+                self._remove_parts()
+                release_empty(self.folder)
+
+    def _assemble(self, whole: Path, schema: pa.Schema, ids: Sequence[str]) -> None:
         import pyarrow.parquet as pq
 
-        if not self.is_table:
-            self._manifest |= {"salt": None, "complete": True}
-            write_json(self._manifest, self.folder / MANIFEST)
-            return
-        # Written inside the folder, so that a killed run leaves nothing outside it.
-        whole = self.folder / f"table{''.join(self.out.suffixes[-2:])}"
-        if self.out.name.lower().endswith(".parquet"):
+        if whole.suffix.lower() == ".parquet":
             with pq.ParquetWriter(whole, schema, compression="zstd") as parquet:
                 for table in self._tables(schema):
                     parquet.write_table(table)
@@ -152,9 +221,6 @@ class RunStore:
             with TableWriter(whole, ids=ids) as writer:
                 for table in self._tables(schema):
                     writer.write(to_frame(table))
-        replace(whole, self.out)
-        self._remove_parts()  # the manifest last: what a killed run leaves is still a run
-        shutil.rmtree(self.folder)
 
     def _tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         import pyarrow.parquet as pq
@@ -164,6 +230,12 @@ class RunStore:
             yield pq.read_table(part).replace_schema_metadata(schema.metadata)
 
     def _remove_parts(self) -> None:
-        for part in self.parts():
-            part.unlink()
+        """Remove what a run has written in its folder, the manifest last."""
+        for path in self.folder.iterdir() if self.is_table else self.parts():
+            if path.name not in (MANIFEST, LOCK):
+                path.unlink()
         (self.folder / MANIFEST).unlink(missing_ok=True)
+
+
+def _number(part: Path) -> int:
+    return int(part.stem.split("-")[1])

@@ -26,7 +26,7 @@ from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard
 from domainbert.tables.names import FORMATS, TEXT_FORMATS, TableError, table_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pandas as pd
     import pyarrow as pa
@@ -325,6 +325,12 @@ def _arrow_cells(batches: Any, name: str, columns: _Wanted = None) -> Iterator[_
         for place in range(batch.num_rows):
             number += 1
             yield f"{name} row {number}", {n: cells[n][place] for n in names}, "", ""
+
+
+def arrow_rows(batches: Iterable[Any], name: str) -> Iterator[Row]:
+    """The rows of Arrow tables or record batches, read as those of a Parquet file are."""
+    for number, (place, cells, fault, remark) in enumerate(_arrow_cells(batches, name)):
+        yield Row(number, cells, place, fault, remark)
 
 
 def _as_text(column: pa.Array) -> list[Any]:

@@ -16,7 +16,7 @@ from domainbert.errors import UserError
 from domainbert.inference import pad
 from domainbert.lora import add_lora
 from domainbert.pooling import hidden_states, pool
-from domainbert.training.sentences import run_trainer
+from domainbert.training.library import Resumable, SimilarLengths, fingerprint, run_trainer
 from domainbert.training.train import versions
 
 if TYPE_CHECKING:
@@ -106,9 +106,8 @@ def _joined(
     return sums / torch.segment_reduce(weights, "sum", lengths=counts, axis=0)
 
 
-class _TextTrainer(SentenceTransformerTrainer):
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Write no card here: the library's would quote training texts."""
+class _TextTrainer(Resumable, SentenceTransformerTrainer):
+    pass
 
 
 class _Rows(list):
@@ -167,6 +166,9 @@ def fit_embedder(
     difference: bool = True,
     share: float = 1.0,
     model_class: type[AnyEmbedder],
+    split: str = "",
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> AnyEmbedder:
     """Train an embedder; keep the weights that do best on validation.
 
@@ -186,10 +188,13 @@ def fit_embedder(
         share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
             and the plain encoder's weights.
         model_class: `Embedder` or a subclass.
+        split: hash of the validation side; a run resumes only if it is the same.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
 
     Raises:
-        UserError: no training row, a text without a token, a label that is wrong, or a share
-            without adapters.
+        UserError: no training row, a text without a token, a label that is wrong, a share without
+            adapters, or `resume` with other data, encoder or settings.
     """
     if share != 1 and training.full:
         raise UserError("share needs adapters; train without full = true")
@@ -203,23 +208,26 @@ def fit_embedder(
     model = SentenceTransformer(modules=[TextModule(embedder, network)])
     loss = make_loss(objective, model, labels=len(labels), difference=difference)
     parts = {name: _dataset(columns, objective, labels) for name, columns in sets.items()}
-    contrastive = objective == "contrastive"
-    usual = network.config._attn_implementation
-    embedder.network.set_attn_implementation(training.attention)
-    try:
-        best = run_trainer(
-            _TextTrainer,
-            model,
-            data=DatasetDict(parts),
-            loss=loss,
-            network=network,
-            score=lambda current: score(embedder, current),
-            metric=metric,
-            training=training,
-            **({"batch_sampler": different_batches} if contrastive else {}),
-        )
-    finally:
-        embedder.network.set_attn_implementation(usual)
+    objective_facts = {"name": objective, "labels": list(labels), "difference": difference}
+    best = run_trainer(
+        _TextTrainer,
+        model,
+        data=DatasetDict(parts),
+        loss=loss,
+        network=network,
+        score=lambda current: score(embedder, current),
+        metric=metric,
+        training=training,
+        facts={
+            **embedder.facts(encoder),
+            "objective": objective_facts,
+            "data": fingerprint(sets),
+            "split": split,
+        },
+        checkpoints=checkpoints,
+        resume=resume,
+        batch_sampler=different_batches if objective == "contrastive" else SimilarLengths,
+    )
     with torch.no_grad():
         for name, weights in network.named_parameters():
             if "lora_B" in name:

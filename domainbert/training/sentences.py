@@ -1,36 +1,30 @@
-"""Train text pairs with sentence-transformers' trainer; what its trainers share."""
+"""Train pair models with sentence-transformers' trainer."""
 
 from __future__ import annotations
 
-import logging
-import tempfile
-from pathlib import Path
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from datasets import Dataset, DatasetDict, disable_progress_bars
+from datasets import Dataset
 from sentence_transformers import CrossEncoder, CrossEncoderTrainer
-from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import InputModule
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
-from transformers.trainer_callback import PrinterCallback
 
-from domainbert.encoders import quiet
 from domainbert.errors import UserError
 from domainbert.inference import pad
 from domainbert.lora import add_lora
 from domainbert.pairs import PairModel
+from domainbert.training.library import Resumable, fingerprint, run_trainer
 from domainbert.training.train import versions
-from domainbert.training.trainer import _EarlyStopping, _Progress, training_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from domainbert.pairs import PairSettings, PairWindow
     from domainbert.training.settings import TrainingSettings
-
-log = logging.getLogger(__name__)
 
 
 class PairModule(InputModule):
@@ -41,13 +35,16 @@ class PairModule(InputModule):
         network: its network, plain or wrapped by peft.
         max_windows: windows of one pair that a step reads; of a longer pair a random choice.
         seed: of that choice.
+
+    Attributes:
+        epoch: the current one; the choice depends on it, so that a resumed run chooses alike.
     """
 
     def __init__(self, model: PairModel, network: Any, *, max_windows: int, seed: int) -> None:
         super().__init__()
         self.network, self.tokenizer = network, model.tokenizer
         self._windower, self._join = model.windower, model.settings.join
-        self._max, self._generator = max_windows, np.random.default_rng(seed)
+        self._max, self._seed, self.epoch = max_windows, seed, 0
 
     def preprocess(
         self, inputs: Sequence[tuple[str, str]], prompt: str | None = None, **_: Any
@@ -78,7 +75,9 @@ class PairModule(InputModule):
     def _at_most(self, windows: list[PairWindow]) -> list[PairWindow]:
         if len(windows) <= self._max:
             return windows
-        chosen = self._generator.choice(len(windows), self._max, replace=False)
+        pair = zlib.crc32(b"".join(window.input_ids.tobytes() for window in windows))
+        generator = np.random.default_rng([self._seed, self.epoch, pair])
+        chosen = generator.choice(len(windows), self._max, replace=False)
         return [windows[i] for i in sorted(chosen)]
 
 
@@ -92,36 +91,8 @@ class _PairEncoder(CrossEncoder):
         return self._labels
 
 
-class _PairTrainer(CrossEncoderTrainer):
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Write no card here: the library's would quote training texts."""
-
-
-class _Validation(BaseEvaluator):
-    """Scores validation by the path prediction takes, and keeps the best trainable weights."""
-
-    def __init__(
-        self, network: Any, score: Callable[[Any], dict[str, float]], *, metric: str
-    ) -> None:
-        super().__init__()
-        self._network, self._score, self._metric = network, score, metric
-        self._scores, self._kept = dict[str, float](), dict[str, torch.Tensor]()
-
-    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
-        scores = self._score(self._network)
-        if not self._scores or scores[self._metric] > self._scores[self._metric]:
-            self._scores = scores
-            trained = (pair for pair in self._network.named_parameters() if pair[1].requires_grad)
-            self._kept = {name: value.detach().clone() for name, value in trained}
-        return dict(scores)
-
-    def restore(self) -> dict[str, float]:
-        """Put the best weights back; their scores."""
-        parameters = dict(self._network.named_parameters())
-        with torch.no_grad():
-            for name, value in self._kept.items():
-                parameters[name].copy_(value)
-        return self._scores
+class _PairTrainer(Resumable, CrossEncoderTrainer):
+    pass
 
 
 def fit_pairs(
@@ -133,6 +104,8 @@ def fit_pairs(
     settings: PairSettings | None = None,
     labels: Sequence[str] = (),
     model_class: type[PairModel] = PairModel,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> PairModel:
     """Train a pair model; keep the weights that do best on validation.
 
@@ -147,9 +120,12 @@ def fit_pairs(
         settings: windows, see `PairSettings`.
         labels: the classes; none for a score.
         model_class: `PairModel` or a subclass.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
 
     Raises:
-        UserError: no pair for training or validation, a score outside [0, 1], or an unknown class.
+        UserError: no pair for training or validation, a score outside [0, 1], or an unknown class;
+            or `resume` with other data, encoder or settings.
     """
     labels = tuple(labels)
     targets, expected = (_targets(part, labels) for part in (train, validation))
@@ -176,6 +152,7 @@ def fit_pairs(
         "second": [pair[1] for pair in train],
         "label": targets,
     }
+    facts = {**model.facts(encoder), "data": fingerprint(train), "split": fingerprint(validation)}
     best = run_trainer(
         _PairTrainer,
         encoder_model,
@@ -185,6 +162,9 @@ def fit_pairs(
         score=score,
         metric="accuracy" if labels else "spearman",
         training=training,
+        facts=facts,
+        checkpoints=checkpoints,
+        resume=resume,
     )
     trained = model.finished(network, encoder=encoder, lora=training.lora)
     trained.manifest = {
@@ -194,70 +174,6 @@ def fit_pairs(
         "validation": best,
     }
     return trained
-
-
-def run_trainer(
-    trainer_class: Any,
-    model: Any,
-    *,
-    data: Dataset | DatasetDict,
-    loss: Any,
-    network: Any,
-    score: Callable[[Any], dict[str, float]],
-    metric: str,
-    training: TrainingSettings,
-    **arguments: Any,
-) -> dict[str, float]:
-    """Train a sentence-transformers model in place, and put back its best weights.
-
-    Args:
-        trainer_class: sentence-transformers' trainer.
-        model: what it trains; holds `network`.
-        data: its training set or sets.
-        loss: of the library.
-        network: whose trainable weights are kept and put back.
-        score: network -> metrics on validation.
-        metric: that chooses the weights; larger is better.
-        training: how to train.
-        **arguments: more arguments of the trainer.
-
-    Returns:
-        The best validation scores.
-    """
-    parts = list(data.values()) if isinstance(data, DatasetDict) else [data]
-    steps = sum(-(-len(part) // training.batch_size) for part in parts)
-    validation = _Validation(network, score, metric=metric)
-    bar = _Progress()
-    disable_progress_bars()
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = trainer_class(
-            model=model,
-            args=training_arguments(
-                training,
-                folder=Path(folder),
-                steps=max(1, int(steps * min(1.0, training.epochs))),
-                metric=metric,
-                kind=trainer_class.training_args_class,
-                warmup_steps=int(training.warmup * training.epochs * steps),
-                per_device_train_batch_size=training.batch_size,
-                save_strategy="no",
-                load_best_model_at_end=False,
-                **arguments,
-            ),
-            train_dataset=data,
-            loss=loss,
-            evaluator=validation,
-            callbacks=[_EarlyStopping(training.patience), bar],
-        )
-        trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
-        try:
-            with quiet():
-                trainer.train()
-                if trainer.state.global_step % trainer.args.eval_steps:
-                    trainer.evaluate()
-        finally:
-            bar.close()
-    return validation.restore()
 
 
 def _targets(pairs: Sequence[tuple[str, str, Any]], labels: tuple[str, ...]) -> np.ndarray:

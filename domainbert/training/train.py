@@ -15,7 +15,12 @@ from domainbert import __version__
 from domainbert.errors import UserError
 from domainbert.lora import add_lora, set_adapter
 from domainbert.training.checkpoints import resume_point
-from domainbert.training.trainer import ObjectiveTrainer, steps_per_epoch, training_arguments
+from domainbert.training.trainer import (
+    ObjectiveTrainer,
+    best_scores,
+    steps_per_epoch,
+    training_arguments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,11 +108,7 @@ def _run(
             attention=settings.attention,
         )
         trainer.train(resume_from_checkpoint=checkpoint)
-    # The scores of the evaluation that chose the weights.
-    rows = [row for row in trainer.state.log_history if f"eval_{metric}" in row]
-    best: dict[str, Any] = max(rows, key=lambda row: row[f"eval_{metric}"], default={})
-    scores = {k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")}
-    return trainer.trained(), scores
+    return trainer.trained(), best_scores(trainer.state, metric)
 
 
 def versions() -> dict[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from domainbert.encoders import quiet
 from domainbert.training.processes import process_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from domainbert.training.objective import BatchPlan, Objective
@@ -31,7 +32,32 @@ LOG_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-class ObjectiveTrainer(Trainer):
+class Scored(ABC):
+    """Mixin of trainers: evaluation is a task's own validation, reported to the callbacks."""
+
+    args: Any
+    callback_handler: Any
+    control: Any
+    log: Any
+    model: Any
+    state: Any
+
+    @abstractmethod
+    def validate(self) -> dict[str, float]:
+        """The metrics on validation."""
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """The metrics, each with the prefix "eval_"."""
+        self.model.eval()  # every training step switches back
+        metrics = {f"eval_{name}": float(value) for name, value in self.validate().items()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+
+class ObjectiveTrainer(Scored, Trainer):
     """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
     Progress is a bar where stderr is a terminal, else a log line every minute. A checkpoint is
@@ -44,8 +70,6 @@ class ObjectiveTrainer(Trainer):
         patience: evaluations without a better score before training stops; None never stops.
         attention: see `TrainingSettings`.
     """
-
-    control: Any  # set by Trainer, which does not declare it
 
     def __init__(
         self,
@@ -73,14 +97,10 @@ class ObjectiveTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train, with the attention that is fastest for training; see `TrainingSettings`."""
-        plain = getattr(self.model, "get_base_model", lambda: self.model)()
-        usual = plain.config._attn_implementation
         try:
-            plain.set_attn_implementation(self._attention)
-            with quiet():
+            with training_attention(self.model, self._attention), quiet():
                 return super().train(*args, **kwargs)
         finally:
-            plain.set_attn_implementation(usual)
             self._bar.close()  # after an error too, because the bar hides the cursor
 
     def get_train_dataloader(self) -> DataLoader:
@@ -105,15 +125,9 @@ class ObjectiveTrainer(Trainer):
         loss = self.objective.loss(model, inputs)
         return (loss, None) if return_outputs else loss
 
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """The objective's score, reported to the callbacks."""
-        self.model.eval()  # every training step switches back
-        metrics = {f"eval_{k}": float(v) for k, v in self.objective.score(self.model).items()}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(
-            self.args, self.state, self.control, metrics
-        )
-        return metrics
+    def validate(self) -> dict[str, float]:
+        """The objective's score."""
+        return self.objective.score(self.model)
 
     def trained(self) -> Any:
         """The network after training, without the wrappers of mixed precision."""
@@ -157,6 +171,25 @@ class _InOrder:
         # The trainer's own count, which is right after a resume too.
         self._data.begin(int(self._trainer.state.epoch or 0))
         return ([number] for number in range(len(self._data)))
+
+
+@contextmanager
+def training_attention(network: Any, name: str) -> Iterator[None]:
+    """Use an implementation of attention meanwhile; see `TrainingSettings`."""
+    plain = getattr(network, "get_base_model", lambda: network)()
+    usual = plain.config._attn_implementation
+    plain.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        plain.set_attn_implementation(usual)
+
+
+def best_scores(state: Any, metric: str) -> dict[str, float]:
+    """The scores of the evaluation that chose the weights."""
+    rows = [row for row in state.log_history if f"eval_{metric}" in row]
+    best: dict[str, Any] = max(rows, key=lambda row: row[f"eval_{metric}"], default={})
+    return {k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")}
 
 
 def steps_per_epoch(plan: BatchPlan) -> int:

@@ -22,7 +22,9 @@ def saved(model, tmp_path):
 
 
 def test_every_command_has_help():
-    names = ("demo synthesize cohort diabetes130 train score evaluate convert models").split()
+    names = (
+        "demo synthesize cohort diabetes130 train score evaluate monitor convert models"
+    ).split()
     for name in names:
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0

@@ -13,6 +13,7 @@ import clinical
 from clinical.evaluation.baselines import baselines
 from clinical.evaluation.comparison import Comparison
 from clinical.evaluation.report import write_report
+from clinical.evaluation.subgroups import by_group
 from clinical.risk.stays import clean
 from clinical.risk.task import ReadmissionTask
 from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
@@ -125,7 +126,7 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
         sides = [table[table["split"] == side] for side in ("train", "val", "test")]
         attempt(said, baselines, *sides)
         attempt(said, clinical.evaluate, table["text"], table["text"], patients=table["text"])
-        unmeasured = pd.DataFrame({"auroc": []})
+        unmeasured = by_group(table.assign(probability=0.5), bootstrap=0)
         nothing = Comparison(table, {"x": None}, {}, groups=unmeasured, verdicts=[], caveats=[])
         attempt(said, write_report, tmp_path, nothing, title="x", flow=table)
         attempt(said, clinical.ReadmissionClassifier().fit, [NOTE], [2, 3])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from domainbert import index as module
 from domainbert.embedding import Embedder
 from domainbert.errors import UserError
-from domainbert.index import VectorIndex, top_k
+from domainbert.index import VectorIndex
 from domainbert.pooling import unit
+from domainbert.ranking import top_k
 
 RANDOM = np.random.default_rng(0)
 VECTORS = RANDOM.normal(size=(300, 16)).astype(np.float32)

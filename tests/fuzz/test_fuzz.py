@@ -186,7 +186,7 @@ def test_tables_through_every_task(
 
 
 def test_cohorts(tmp_path, times, quiet_about_notes):
-    from clinical.cohort import build_cohort
+    from clinical.cohort.build import build_cohort
 
     chooser = random.Random(4)
     for number in range(12 * times):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.datasets.synthetic import rows
-from clinical.datasets.synthetic.stays import draw_patients
+from clinical.datasets.synthetic.stays import CALENDARS, draw_patients
 from domainbert.errors import UserError
 from domainbert.tables import atomic_path
 
@@ -29,6 +29,7 @@ class Hospital:
         admissions: rows of ADMISSIONS.csv.
         stays: index stays, which have a true risk; rows of TRUE_RISK.csv.
         notes: rows of NOTEEVENTS.csv.
+        told: rows of TOLD.csv.
         prevalence: share, 0 to 1, of the index stays with an unplanned readmission within 30 days.
         best_auroc: AUROC of the true risks against these outcomes, an upper limit for any model.
         expected_auroc: the AUROC expected over all outcomes that these risks could have led to.
@@ -39,6 +40,7 @@ class Hospital:
     admissions: int
     stays: int
     notes: int
+    told: int
     prevalence: float
     best_auroc: float
     expected_auroc: float
@@ -51,12 +53,15 @@ def synthesize(
     seed: int = 0,
     brief: bool = False,
     notes_per_stay: str = "few",
+    dates: str = "shifted",
 ) -> Hospital:
     """Write a made-up hospital whose readmission risks are known.
 
     PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv have the columns of MIMIC-III. TRUE_RISK.csv
     holds the probability with which the 30-day readmission of each index stay was drawn: the
-    logistic function of the weights of the stay's facts (`FACTS`), which its notes tell. Newborns,
+    logistic function of the weights of the stay's facts (`FACTS`), which its notes tell. TOLD.csv
+    lists every sentence of these notes that names a fact, and whether it is "true" of the stay,
+    "denied", or told of "elsewhere": another time or person. Newborns,
     deaths in hospital and stays that end in a transfer have no true risk. Planned returns are not
     readmissions.
 
@@ -68,9 +73,11 @@ def synthesize(
             instead of 1,000 to 4,000.
         notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, each with
             half of the true facts; "many" gives 20 to 60, most without any.
+        dates: "shifted" spreads the admissions over 90 years from 2100, as MIMIC-III's are;
+            "real" over 2018 and 2019.
 
     Raises:
-        UserError: `stays` is less than 1, or `notes_per_stay` is not "few" or "many".
+        UserError: `stays` is less than 1, or an option is not one of those above.
     """
     if stays < 1:
         msg = f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)"
@@ -78,13 +85,17 @@ def synthesize(
     if notes_per_stay not in rows.NOTES_PER_STAY:
         msg = f"notes_per_stay is {notes_per_stay!r}, expected 'few' or 'many'"
         raise UserError(msg)
+    if dates not in CALENDARS:
+        msg = f"dates is {dates!r}, expected 'shifted' or 'real'"
+        raise UserError(msg)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     # Separate generators: a new phrase does not change the patients.
-    patients = draw_patients(stays, random.Random(seed))  # noqa: S311 - no secret
+    patients = draw_patients(stays, random.Random(seed), dates=dates)  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
     numbered = rows.number(patients, rng)
-    notes = rows.note_rows(numbered, rng, brief=brief, notes_per_stay=notes_per_stay)
+    told: list[list[Any]] = []
+    notes = rows.note_rows(numbered, rng, told=told, brief=brief, notes_per_stay=notes_per_stay)
     index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
     risk = np.array([stay.risk for stay in index], dtype=float)
     outcome = np.array([stay.readmitted for stay in index], dtype=float)
@@ -95,6 +106,7 @@ def synthesize(
         admissions=_write(folder, "ADMISSIONS", rows.admission_rows(numbered, rng)),
         notes=_write(folder, "NOTEEVENTS", notes),
         stays=_write(folder, "TRUE_RISK", rows.risk_rows(numbered)),
+        told=_write(folder, "TOLD", told),
         prevalence=float(outcome.mean()),
         best_auroc=ceiling_auroc(risk, outcome),
         expected_auroc=ceiling_auroc(risk, risk),

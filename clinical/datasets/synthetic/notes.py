@@ -6,12 +6,12 @@ import functools
 import math
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from clinical.datasets.synthetic.phrases import FILLER, FILLINGS, KIN, NEUTRAL
-from clinical.datasets.synthetic.telling import Names, fill, statements, tell
+from clinical.datasets.synthetic.telling import Names, Told, fill, statements, tell
 
 if TYPE_CHECKING:
     import random
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from clinical.datasets.synthetic.stays import Patient, Stay
+    from clinical.datasets.synthetic.telling import Statement
 
     _Section = Callable[[Names, random.Random], str]
 
@@ -30,13 +31,17 @@ _SHORT_PIECES = (65, 125)  # of a nursing or physician note
 
 @dataclass(frozen=True)
 class Chart:
-    """What the notes of a stay share: which facts and conditions are true, and details of them."""
+    """What the notes of a stay share: which facts and conditions are true, and details of them.
+
+    `told` collects the sentences that its notes tell facts in.
+    """
 
     patient: Patient
     stay: Stay
     true_names: frozenset[str]
     complaint: str
     details: Mapping[str, str]
+    told: list[Told] = field(default_factory=list)
 
 
 def draw_chart(patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random) -> Chart:
@@ -148,19 +153,28 @@ def _history(chart: Chart, names: Names, rng: random.Random) -> str:
     opening = fill(rng.choice(FILLER["presentation"]), names, rng)
     # Charts copy part of the hospital course forward.
     parts = statements(chart.true_names, rng, told=0.5, refuted=0.15)
-    told = tell(parts, names, rng, clause_share=0.8)
+    told = _tell(chart, parts, names, rng, clause_share=0.8)
     lines = _draw(FILLER["hpi"], rng.randint(3, 5), names, rng) + told
     rng.shuffle(lines)
     return "HISTORY OF PRESENT ILLNESS:\n" + _wrap(" ".join([opening, *lines]))
 
 
 def _hospital_course(chart: Chart, names: Names, rng: random.Random) -> str:
-    course = tell(statements(chart.true_names, rng), names, rng, clause_share=0.7)
-    issues = tell(statements(chart.true_names, rng), names, rng, clause_share=0.1)
+    course = _tell(chart, statements(chart.true_names, rng), names, rng, clause_share=0.7)
+    issues = _tell(chart, statements(chart.true_names, rng), names, rng, clause_share=0.1)
     numbered = "\n".join(_wrap(f"{i}. {line}") for i, line in enumerate(issues, start=1))
     title = rng.choice(("BRIEF HOSPITAL COURSE", "HOSPITAL COURSE", "ASSESSMENT AND PLAN"))
     second = rng.choice(("TRANSITIONAL ISSUES", "ISSUES", "SUMMARY FOR THE NEXT CARE TEAM"))
     return f"{title}:\n{_wrap(' '.join(course))}\n\n{second}:\n{numbered}"
+
+
+def _tell(
+    chart: Chart, parts: list[Statement], names: Names, rng: random.Random, *, clause_share: float
+) -> list[str]:
+    """Sentences for all statements, which the chart collects."""
+    told = tell(parts, names, rng, clause_share=clause_share)
+    chart.told.extend(told)
+    return [one.sentence for one in told]
 
 
 def _dates(chart: Chart) -> str:
@@ -202,9 +216,10 @@ def _short_note(
     # Absent facts are denied less often in notes that tell less.
     parts = statements(chart.true_names, rng, told=told, refuted=0.4 * told)
     story = ""
-    for sentence in tell(parts, names, rng, clause_share=0.6):
-        if count_pieces(story + sentence) <= _SHORT_PIECES[1]:
-            story = f"{story} {sentence}".strip()
+    for one in tell(parts, names, rng, clause_share=0.6):
+        if count_pieces(story + one.sentence) <= _SHORT_PIECES[1]:
+            story = f"{story} {one.sentence}".strip()
+            chart.told.append(one)
     lines: list[str] = []
     for line in _draw(templates, len(templates), names, rng):
         if lines and count_pieces(" ".join([story, *lines])) >= _SHORT_PIECES[0]:

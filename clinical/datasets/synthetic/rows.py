@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from clinical.datasets.synthetic.telling import Statement
+
 # The first three tables have the columns of MIMIC-III v1.4, in its order.
 COLUMNS = {
     "PATIENTS": (
@@ -31,6 +33,7 @@ COLUMNS = {
         "DESCRIPTION", "CGID", "ISERROR", "TEXT",
     ),
     "TRUE_RISK": ("SUBJECT_ID", "HADM_ID", "TRUE_RISK"),
+    "TOLD": ("SUBJECT_ID", "HADM_ID", "FACT", "WEIGHT", "MEANING", "SENTENCE"),
 }  # fmt: skip
 _PERSON = (  # INSURANCE to ETHNICITY of ADMISSIONS
     ("Medicare", "Medicare", "Private", "Medicaid", "Government", "Self Pay"),
@@ -103,9 +106,17 @@ def _admission(stay: Stay, person: list[str], rng: random.Random, *, moved: bool
 
 
 def note_rows(
-    numbered: Numbered, rng: random.Random, *, brief: bool = False, notes_per_stay: str = "few"
+    numbered: Numbered,
+    rng: random.Random,
+    *,
+    told: list[list[Any]],
+    brief: bool = False,
+    notes_per_stay: str = "few",
 ) -> Iterator[list[Any]]:
-    """The rows of NOTEEVENTS without ROW_ID; each is written when it is asked for."""
+    """The rows of NOTEEVENTS without ROW_ID; each is written when it is asked for.
+
+    Then the facts in its sentences are added to `told`, as rows of TOLD.
+    """
     for subject, patient, ids in numbered:
         coming = (*patient.stays[1:], None)
         for stay, following, hadm in zip(patient.stays, coming, ids, strict=True):
@@ -117,6 +128,17 @@ def note_rows(
                     yield [subject, hadm, *row]
             for row in _summaries(chart, rng, brief=brief):
                 yield [subject, hadm, *row]
+            told += [
+                [subject, hadm, *_meaning(part), one.sentence]
+                for one in chart.told
+                for part in one.statements
+            ]
+
+
+def _meaning(part: Statement) -> list[Any]:
+    """Name and weight of a fact, and whether it is told as true of this stay."""
+    meaning = "elsewhere" if part.elsewhere else "true" if part.truth else "denied"
+    return [part.fact.name, part.fact.weight, meaning]
 
 
 def _short_notes(
@@ -154,7 +176,7 @@ def _summaries(chart: notes.Chart, rng: random.Random, *, brief: bool) -> Iterat
         return
     summary = notes.brief_summary if brief else notes.discharge_summary
     if rng.random() < _ERRORS:
-        wrong = replace(chart, true_names=draw_facts(rng))
+        wrong = replace(chart, true_names=draw_facts(rng), told=[])
         yield row("Report", summary(wrong, rng), error="1")
     yield row("Report", summary(chart, rng))
     if rng.random() < _ADDENDA:

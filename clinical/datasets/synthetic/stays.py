@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection
 
-_EPOCH = datetime(2100, 1, 1)  # noqa: DTZ001 - charts tell local time
+# First day and years of admissions; charts tell local time.
+CALENDARS = {"shifted": (datetime(2100, 1, 1), 90), "real": (datetime(2018, 1, 1), 2)}  # noqa: DTZ001
 _RETURNS_LATER = 0.35  # share of stays without a readmission that a much later stay follows
 _PLANNED = 0.05  # share of stays without a readmission that a planned return in 30 days follows
 _TRANSFERRED = 0.02  # share of stays that begin with a transfer between two services
@@ -58,11 +59,14 @@ def draw_facts(rng: random.Random) -> frozenset[str]:
     return frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
 
 
-def draw_patients(stays: int, rng: random.Random) -> list[Patient]:
-    """Patients with exactly `stays` index stays in total, and a few other stays."""
+def draw_patients(stays: int, rng: random.Random, *, dates: str = "shifted") -> list[Patient]:
+    """Patients with exactly `stays` index stays in total, and a few other stays.
+
+    `dates` is one of `CALENDARS`.
+    """
     patients: list[Patient] = []
     while stays > 0:
-        chain = _draw_chain(stays, rng)
+        chain = _draw_chain(stays, rng, dates)
         stays -= sum(stay.risk is not None for stay in chain)
         years = min(max(rng.gauss(66, 15), 18.5), 97)
         birth = _midnight(chain[0].admitted - timedelta(days=365.25 * years))
@@ -70,20 +74,21 @@ def draw_patients(stays: int, rng: random.Random) -> list[Patient]:
             birth = birth.replace(year=chain[0].admitted.year - 300, day=1)
         patients.append(Patient(rng.choice("MF"), birth, tuple(chain)))
         if rng.random() < _NEWBORN:
-            born = _random_start(rng)
+            born = _random_start(rng, dates)
             baby = Stay("newborn", born, born + timedelta(days=rng.uniform(1.5, 4)), "NEWBORN")
             patients.append(Patient(rng.choice("MF"), _midnight(born), (baby,)))
     return patients
 
 
-def _draw_chain(most: int, rng: random.Random) -> list[Stay]:
+def _draw_chain(most: int, rng: random.Random, dates: str) -> list[Stay]:
     """One patient's stays: each outcome is drawn first, and the next stay follows from it.
 
     The chain ends after a stay without a readmission, or with a death, which is not an index stay.
     So no outcome is cut off, and a stay may still follow the last of `most` index stays.
     """
     chain: list[Stay] = []
-    admitted, planned, no_return_before = _random_start(rng), False, _EPOCH
+    admitted, planned = _random_start(rng, dates), False
+    no_return_before = admitted
     while True:
         dies = most == 0 or (len(chain) > 0 and not planned and rng.random() < _DIES)
         if not planned and rng.random() < _TRANSFERRED and not dies:
@@ -119,8 +124,9 @@ def _draw_stay(admitted: datetime, rng: random.Random, *, planned: bool, dies: b
     return Stay(kind, admitted, discharged, diagnosis, facts, risk, rng.random() < risk)
 
 
-def _random_start(rng: random.Random) -> datetime:
-    return _EPOCH + timedelta(minutes=rng.randrange(90 * 365 * 24 * 60))
+def _random_start(rng: random.Random, dates: str) -> datetime:
+    first, years = CALENDARS[dates]
+    return first + timedelta(minutes=rng.randrange(years * 365 * 24 * 60))
 
 
 def _midnight(moment: datetime) -> datetime:

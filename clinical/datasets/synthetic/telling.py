@@ -33,6 +33,13 @@ class Statement(NamedTuple):
     elsewhere: bool = False
 
 
+class Told(NamedTuple):
+    """A sentence and the statements in it."""
+
+    sentence: str
+    statements: tuple[Statement, ...]
+
+
 def fill(template: str, names: Names, rng: random.Random) -> str:
     """Fill the slots of a template, the innermost first.
 
@@ -98,28 +105,29 @@ def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> s
     return fill(frame.text, {**names, "c": clause, "C": capital}, rng)
 
 
-def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random) -> list[str]:
+def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random) -> list[Told]:
     """Sentences around one to three noun phrases each; every statement is told once."""
     left = list(parts)
     sentences = []
     while left:
         frame, chosen = _draw_frame(left, rng)
         nouns = [fill(rng.choice(s.fact.nouns), names, rng) for s in chosen]
-        sentences.append(fill(frame.text, {**names, **dict(zip("abd", nouns, strict=False))}, rng))
+        text = fill(frame.text, {**names, **dict(zip("abd", nouns, strict=False))}, rng)
+        sentences.append(Told(text, tuple(chosen)))
         left = [s for s in left if s not in chosen]
     return sentences
 
 
 def tell(
     parts: Sequence[Statement], names: Names, rng: random.Random, *, clause_share: float
-) -> list[str]:
+) -> list[Told]:
     """Shuffled sentences for all statements; a share of `clause_share`, 0 to 1, as clauses."""
     clauses: list[Statement] = []
     nouns: list[Statement] = []
     for part in parts:
         has_frame = any(_fits(frame, 0, part) for frame in phrases.NOUN_FRAMES)
         (clauses if rng.random() < clause_share or not has_frame else nouns).append(part)
-    sentences = [clause_sentence(part, names, rng) for part in clauses]
+    sentences = [Told(clause_sentence(part, names, rng), (part,)) for part in clauses]
     sentences += noun_sentences(nouns, names, rng)
     rng.shuffle(sentences)
     return sentences

@@ -279,3 +279,29 @@ def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
     result = run.invoke(app, [*command, "--label", "Sickness=Disease"])
     assert result.exit_code == 0, result.output
     assert "small devel" in result.output
+
+
+def test_evaluate_on_the_notes(saved, tmp_path):
+    out = tmp_path / "scores.json"
+    models = ["--model", saved[0], "--model", saved[1]]
+    labels = ["--label", "Chemical=Drug", "--json", str(out)]
+    result = run.invoke(app, ["evaluate", "notes", *models, *labels])
+    assert result.exit_code == 0, result.output
+    scores = json.loads(out.read_text())
+    assert scores["dev"]["entities"]["all"]["gold"] == 229
+    assert scores["test"]["entities"]["all"]["gold"] == 232
+    assert scores["dev"]["assertions"]["accuracy"] > 0.98
+    assert [count for _, count in scores["names"].values()] == [56, 54]
+    assert "brands: 0 of 54 found" in result.output
+    # Of a model for one type the other type is left out.
+    command = ["evaluate", "notes", "--side", "dev", "--model", saved[0], "--json", str(out)]
+    assert run.invoke(app, command).exit_code == 0
+    scores = json.loads(out.read_text())
+    assert list(scores) == ["gold", "dev", "names"]
+    assert scores["dev"]["entities"]["all"]["gold"] == 143
+    for wrong, message in (
+        (["--model", saved[1]], "the model finds Drug. Map them"),
+        (["--model", saved[0], "--side", "train"], "--side: expected dev or test"),
+    ):
+        result = run.invoke(app, ["evaluate", "notes", *wrong])
+        assert (result.exit_code, message in result.output) == (1, True), result.output

@@ -1,6 +1,7 @@
 import html
 import re
 
+from biomed.ner.assertion import ASSERTIONS
 from biomed.ner.entities import Entity, TaggedView
 
 TEXT = 'A <b>heart & failure</b>\n"insulin" \x1b[31m'
@@ -31,7 +32,7 @@ def test_overlapping_entities_show_both():
     shown = view(entity("heart & failure", "Disease"), entity("failure</b>\n", "Drug"))
     page = shown._repr_html_()
     assert html.unescape(re.sub(r"<sub.*?</sub>|<[^>]+>", "", page)) == TEXT
-    assert 'title="Disease 0.50, Drug 0.50"' in page
+    assert 'title="Disease 0.50; Drug 0.50"' in page
     assert re.findall("<sub[^>]*>([^<]+)", page) == ["Disease", "Drug"]
 
 
@@ -54,3 +55,14 @@ def test_a_text_without_entities(tagger):
     assert "stable" in str(tagger.show("stable"))
     assert tagger.show("")._repr_html_().startswith("<div")
     assert [e.text for e in tagger.show("heart failure").entities] == ["heart failure"]
+
+
+def test_assertions_and_ids_are_marked():
+    shown = view(Entity(0, 1, "A", "Disease", 0.5, "negated", "C<1>"))
+    page = shown._repr_html_()
+    assert "line-through" in page
+    assert 'title="Disease, negated, C&lt;1&gt; 0.50"' in page
+    plain = re.sub("\x1b\\[[0-9;]*m", "", str(shown))
+    assert plain.startswith("A [Disease, negated, C<1>]")
+    pages = {view(Entity(0, 1, "A", "Drug", 0.5, a))._repr_html_() for a in ASSERTIONS}
+    assert len(pages) == len(ASSERTIONS)

@@ -35,14 +35,12 @@ def test_notes_have_both_types_and_texts_without_any(notes):
         assert len(mentions(notes.train, kind)) > 100
 
 
-def test_devel_has_names_and_templates_of_its_own(notes):
+def test_devel_has_names_of_its_own(notes):
     """Only symptoms, which fill templates like any other word, are on both sides."""
     fillers = tomllib.loads((DATA / "fillers.toml").read_text("utf-8"))
-    symptoms = {" ".join(re.findall(r"\w+|\W", name[1:].casefold())) for name in fillers["symptom"]}
+    symptoms = {" ".join(re.findall(r"\w+|[^\w\s]", s[1:].casefold())) for s in fillers["symptom"]}
     assert not mentions(notes.train, "Chemical") & mentions(notes.devel, "Chemical")
     assert mentions(notes.train, "Disease") & mentions(notes.devel, "Disease") <= symptoms
-    firsts = [{text.words[:3] for text in gold.texts} for gold in (notes.train, notes.devel)]
-    assert len(firsts[1] - firsts[0]) > len(firsts[1]) / 2
 
 
 def test_the_same_seed_gives_the_same_notes(tmp_path):

@@ -8,7 +8,7 @@ from domainbert.scoring import driver, score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
 COLUMNS = ["note_id", "row", "start", "end", "text", "label", "score", "score_kind"]
-COLUMNS += ["status", "reason"]
+COLUMNS += ["assertion", "status", "reason"]
 TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
 
 

@@ -7,8 +7,8 @@ import pytest
 from biomed.sentences.search import SentenceIndex, Words, fuse
 from biomed.sentences.tables import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
-from domainbert.index import Hits
 from domainbert.pooling import unit
+from domainbert.ranking import Hits
 from domainbert.scoring import score_frame
 
 TEXTS = [

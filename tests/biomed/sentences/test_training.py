@@ -3,13 +3,24 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from biomed.cli import app
-from biomed.sentences.data import read_examples
+from biomed.sentences.augment import AugmentRecipe, augment
+from biomed.sentences.data import read_examples, read_groups
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
-from biomed.sentences.evaluation import evaluate_retrieval, evaluate_sts, score_rankings
+from biomed.sentences.evaluation import (
+    compare,
+    evaluate_clusters,
+    evaluate_models,
+    evaluate_retrieval,
+    evaluate_sts,
+    plot_models,
+    score_rankings,
+)
+from biomed.sentences.medical import MedicalRecipe
 from biomed.sentences.training import SentenceRecipe, scorer, train_from_recipe
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
@@ -93,7 +104,7 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     again = type(model).from_pretrained(tmp_path / "model")
     repeated = evaluate_sts(again, validation, scale=5)["Spearman"].value
     assert repeated == pytest.approx(found["Spearman"].value, abs=1e-4)
-    with pytest.raises(UserError, match=f"{len(train)} pairs are in training and validation"):
+    with pytest.raises(UserError, match=f"all {len(train)} pairs are in training and validation"):
         train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, train)
 
 
@@ -181,6 +192,46 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
     assert found.scores["recall@1"].value == pytest.approx(theirs["cosine_recall@1"], abs=1e-6)
 
 
+def test_clusters_match_groups_that_are_apart(encoder, tmp_path):
+    texts = ["heart failure"] * 5 + ["insulin"] * 5 + ["left kidney disease"] * 5
+    lines = [f"{text},{'abc'[n // 5]}" for n, text in enumerate(texts)]
+    (tmp_path / "g.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    groups = read_groups(tmp_path / "g.csv")
+    assert evaluate_clusters(encoder, groups.first, groups.labels)["V-measure"].value == 1
+    mixed = evaluate_clusters(encoder, groups.first, ["x", "y", "z"] * 5)["V-measure"]
+    assert mixed.value < 0.3
+    with pytest.raises(UserError, match="at least two groups, got 1"):
+        evaluate_clusters(encoder, ["a", "b"], ["x", "x"])
+    (tmp_path / "g.csv").write_text("text,label\na,\n")
+    with pytest.raises(TableError, match="the text or its group is empty"):
+        read_groups(tmp_path / "g.csv")
+
+
+def test_any_number_of_models_are_measured_side_by_side(
+    encoder, new_network, tokenizer, write_pairs, tmp_path
+):
+    other = SentenceEncoder(new_network(seed=3).bert, tokenizer)
+    pairs = read_examples(write_pairs("p.csv", count=40))
+    terms = pd.DataFrame(
+        {"first": ["fever", "pain", "edema"], "second": ["pain", "edema", "insulin"]}
+    ).assign(rating=[3, 1, 2])
+    rows = evaluate_models({"one": encoder, "two": other}, sts=pairs, terms=terms)
+    assert list(rows) == ["one", "two"]
+    for own in rows.values():
+        assert list(own) == ["Spearman", "Pearson", "Spearman of terms", "texts per second"]
+        assert 0 < own["texts per second"].low <= own["texts per second"].high
+    table = compare(rows)
+    assert len(table) == 8
+    figure = plot_models(table)
+    (legend,) = figure.legends
+    rate = rows["two"]["texts per second"].value
+    assert [text.get_text() for text in legend.get_texts()][1] == f"two ({rate:,.0f} texts/s)"
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["Spearman", "Pearson", "Spearman of terms"]
+    with pytest.raises(UserError, match="nothing to measure: name --sts, --retrieval"):
+        evaluate_models({"one": encoder})
+
+
 # Commands
 
 
@@ -191,7 +242,7 @@ def invoke(*arguments):
 
 
 def test_every_command_has_help():
-    for name in "train encode index search rerank evaluate".split():
+    for name in "train augment encode index search rerank evaluate".split():
         assert run.invoke(app, ["sentences", name, "--help"]).exit_code == 0
 
 
@@ -258,9 +309,10 @@ def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
         CrossEncoder.from_pretrained(tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval"])
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "augmented", "sentences"])
 def test_the_shipped_recipes_are_read(name):
-    recipe = read_recipe(SentenceRecipe, name)
+    kinds = {"augmented": AugmentRecipe, "sentences": MedicalRecipe}
+    recipe = read_recipe(kinds.get(name, SentenceRecipe), name)
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
     assert recipe.model.kind == ("cross-encoder" if name == "sts-cross" else "bi-encoder")
@@ -268,7 +320,7 @@ def test_the_shipped_recipes_are_read(name):
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval"])
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "augmented"])
 def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_path, name):
     source = data_folder / "sentences" / "stsb_en_dev.tsv"
     lines = source.read_text().splitlines()
@@ -278,9 +330,14 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
     for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
         path.write_text("\n".join(part) + "\n")
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
-    recipe = read_recipe(SentenceRecipe, name, changes)
-    model = train_from_recipe(recipe, *map(read_examples, paths))
+    sides = map(read_examples, paths)
+    if name == "augmented":
+        pytest.importorskip("bm25s")
+        changes |= {"cross.epochs": 1.0, "silver.bins": 1}
+        model = augment(read_recipe(AugmentRecipe, name, changes), *sides).encoder
+    else:
+        model = train_from_recipe(read_recipe(SentenceRecipe, name, changes), *sides)
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
-    assert f"# {recipe.card.title}" in card
+    assert f"# {model.manifest['card']['title']}" in card
     assert "On 40 validation examples" in card

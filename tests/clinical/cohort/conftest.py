@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from clinical.cohort import build_cohort
+from clinical.cohort.build import build_cohort
 
 START = datetime(2100, 1, 1)
 
@@ -104,7 +104,7 @@ def hospital(tmp_path) -> Hospital:
 @pytest.fixture
 def define(tmp_path):
     """Write a definition: the shipped one with some lines changed."""
-    from clinical.cohort import load_definition
+    from clinical.cohort.definition import load_definition
 
     def write(**changes) -> Path:
         lines = load_definition().text.splitlines()

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from clinical.cohort import build_cohort, issues_path
+from clinical.cohort.build import build_cohort
+from clinical.cohort.result import issues_path
 from domainbert.tables import TableError
 
 from .conftest import by_stay

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clinical.cohort import build_cohort
+from clinical.cohort.build import build_cohort
 
 from .conftest import START, by_stay
 

@@ -5,7 +5,9 @@ import json
 import pandas as pd
 import pytest
 
-from clinical.cohort import Cohort, build_cohort, issues_path, load_definition
+from clinical.cohort.build import build_cohort
+from clinical.cohort.definition import load_definition
+from clinical.cohort.result import Cohort, issues_path
 from clinical.cohort.splits import check_disjoint
 from domainbert.tables import TableError, read_metadata, write_table
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 import pytest
 
-from clinical.cohort import build_cohort
+from clinical.cohort.build import build_cohort
 from domainbert.tables import TableError
 
 from .conftest import by_stay

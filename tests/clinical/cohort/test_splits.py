@@ -97,3 +97,32 @@ def test_the_usable_stays():
 def test_fractions_must_sum_to_one():
     with pytest.raises(ValueError, match="sum to 1"):
         assign_splits(["1"], fractions={"train": 0.5, "test": 0.6})
+
+
+def test_a_split_by_time_tests_on_the_latest_stays_and_keeps_patients_apart(tmp_path):
+    import pandas as pd
+
+    from clinical.cohort.build import build_cohort
+    from clinical.datasets.synthetic import synthesize
+
+    synthesize(tmp_path / "h", stays=300, seed=4, brief=True, dates="real")
+    built = build_cohort(tmp_path / "h", split_by="time")
+    frame = built.to_frame()
+    kept = frame[frame["exclusion"].isna()]
+    check_disjoint(kept)
+    ends = kept.groupby("split")["discharge_time"].agg(["min", "max"])
+    assert ends.loc["train", "max"] < ends.loc["val", "min"]
+    assert ends.loc["val", "max"] < ends.loc["test", "min"]
+    earlier = frame[frame["exclusion"] == "earlier_period"]
+    assert earlier["readmitted"].isna().all()
+    last = pd.concat([kept, earlier]).groupby("patient_id")["discharge_time"].max()
+    assert (earlier["discharge_time"] < earlier["patient_id"].map(last)).all()
+    step = built.flow.set_index("step").loc["earlier_period", "removed"]
+    assert step == len(earlier) > 0
+    assert built.flow["left"].iloc[-1] == len(kept)
+    assert built.summary["split_by"] == "time"
+    # Nobody loses a stay for another reason than by patient.
+    by_patient = build_cohort(tmp_path / "h").to_frame()
+    assert by_patient["exclusion"].isna().sum() == len(kept) + len(earlier)
+    with pytest.raises(UserError, match="split_by"):
+        build_cohort(tmp_path / "h", split_by="ward")

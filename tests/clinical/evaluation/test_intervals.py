@@ -1,4 +1,4 @@
-"""Evaluation: numbers by hand, intervals by patient, thresholds from validation, groups."""
+"""Evaluation: numbers by hand, intervals by patient, thresholds from validation."""
 
 import json
 import time
@@ -18,8 +18,6 @@ from clinical.evaluation.intervals import (
     verdicts,
 )
 from clinical.evaluation.measures import MEASURES, recall_at_precision
-from clinical.evaluation.subgroups import by_group
-from domainbert.tables import TableError
 
 
 def hospital(n=600, *, per_patient=1, seed=0):
@@ -246,70 +244,6 @@ def test_as_dict_and_frame():
     assert list(frame.columns) == ["value", "low", "high"]
     assert frame.loc["auroc", "low"] == found.auroc.low
     assert np.isnan(frame.loc["recall_at_threshold", "value"])
-
-
-def frame_of(n=400, **columns):
-    y, p, patients = hospital(n)
-    return pd.DataFrame({"patient_id": patients, "readmitted": y, "probability": p, **columns})
-
-
-def test_groups_have_their_own_numbers():
-    frame = frame_of(sex=["F", "M"] * 200, age=np.r_[np.full(100, 30.0), np.full(300, 80.0)])
-    table = by_group(frame, bootstrap=30, seed=5)
-    assert table["column"].tolist() == ["age", "age", "sex", "sex"]
-    assert table["group"].tolist() == ["18–44", "80+", "F", "M"]
-    assert table["n"].tolist() == [100, 300, 200, 200]
-    women = frame[frame["sex"] == "F"]
-    expected = evaluate(
-        women["readmitted"],
-        women["probability"],
-        patients=women["patient_id"],
-        bootstrap=30,
-        seed=5,
-    )
-    row = table.iloc[2]
-    found = (row["prevalence"], row["auroc"], row["auroc_low"], row["auroc_high"])
-    assert found == (
-        expected.prevalence.value,
-        expected.auroc.value,
-        expected.auroc.low,
-        expected.auroc.high,
-    )
-    assert row["mean_probability"] == pytest.approx(women["probability"].mean())
-    assert (table["reason"] == "").all()
-
-
-def test_groups_that_cannot_be_measured_are_listed_with_the_reason():
-    frame = frame_of(insurance=["Medicare"] * 351 + ["Private"] * 49)
-    frame.loc[:59, "insurance"] = None
-    frame.loc[:59, "readmitted"] = 0
-    table = by_group(frame, columns=["insurance"], bootstrap=5).set_index("group")
-    assert table["n"].to_dict() == {"Medicare": 291, "Private": 49, "not recorded": 60}
-    assert table.loc["Private", "reason"] == "fewer than 50 stays"
-    assert table.loc["not recorded", "reason"] == "0 of 60 stays are readmitted"
-    assert table.loc[["Private", "not recorded"], "auroc"].isna().all()
-    assert np.isnan(table.loc["Private", "prevalence"])  # of few stays it would tell outcomes
-
-
-def test_ages_keep_their_bands_and_gaps():
-    ages = [0, 17, 18, 44, 45, 64, 65, 79, 80, 300, None, -1]
-    table = by_group(frame_of(len(ages), age=ages), bootstrap=0)
-    assert dict(zip(table["group"], table["n"], strict=True)) == {
-        "0–17": 2,
-        "18–44": 2,
-        "45–64": 2,
-        "65–79": 2,
-        "80+": 2,
-        "not recorded": 2,
-    }
-    banded = by_group(frame_of(100, age=["[70-80)", "[80-90)"] * 50), bootstrap=0)
-    assert banded["group"].tolist() == ["[70-80)", "[80-90)"]
-
-
-def test_a_misspelt_group_names_the_nearest_column():
-    with pytest.raises(TableError, match=r"no column 'gender_'.*did you mean 'gender'"):
-        by_group(frame_of(10, gender="F"), columns=["gender_"])
-    assert by_group(frame_of(10)).empty  # none of the usual groups is there
 
 
 def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():

@@ -177,7 +177,7 @@ def test_a_window_without_a_number_costs_only_its_stay(model, monkeypatch):
 
     def broken(windows):
         values = logits(windows)
-        values[2] = np.nan
+        values[1] = np.nan  # of NOTE[:30]: equal windows are scored once
         return values
 
     alone = model.predict(NOTE).score

@@ -220,6 +220,7 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
     assert set(model.manifest) == {
         "training", "facts", "versions", "validation", "objective", "teacher", "stays",
         "prevalence", "without_patient_id", "disjoint", "card", "patients",
+        "profile",
     } | ({"calibration_refused"} & set(model.manifest))  # fmt: skip
     assert set(model.manifest["facts"]) == {"data_sha256", "objective", "teacher"}
     model.save_pretrained(tmp_path / "model")

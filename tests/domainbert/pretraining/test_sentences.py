@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from domainbert.pretraining.tokens import split_sentences
+from domainbert.pretraining.tokens import sentence_spans, split_sentences
 
 NOTE = """Admission Date:  [**2151-7-16**]              Discharge Date:  [**2151-8-4**]
 
@@ -108,3 +108,10 @@ def test_time_is_linear_in_the_text(unit):
     assert seconds(40_000) < 5
     # Ten times the text: a quadratic pattern would take a hundred times as long.
     assert min(seconds(400_000) for _ in range(2)) < 40 * max(seconds(40_000), 0.01)
+
+
+@hypothesis.given(st.text(alphabet="Ab .?!\n\t1-\u00a0", max_size=80))
+def test_spans_are_the_sentences_in_the_text(text):
+    found = [" ".join(text[start:end].split()) for start, end in sentence_spans(text)]
+    assert found == [" ".join(sentence.split()) for sentence in split_sentences(text) if sentence]
+    assert sentence_spans(NOTE)[0][0] == len(NOTE) - len(NOTE.lstrip())

@@ -1,7 +1,10 @@
 """The window cache: nothing scored twice, nothing readable in it, safe under two processes."""
 
+import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -66,6 +69,50 @@ def test_a_damaged_file_is_set_aside(tmp_path, caplog):
     assert cache.logits(windows(7), Scorer()).tolist() == [1.0]
     assert "is damaged: set aside as c.sqlite.damaged" in caplog.text
     assert (tmp_path / "c.sqlite.damaged").is_file()
+
+
+def test_damage_that_shows_later_is_set_aside_too(tmp_path, caplog):
+    path = tmp_path / "c.sqlite"
+    cache = WindowCache(path, model="a")
+    cache.logits(windows(*range(2000)), Scorer())
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"x" * (len(content) - 4096)  # the tables, but not the list of them
+    path.write_bytes(content)
+    scorer = Scorer()
+    assert cache.logits(windows(7), scorer).tolist() == [1.0]
+    assert "is damaged: set aside as c.sqlite.damaged" in caplog.text
+    cache.logits(windows(7), scorer)
+    assert scorer.seen == [7]
+
+
+@pytest.mark.parametrize("mark", ["CREATE TABLE patients (name)", "PRAGMA application_id = 7"])
+def test_a_database_of_another_program_is_left_alone(tmp_path, mark):
+    path = tmp_path / "clinic.db"
+    with closing(sqlite3.connect(path)) as con, con:
+        con.execute(mark)
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=r"clinic\.db is a database of another program"):
+        WindowCache(path, model="a")
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_used_any_more_stops_no_run(tmp_path, caplog):
+    (tmp_path / "c").mkdir()
+    cache = WindowCache(tmp_path / "c" / "c.sqlite", model="a")
+    shutil.rmtree(tmp_path / "c")
+    for _ in range(2):
+        assert cache.logits(windows(7), Scorer()).tolist() == [1.0]
+    assert caplog.text.count("cache not used for now") == 1
+
+
+def test_nothing_in_the_file_can_be_read_back(tmp_path):
+    path = tmp_path / "c.sqlite"
+    tokens = [np.arange(start, start + 40) for start in range(0, 4000, 40)]
+    WindowCache(path, model="a").logits(tokens, lambda some: np.zeros(len(some)))
+    content = path.read_bytes()
+    for window in tokens:
+        for kind in (np.int16, np.int32, np.int64):
+            assert window[:4].astype(kind).tobytes() not in content
 
 
 def test_a_file_that_is_no_cache_is_left_alone(tmp_path):

@@ -1,13 +1,11 @@
 """A task of fifty lines from outside the packages gets files, frames, statuses and resume."""
 
-import glob
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +18,6 @@ from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from word_count import PatientWords, WordCount
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -134,30 +130,77 @@ def test_rows_of_a_group_come_together_from_anywhere(tmp_path, kind):
     assert "row" not in found.columns
 
 
-def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path):
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet", "out"])
+@pytest.mark.parametrize("task", [WordCount, PatientWords])
+def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path, out, task):
     frame = pd.concat([notes(60), notes(5)])  # equal rows count as often as they are there
-    write_table(frame, tmp_path / "n.csv")
-    scored(tmp_path / "n.csv", tmp_path / "whole.csv")
-    folder = tmp_path / "out.csv.parts"
-
-    task = WordCount()
-    stop_after(task, 30)
+    frame["stay_id"] = [f"s{i // 3}" for i in range(65)]
+    broken = 'x,"open\n'  # a line that is no row, wherever it is
+    source = tmp_path / "n.csv"
+    write_table(frame, source)
+    source.write_text(source.read_text() + broken)
+    parts = tmp_path / ("out" if out == "out" else f"{out}.parts")
+    stopped = task()
+    stop_after(stopped, 12)
     with pytest.raises(KeyboardInterrupt):
-        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
-    assert not (tmp_path / "out.csv").exists()
-    done = len(read_table(folder))
-    assert 0 < done < 65
+        score_file(stopped, source, tmp_path / out)
+    done = len(read_table(parts))
+    assert 0 < done < 21
 
-    write_table(frame.iloc[::-1], tmp_path / "n.csv")
+    write_table(frame.iloc[::-1], source)
+    header, *lines = source.read_text().splitlines(keepends=True)
+    source.write_text("".join([header, *lines[:30], broken, *lines[30:]]))
+    counts, found = scored(source, tmp_path / out, task())
+    assert counts.done > 0
+    assert counts.rows == 66
+    assert counts.made == len(found) - done
+    whole = tmp_path / f"whole{Path(out).suffix}"
+    _, expected = scored(source, whole, task())
+    pd.testing.assert_frame_equal(found, expected)
+    assert "n.csv line 32: " in found.to_csv()
+    assert out == "out" or not parts.exists()
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        write_table(notes(), tmp_path / name)
     task = WordCount()
-    counts, found = scored(tmp_path / "n.csv", tmp_path / "out.csv", task)
-    assert counts.done == done
-    assert counts.rows == 65 == counts.done + counts.made
-    whole = read_table(tmp_path / "whole.csv")
-    names = ["visit_id", "words", "status", "reason"]
-    ordered = [f[names].fillna("").sort_values("visit_id") for f in (found, whole)]
-    pd.testing.assert_frame_equal(*(f.reset_index(drop=True) for f in ordered))
-    assert not folder.exists()
+
+    def facts():  # asked between the two passes
+        write_table(notes(7), tmp_path / "b.csv")
+        return {}
+
+    task.facts = facts
+    with pytest.raises(UserError, match="the input changed while it was read; start over"):
+        score_file(task, str(tmp_path / "?.csv"), tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("out", ["out.csv", "out"])
+def test_a_part_that_was_damaged_is_redone(tmp_path, out):
+    write_table(notes(), tmp_path / "n.csv")
+    task = WordCount()
+    stop_after(task, 40)
+    with pytest.raises(KeyboardInterrupt):
+        score_file(task, tmp_path / "n.csv", tmp_path / out)
+    folder = tmp_path / ("out" if out == "out" else "out.csv.parts")
+    part = folder / "part-000001.parquet"
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"part-000001\.parquet is damaged; delete it and repeat"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
+    part.unlink()
+    _, found = scored(tmp_path / "n.csv", tmp_path / out)
+    _, whole = scored(tmp_path / "n.csv", tmp_path / f"whole{Path(out).suffix}")
+    pd.testing.assert_frame_equal(found, whole)
+
+
+def test_a_damaged_manifest_and_a_lost_table(tmp_path):
+    write_table(notes(), tmp_path / "n.csv")
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+    (tmp_path / "out" / "manifest.json").write_text("{")
+    with pytest.raises(UserError, match=r"manifest\.json is damaged; start over with --restart"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+    assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=True).made == 100
 
 
 def stop_after(task, runs, *, by=signal.SIGINT):
@@ -313,42 +356,56 @@ def test_folders_patterns_and_text_files(tmp_path):
     assert found["words"].tolist() == ["1", "1"]
 
 
-SCRIPT = """
-import sys
-sys.path[:0] = sys.argv[3:]
-from word_count import WordCount
-from domainbert.scoring import driver, score_file
-driver.PART_CHARACTERS = 100
-score_file(WordCount(seconds=0.002), sys.argv[1], sys.argv[2])
-"""
+@pytest.mark.parametrize("apart", [False, True])
+def test_memory_does_not_grow_with_the_input(tmp_path, monkeypatch, apart):
+    monkeypatch.setattr(driver, "PART_CHARACTERS", 50_000)
+    monkeypatch.setattr(driver, "PART_ITEMS", 200)
+
+    def peak(stays):
+        texts = ["word " * (20 + i % 50) for i in range(2 * stays)]
+        ids = [f"s{i % stays if apart else i // 2}" for i in range(2 * stays)]
+        write_table(pd.DataFrame({"stay_id": ids, "text": texts}), tmp_path / "n.csv")
+        tracemalloc.start()
+        score_file(PatientWords(), tmp_path / "n.csv", tmp_path / f"{stays}.csv")
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(300)
+    small, large = peak(600), peak(6000)
+    assert large <= 1.1 * small + 12 * 2 * 5400
 
 
-def parts_in(folder):
-    return set(map(str, glob.glob(f"{folder}/*.parts/part-*")))  # noqa: PTH207
-
-
-@pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_a_killed_run_resumes_to_the_same_table(tmp_path, ending):
-    write_table(notes(300), tmp_path / "n.csv")
-    out = tmp_path / f"out{ending}"
-    _, whole = scored(tmp_path / "n.csv", tmp_path / f"whole{ending}")
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "n.csv"), str(out), str(HERE)]
-    chooser = random.Random(ending)
-    kills = 0
-    for _ in range(60):
-        with subprocess.Popen(command) as process:
-            known = parts_in(tmp_path)
-            while process.poll() is None and parts_in(tmp_path) <= known:
-                time.sleep(0.005)
-            time.sleep(chooser.uniform(0, 0.2))
-            process.kill()
-        if process.returncode == 0:
-            break
-        kills += 1
-        if out.exists():  # killed between the last rename and tidying up
-            pd.testing.assert_frame_equal(read_table(out), whole)
-    assert kills >= 2
-    pd.testing.assert_frame_equal(read_table(out), whole)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
-        ["n.csv", f"out{ending}", f"whole{ending}"]
+def test_two_processes_never_hold_one_output_while_the_first_tidies_up(tmp_path):
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom domainbert.errors import UserError\n"
+        "from domainbert.locks import locked, release_empty\n"
+        "folder, mark = Path(sys.argv[1]), Path(sys.argv[2])\n"
+        "held = 0\n"
+        "while held < 300:\n"
+        "    try:\n"
+        "        with locked(folder):\n"
+        "            mark.touch(exist_ok=False)\n"
+        "            mark.unlink()\n"
+        "            release_empty(folder)\n"
+        "            held += 1\n"
+        "    except UserError:\n"
+        "        pass\n"
     )
+    command = [sys.executable, "-c", code, str(tmp_path / "out.parts"), str(tmp_path / "mark")]
+    running = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
+
+
+def test_ctrl_c_tells_the_command_that_resumes(tmp_path, capsys, monkeypatch):
+    from domainbert.scoring import cli
+
+    write_table(notes(), tmp_path / "n.csv")
+    task = WordCount()
+    stop_after(task, 20)
+    monkeypatch.setattr(sys, "argv", ["/bin/words", "score", "my notes.csv", "--restart"])
+    with pytest.raises(KeyboardInterrupt):
+        cli.run(lambda: task, tmp_path / "n.csv", tmp_path / "out.csv", restart=True)
+    assert "resume with: words score 'my notes.csv'" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["words", "score", "postgresql://me:secret@host/db"])
+    assert "secret" not in cli._command()

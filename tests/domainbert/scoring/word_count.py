@@ -46,3 +46,21 @@ class PatientWords(WordCount):
 
     def read(self, rows):
         return " ".join(row.cells["text"] or "" for row in rows)
+
+
+class WordList(WordCount):
+    """Each word of a text, a row for each."""
+
+    def run(self, items):
+        yield from (text.split() for text in items)
+
+    def rows(self, item, result):
+        return [{"words": len(word)} for word in result]
+
+
+class OrderedWords(PatientWords):
+    """Words weighed by their place, so that another order of a stay's rows shows."""
+
+    def run(self, items):
+        for text in items:
+            yield sum(number * len(word) for number, word in enumerate(text.split()))

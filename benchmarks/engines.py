@@ -1,0 +1,175 @@
+"""Throughput of Ray and Spark on two local workers against one process on the same two cores.
+
+Each way scores the same short stays with `readmission-demo`, a small table and a large one, in a
+process of its own; the ways take turns. An engine's start and the loading of the model cost the
+same for both tables, so the difference between the two gives the throughput, and what is left of
+the small one the fixed cost. Processor time is that of the whole tree of processes.
+
+    python benchmarks/engines.py --out engines.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from reporting import options, report, say, spread, versions_of
+
+from clinical.datasets.synthetic import synthesize
+
+WAYS = ("one process", "spark", "ray")
+WORKERS = 2
+TOLERANCE = 1e-5
+
+
+def make_tables(folder: Path, sizes: tuple[int, int]) -> list[Path]:
+    """Short stays of a made-up hospital, one a note or a few, as Parquet files of each size."""
+    synthesize(folder / "hospital", stays=max(sizes), seed=0, brief=True)
+    notes = pd.read_csv(folder / "hospital" / "NOTEEVENTS.csv", dtype=str)
+    notes = notes.rename(columns={"HADM_ID": "stay_id", "TEXT": "text", "CHARTDATE": "chart_time"})
+    stays = notes["stay_id"].drop_duplicates()
+    paths = []
+    for size in sizes:
+        part = notes[notes["stay_id"].isin(stays.iloc[:size])]
+        paths.append(folder / f"stays-{size}.parquet")
+        part[["stay_id", "chart_time", "text"]].to_parquet(paths[-1], index=False)
+    return paths
+
+
+def score_alone(path: Path, task: Any) -> pd.DataFrame:
+    """One process, as many threads as there are workers elsewhere."""
+    from domainbert.scoring import score_frame
+
+    return score_frame(task, pd.read_parquet(path))
+
+
+def score_with_ray(path: Path, task: Any) -> pd.DataFrame:
+    """Ray Data with one thread for each worker."""
+    import ray
+
+    from domainbert.scoring.ray import score
+
+    return score(ray.data.read_parquet(str(path)), task, workers=WORKERS).to_pandas()
+
+
+def score_with_spark(path: Path, task: Any) -> pd.DataFrame:
+    """Spark with one thread for each worker."""
+    from pyspark.sql import SparkSession
+
+    from domainbert.scoring.spark import score
+
+    session = SparkSession.builder.getOrCreate()
+    return score(session.read.parquet(str(path)), task).toArrow().to_pandas()
+
+
+def start(way: str) -> Any:
+    """Start the engine, and return how to score with it."""
+    if way == "ray":
+        import ray
+
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        ray.init(num_cpus=WORKERS, include_dashboard=False, logging_level="ERROR")
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        return score_with_ray
+    if way == "spark":
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder = SparkSession.builder.master(f"local[{WORKERS}]")
+        builder.config("spark.ui.enabled", "false").getOrCreate().sparkContext.setLogLevel("OFF")
+        return score_with_spark
+    import torch
+
+    torch.set_num_threads(WORKERS)
+    return score_alone
+
+
+def processor_seconds() -> float:
+    """Of this process and its descendants, also those that ended."""
+    import psutil
+
+    me = psutil.Process()
+    return sum(sum(p.cpu_times()[:4]) for p in [me, *me.children(recursive=True)])
+
+
+def measure(way: str, paths: list[Path], out: Path) -> None:
+    """Score each table with one way; write seconds, processor seconds and scores."""
+    from clinical import ReadmissionModel
+    from clinical.risk.task import ReadmissionTask
+
+    task = ReadmissionTask(ReadmissionModel.from_pretrained("readmission-demo", device="cpu"))
+    score = start(way)
+    score(paths[0], task)  # the first time, Spark compiles and Ray starts its workers
+    found: dict[str, Any] = {"seconds": [], "processor": []}
+    for path in paths:
+        before, clock = processor_seconds(), time.perf_counter()
+        table = score(path, task)
+        found["seconds"].append(time.perf_counter() - clock)
+        found["processor"].append(processor_seconds() - before)
+    found["scores"] = table.sort_values("stay_id")["score"].tolist()
+    out.write_text(json.dumps(found))
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON; exit 1 where the numbers disagree."""
+    parser = options("Time Ray and Spark against one process.")
+    parser.add_argument("--stays", type=int, nargs=2, default=(100, 2100), metavar=("FEW", "MANY"))
+    parser.add_argument("--measure", nargs=4, help="(used by the script itself)")
+    asked = parser.parse_args()
+    if asked.measure:
+        way, few, many, out = asked.measure
+        measure(way, [Path(few), Path(many)], Path(out))
+        return
+    sizes = (10, 30) if asked.quick else tuple(asked.stays)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = make_tables(folder, sizes)
+        runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        for number in range(1, (1 if asked.quick else asked.rounds) + 1):
+            for way in WAYS:
+                say(f"round {number}: {way}")
+                out = folder / "found.json"
+                words = [way, *map(str, paths), str(out)]
+                subprocess.run([sys.executable, __file__, "--measure", *words], check=True)  # noqa: S603
+                runs[way].append(json.loads(out.read_text()))
+                say(f"  seconds {runs[way][-1]['seconds']}, processor {runs[way][-1]['processor']}")
+    rates, costs, fixed = {}, {}, {}
+    for way, found in runs.items():
+        seconds, cores = (np.array([f[k] for f in found]) for k in ("seconds", "processor"))
+        more = sizes[1] - sizes[0]
+        rates[way] = more / (seconds[:, 1] - seconds[:, 0])
+        costs[way] = 1000 * (cores[:, 1] - cores[:, 0]) / more
+        fixed[way] = seconds[:, 0] - sizes[0] / rates[way]
+    expected = np.array(runs[WAYS[0]][0]["scores"])
+    worst = {way: float(np.abs(np.array(found[-1]["scores"]) - expected).max())
+             for way, found in runs.items()}  # fmt: skip
+    report(
+        [
+            {
+                "way": way,
+                "stays/s": spread(rates[way], ".1f"),
+                "× one process": spread(rates[way] / rates[WAYS[0]], ".2f"),
+                "processor s per 1,000 stays": spread(costs[way], ".0f"),
+                "fixed cost of a run, s": spread(fixed[way], ".0f"),
+                "differ by": f"{worst[way]:.0e}",
+            }
+            for way in WAYS
+        ],
+        setting={"stays": sizes[1], "workers": WORKERS, **versions_of("torch", "ray", "pyspark")},
+        measured={"runs": runs},
+        out=asked.out,
+    )
+    if max(worst.values()) > TOLERANCE:
+        sys.exit(f"the ways differ by {max(worst.values()):.1e}, more than {TOLERANCE:.0e}")
+
+
+if __name__ == "__main__":
+    main()

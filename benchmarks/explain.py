@@ -1,0 +1,120 @@
+"""Explanations: their time, and whether they find what was planted in a made-up hospital.
+
+    python benchmarks/explain.py [--model readmission-demo] [--stays 300] [--seed 9]
+
+The hospital's TOLD.csv lists the sentences that tell its facts. A true positive is a readmitted
+stay with an alert; its explanation is right if one of its three top raising passages overlaps a
+sentence that tells, as true of the stay, a fact that raises the risk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pandas as pd
+
+from clinical import Passage, ReadmissionModel, build_cohort, synthesize
+from clinical.cohort.splits import usable_stays
+from clinical.evidence.pieces import Piece, sentence_pieces
+from domainbert.console import counted
+from domainbert.markdown import table
+
+METHODS = ("occlusion", "random")
+TOP, POSITIVES, ROUNDS = 3, 30, 3
+SIZES = (1000, 2000, 4000)
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="readmission-demo")
+    parser.add_argument("--stays", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=9)
+    asked = parser.parse_args()
+    model = ReadmissionModel.from_pretrained(asked.model)
+    with tempfile.TemporaryDirectory() as folder:
+        synthesize(folder, stays=asked.stays, seed=asked.seed)
+        told = pd.read_csv(Path(folder) / "TOLD.csv", dtype={"HADM_ID": str})
+        rows = usable_stays(build_cohort(folder).to_frame())
+    print(table(["tokens", "window", "predict, s", "explain, s", "times"], speed_rows(model, rows)))
+    print()
+    head = ["top passages by", "true positives", "with a planted fact", "share of passages"]
+    print(table(head, fact_rows(model, rows, told)))
+
+
+def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
+    """Seconds of `predict` and `explain`, taking turns, for stays nearest to each of `SIZES`."""
+    tokens = np.array([model.read(stay).risk.coverage.tokens for stay in rows["text"][:200]])
+    longest = model.network.config.max_position_embeddings
+    whole = ReadmissionModel(
+        model.network, model.tokenizer, settings=replace(model.settings, window=longest)
+    )
+    result = []
+    for size, reader in [*((size, model) for size in SIZES), (SIZES[1], whole)]:
+        chosen = int(np.abs(tokens - size).argmin())
+        stay = rows["text"][chosen]
+        pairs = [(clock(reader.predict, stay), clock(reader.explain, stay)) for _ in range(ROUNDS)]
+        times = [f"{median(values):.2f}" for values in zip(*pairs, strict=True)]
+        ratio = median(slow / fast for fast, slow in pairs)
+        result.append([f"{tokens[chosen]:,}", str(reader.window_tokens()), *times, f"{ratio:.1f}"])
+    return result
+
+
+def clock(function: Callable[[list[str]], object], stay: list[str]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    function(stay)
+    return time.perf_counter() - start
+
+
+def fact_rows(model: ReadmissionModel, rows: pd.DataFrame, told: pd.DataFrame) -> list[list[str]]:
+    """How often the top passages of true positives contain a planted fact, by method."""
+    readmitted = rows[rows["readmitted"] == 1].reset_index(drop=True)
+    risks = counted(model.predict_many(readmitted["text"]), what="scoring", total=len(readmitted))
+    positives = readmitted[[bool(risk.alert) for risk in risks]][:POSITIVES]
+    told = told[(told["MEANING"] == "true") & (told["WEIGHT"] > 0)]
+    sentences = told.groupby("HADM_ID")["SENTENCE"].agg(set)
+    generator, result = np.random.default_rng(0), []
+    for method in METHODS:
+        hits = []
+        for stay in counted(positives.itertuples(), what=method, total=len(positives)):
+            planted = places(stay.text, sentences.get(str(stay.stay_id), set()))
+            if method == "random":
+                pieces = sentence_pieces(model.read(stay.text))
+                found = [pieces[i] for i in generator.choice(len(pieces), TOP, replace=False)]
+            else:
+                found = model.explain(stay.text, method=method, top=TOP).raising
+            hits.append([any(meets(passage, place) for place in planted) for passage in found])
+        right = np.mean([any(one) for one in hits])
+        share = np.mean([hit for one in hits for hit in one])
+        result.append([method, str(len(hits)), f"{right:.0%}", f"{share:.0%}"])
+    return result
+
+
+def places(notes: list[str], sentences: set[str]) -> list[tuple[int, int, int]]:
+    """Where sentences are in notes, whatever the line breaks: note, start, end."""
+    patterns = [r"\s+".join(map(re.escape, sentence.split())) for sentence in sentences]
+    return [
+        (number, *match.span())
+        for number, note in enumerate(notes)
+        for pattern in patterns
+        for match in re.finditer(pattern, note)
+    ]
+
+
+def meets(passage: Passage | Piece, place: tuple[int, int, int]) -> bool:
+    """Whether a passage and a place overlap."""
+    note, start, end = place
+    return passage.note == note and passage.start < end and start < passage.end
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Pooling and objective of a bi-encoder, as in the ablation of the Sentence-BERT paper.
+
+Every cell trains the plain encoder on the same pairs of the STS benchmark for one epoch, with a
+fresh pooling (mean, CLS, max) and an objective: classification over (u, v), classification over
+(u, v, |u - v|), or regression. Classes are thirds of the scores, because the shared data has no
+labelled pairs in English: a stand-in for the paper's NLI. The measure is Spearman's correlation on
+STS-B dev, which chooses nothing here.
+
+    python benchmarks/pooling.py --data ../shared/data --out pooling.json --figure docs/pooling.png
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from reporting import options, report, say, versions_of
+
+from biomed import SentenceEncoder
+from biomed.sentences.data import Examples, read_examples
+from biomed.sentences.evaluation import evaluate_sts
+from biomed.sentences.training import SentenceRecipe, train_from_recipe
+from domainbert.figures import COLOURS, new_axes, save_figure
+from domainbert.training.recipes import read_recipe
+
+POOLINGS = ("mean", "cls", "max")
+OBJECTIVES = {
+    "classification (u, v)": {"model.objective": "classification", "model.difference": False},
+    "classification (u, v, |u − v|)": {"model.objective": "classification"},
+    "regression (cosine)": {"model.objective": "regression"},
+}
+PAIRS, VALIDATION = 1920, 200
+SCALE = 5.0
+
+
+def cell(pooling: str, change: dict[str, Any], train: Examples, validation: Examples) -> Any:
+    """The encoder of one cell."""
+    changes: dict[str, Any] = {"model.pooling": pooling, "training.epochs": 1.0, **change}
+    changes["training.evaluations"] = 1
+    recipe = read_recipe(SentenceRecipe, "sts", changes)
+    if recipe.model.objective == "classification":
+        train, validation = thirds(train), thirds(validation)
+    return train_from_recipe(recipe, train, validation)
+
+
+def thirds(pairs: Examples) -> Examples:
+    """The pairs with a class instead of a score."""
+    names = ("unlike", "near", "alike")
+    classes = [names[min(2, int(3 * score))] for score in pairs.scores(SCALE)]
+    return Examples(pairs.first, pairs.second, [], classes)
+
+
+def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
+    """Spearman's correlation of each cell with its interval; trained and plain."""
+    figure, (axes,) = new_axes((7.0, 3.4))
+    for number, (name, cells) in enumerate(found.items()):
+        place = np.arange(len(POOLINGS)) + (number - (len(found) - 1) / 2) * 0.2
+        value = np.array([cells[pooling].value for pooling in POOLINGS])
+        low, high = (
+            np.array([getattr(cells[p], side) for p in POOLINGS]) for side in ("low", "high")
+        )
+        axes.errorbar(
+            *(place, value),
+            yerr=[value - low, high - value],
+            fmt="os^D"[number],
+            color=COLOURS[number],
+            label=name,
+            elinewidth=1.2,
+        )
+    axes.set_xticks(range(len(POOLINGS)), [f"{pooling} pooling" for pooling in POOLINGS])
+    axes.set_ylabel("Spearman, STS-B dev")
+    axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    save_figure(figure, path)
+
+
+def main() -> int:
+    """Train all cells and report them."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--figure", type=Path, help="write the figure here")
+    asked = parser.parse_args()
+    folder = asked.data / "sentences"
+    test = read_examples(folder / "stsb_en_dev.tsv")
+    rest = read_examples(folder / "stsb_en_train.tsv").without(test)
+    order = np.random.default_rng(0).permutation(len(rest)).tolist()
+    number = 64 if asked.quick else PAIRS
+    validation = rest.take(order[:VALIDATION])
+    train = rest.take(order[VALIDATION:]).without(validation).take(range(number))
+    found: dict[str, dict[str, Any]] = {"plain": {}}
+    for pooling in POOLINGS:
+        plain = SentenceEncoder.from_pretrained(pooling=pooling)
+        found["plain"][pooling] = evaluate_sts(plain, test, scale=SCALE)["Spearman"]
+        for name, change in OBJECTIVES.items():
+            encoder = cell(pooling, change, train, validation)
+            figures = evaluate_sts(encoder, test, scale=SCALE)["Spearman"]
+            found.setdefault(name, {})[pooling] = figures
+            say(f"{pooling}, {name}: {figures}")
+    rows = [
+        {"objective": name, **{pooling: str(cells[pooling]) for pooling in POOLINGS}}
+        for name, cells in found.items()
+    ]
+    setting = {"pairs": number, "test pairs": len(test), **versions_of("torch", "transformers")}
+    measured = {n: {p: vars(i) for p, i in cells.items()} for n, cells in found.items()}
+    report(rows, setting=setting, measured=measured, out=asked.out)
+    if asked.figure:
+        draw(found, asked.figure)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

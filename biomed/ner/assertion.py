@@ -1,0 +1,167 @@
+"""Assertion of entities in notes: present, negated, possible, historical, or of someone else.
+
+Rules over the words around an entity, in the manner of ConText (Harkema et al. 2009, J. Biomed.
+Inform. 42, 839): cues with a direction and a scope (`biomed.ner.cues`), words that end a scope, and
+section headings. The definitions of the five assertions are in `biomed/data/notes.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from biomed.corpora.words import split_words, starts_after_breaks
+from biomed.ner.cues import CUES, DRUG_BARRIERS, NOT_A_CUE, SECTIONS, TERMINATORS, Cue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# In this order: of several that apply, the first counts.
+ASSERTIONS = ("other", "negated", "possible", "historical", "present")
+DRUGS = frozenset({"chemical", "drug", "drugs", "medication", "treatment"})
+_MASK = "\u00a4"
+_FARTHEST = 400  # characters between a cue and an entity after it
+_NEAR = 120  # and before it
+_END = re.compile(r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)|(?P<end>[;!]|[.?](?=\s|$))")
+_HEADING = re.compile(r"(?:^[ \t]*|(?<=[.;] ))([a-z][a-z /&'-]{0,40}):", re.MULTILINE)
+_CLEAN_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
+_JOINED = re.compile(rf"[\s&+/{_MASK}]|\band\b|\bor\b")
+_DIGIT = re.compile(r"\d")
+_TREATED = re.compile(r"(?:tx'd|treated|cured|managed)\s+(?:w/|with)\s+(?:\w+\s+)?$")
+
+
+@dataclass(frozen=True, order=True)
+class _Hit:
+    start: int
+    end: int
+    cue: Cue = field(compare=False)
+
+
+def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
+    """The assertion of each entity of a text, one of `ASSERTIONS`, in linear time.
+
+    Args:
+        text: a note, or a part of one. Section headings and lists are read.
+        spans: start, end and label of each entity, in any order; they may overlap. A label such as
+            "Chemical" or "Drug" is a drug; any other is read by the rules for diseases.
+    """
+    if not spans:
+        return []
+    masked = _masked(text, spans)
+    headings = list(_HEADING.finditer(masked))
+    sections = [SECTIONS.get(found[1].strip()) for found in headings]
+    places = [found.start() for found in headings]
+    edges = _clause_edges(text, masked)
+    clauses: dict[int, _Clause] = {}
+    results = []
+    for start, end, label in spans:
+        number = bisect_right(edges, start) - 1
+        if number not in clauses:
+            clauses[number] = _Clause(masked, edges[number], edges[number + 1])
+        is_drug = label.casefold() in DRUGS
+        found = clauses[number].assertions(start, end, is_drug=is_drug)
+        at = bisect_right(places, start) - 1
+        if at >= 0 and (by_heading := sections[at]):
+            found.add(by_heading[is_drug])
+        results.append(next((name for name in ASSERTIONS if name in found), "present"))
+    return _with_treatments(masked, spans, results)
+
+
+def _masked(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
+    """The text in small letters with a mark for each character of an entity."""
+    letters = [low if len(low := char.lower()) == 1 else char for char in text]
+    for start, end, _ in spans:
+        letters[start:end] = _MASK * (end - start)
+    return "".join(letters)
+
+
+def _clause_edges(text: str, masked: str) -> list[int]:
+    """Where clauses start: after sentence ends and semicolons, and at list items; and the end."""
+    words = split_words(text)
+    items = words[starts_after_breaks(text, words), 0].tolist()
+    ends = [found.end() for found in _END.finditer(masked) if found["end"]]
+    return sorted({0, len(text), *items, *ends})
+
+
+class _Clause:
+    """The cues of a clause and the words that end their scopes, in text order."""
+
+    def __init__(self, masked: str, start: int, end: int) -> None:
+        self._text, self._end = masked, end
+        none = {at for m in NOT_A_CUE.finditer(masked, start, end) for at in range(*m.span())}
+        hits = (
+            _Hit(*found.span(), cue)
+            for cue in CUES
+            for found in cue.pattern.finditer(masked, start, end)
+        )
+        self._hits = sorted(
+            hit for hit in hits if hit.cue.assertion == "possible" or hit.start not in none
+        )
+        self._starts = [hit.start for hit in self._hits]
+        self._stops = [found.span() for found in TERMINATORS.finditer(masked, start, end)]
+
+    def assertions(self, start: int, end: int, *, is_drug: bool) -> set[str]:
+        """The assertions of the cues that reach an entity; of each cue the nearest one counts."""
+        found = set()
+        last = bisect_left(self._stops, (start,)) - 1
+        stop = self._stops[last][0] if last >= 0 else -1
+        seen: set[Cue] = set()
+        for number in range(bisect_left(self._starts, start) - 1, -1, -1):
+            hit = self._hits[number]
+            if start - hit.start > _FARTHEST:
+                break
+            fits = hit.end <= start and not hit.cue.after and hit.cue.fits(is_drug=is_drug)
+            if fits and hit.end > stop and hit.cue not in seen:
+                seen.add(hit.cue)
+                if self._reaches_forward(hit, start, end):
+                    found.add(hit.cue.assertion)
+        first = bisect_left(self._stops, (end,))
+        stop = self._stops[first][0] if first < len(self._stops) else self._end
+        for number in range(bisect_left(self._starts, end), len(self._hits)):
+            hit = self._hits[number]
+            if hit.start > min(stop, end + _NEAR):
+                break
+            if hit.cue.after and hit.cue.fits(is_drug=is_drug):
+                gap = _JOINED.sub(" ", self._text[end : hit.start])
+                if "," not in gap and len(gap.split()) <= hit.cue.words:
+                    found.add(hit.cue.assertion)
+        return found
+
+    def _reaches_forward(self, hit: _Hit, start: int, end: int) -> bool:
+        """Whether a cue before an entity reaches it."""
+        gap, cue = self._text[hit.end : start], hit.cue
+        if cue.kind == "drug" and DRUG_BARRIERS.search(gap):
+            return False
+        first, *others = gap.split(",")
+        if len(first.split()) > cue.words:
+            return False
+        if not others or cue.items == "all":
+            return True
+        tail = self._text[end : min(self._end, end + 20)]
+        is_bare = all(
+            len(item.replace(_MASK, " ").split()) <= 3 and not _DIGIT.search(item)
+            for item in others[:-1]
+        )
+        is_near = len(others[-1].split()) <= 2 and _CLEAN_TAIL.match(tail) is not None
+        return cue.items == "list" and is_bare and is_near
+
+
+def _with_treatments(
+    masked: str, spans: Sequence[tuple[int, int, str]], results: list[str]
+) -> list[str]:
+    """A drug that a past disease was treated with is past."""
+    order = sorted(range(len(spans)), key=lambda number: spans[number][0])
+    disease = "present"
+    for number in order:
+        start, _, label = spans[number]
+        if label.casefold() not in DRUGS:
+            disease = results[number]
+        elif (
+            disease == "historical"
+            and results[number] == "present"
+            and _TREATED.search(masked[max(start - 40, 0) : start])
+        ):
+            results[number] = "historical"
+    return results

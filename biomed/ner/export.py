@@ -1,0 +1,177 @@
+"""Entities in the formats of other tools: JSON, BRAT standoff, PubTator and spaCy's Doc."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from domainbert.errors import UserError
+from domainbert.files import atomic_path, folder_beside, replace_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from biomed.ner.entities import Entity
+
+Format = Literal["json", "brat", "pubtator"]
+FORMATS: tuple[Format, ...] = ("json", "pubtator", "brat")
+Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
+_NOT_IN_NAMES = re.compile(r"[^\w.-]")
+_LINE_ENDS = re.compile(r"\r\n|[\r\n]")
+
+
+def to_json(name: str, text: str, entities: Iterable[Entity]) -> str:
+    """One line of JSON: `id`, `text`, and `entities` with the fields of `Entity`.
+
+    `biomed.corpora.read_gold` reads files of such lines (.jsonl).
+    """
+    found = [{k: v for k, v in asdict(e).items() if v is not None} for e in entities]
+    return json.dumps({"id": name, "text": text, "entities": found}, ensure_ascii=False)
+
+
+def to_brat(text: str, entities: Iterable[Entity]) -> str:
+    """BRAT standoff (an .ann file): entities, assertions as attributes, ids as normalisations.
+
+    An entity over a line break has a fragment for each line, as BRAT wants it. An assertion is the
+    attribute `Assertion`; "present" is left out. An id is written as it is if it has the form
+    "source:id", and as "Dictionary:id" otherwise.
+    """
+    lines: list[str] = []
+    for number, entity in enumerate(entities, start=1):
+        parts = _fragments(text, entity.start, entity.end)
+        offsets = ";".join(f"{start} {end}" for start, end in parts)
+        shown = " ".join(text[start:end] for start, end in parts)
+        label = _NOT_IN_NAMES.sub("_", entity.label)
+        lines.append(f"T{number}\t{label} {offsets}\t{shown}")
+        if entity.assertion != "present":
+            lines.append(f"A{number}\tAssertion T{number} {entity.assertion}")
+        if entity.id is not None:
+            place = entity.id if ":" in entity.id else f"Dictionary:{entity.id}"
+            lines.append(f"N{number}\tReference T{number} {place}\t{entity.name or ''}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _fragments(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The parts of a span that are on one line each, without white space around them."""
+    edges = [start, *(at for m in _LINE_ENDS.finditer(text, start, end) for at in m.span()), end]
+    pairs = [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2)]
+    trimmed = []
+    for first, last in pairs:
+        part = text[first:last]
+        if part.strip():
+            left = len(part) - len(part.lstrip())
+            trimmed.append((first + left, first + len(part.rstrip())))
+    return trimmed
+
+
+def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
+    """PubTator: the first line as title, the rest as abstract, and a line for each entity.
+
+    Line breaks within the abstract become spaces, and tabs too, so offsets stay. The last column
+    is the concept's id, or "-".
+    """
+    name = name.replace("|", "_").replace("\t", "_")
+    plain = text.replace("\t", " ").replace("\r", " ")
+    title, _, abstract = plain.partition("\n")
+    lines = [f"{name}|t|{title}", f"{name}|a|{abstract.replace(chr(10), ' ')}"]
+    flat = plain.replace("\n", " ")
+    for e in entities:
+        cells = (name, e.start, e.end, flat[e.start : e.end], e.label, e.id or "-")
+        lines.append("\t".join(map(str, cells)))
+    return "\n".join(lines) + "\n\n"
+
+
+def to_spacy(text: str, entities: Sequence[Entity], *, language: str = "en") -> Any:
+    """A spaCy `Doc` with the entities as `doc.spans["entities"]` and, without overlaps, `doc.ents`.
+
+    The tokens are our words, and `doc.text == text`. Of overlapping entities `doc.ents` has the
+    longest. `span._.score`, `span._.assertion` and `span._.link_score` are those of the entity, and
+    `span.kb_id_` is the concept's id. spaCy comes with the extra `spacy`.
+    """
+    try:
+        import spacy
+        from spacy.tokens import Doc, Span
+        from spacy.util import filter_spans
+    except ImportError:
+        msg = "to_spacy needs spaCy: pip install 'domainbert[spacy]'"
+        raise UserError(msg) from None
+    for field in ("score", "assertion", "link_score"):
+        if not Span.has_extension(field):
+            Span.set_extension(field, default=None)
+    words, spaces = _tokens(text)
+    doc = Doc(spacy.blank(language).vocab, words=words, spaces=spaces)
+    spans = []
+    for entity in entities:
+        place = {"start_idx": entity.start, "end_idx": entity.end, "alignment_mode": "expand"}
+        span = doc.char_span(**place, label=entity.label, kb_id=entity.id or "")
+        for field in ("score", "assertion", "link_score"):
+            span._.set(field, getattr(entity, field))
+        spans.append(span)
+    doc.spans["entities"] = spans
+    doc.ents = filter_spans(spans)
+    return doc
+
+
+def _tokens(text: str) -> tuple[list[str], list[bool]]:
+    """Words and runs of white space, and whether one space follows each, such that all is kept."""
+    from biomed.corpora.words import split_words
+
+    words: list[str] = []
+    spaces: list[bool] = []
+    at = 0
+    for start, end in [*split_words(text).tolist(), (len(text), len(text))]:
+        gap = text[at:start]
+        if gap.startswith(" ") and words:
+            spaces[-1], gap = True, gap[1:]
+        if gap:
+            words.append(gap)
+            spaces.append(False)
+        if end > start:
+            words.append(text[start:end])
+            spaces.append(False)
+        at = end
+    return words, spaces
+
+
+def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int:
+    """Write documents to a file, or for BRAT to a new folder; returns their number.
+
+    Raises:
+        UserError: two documents with the same name, or a BRAT folder that is there already.
+    """
+    if kind == "brat":
+        return _write_brat(documents, out)
+    number = 0
+    with ExitStack() as stack:
+        path = stack.enter_context(atomic_path(out))
+        file = stack.enter_context(path.open("w", encoding="utf-8", errors="replace", newline="\n"))
+        for name, text, entities in documents:
+            number += 1
+            if kind == "json":
+                file.write(to_json(name, text, entities) + "\n")
+            else:
+                file.write(to_pubtator(name, text, entities))
+    return number
+
+
+def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
+    if out.exists():
+        msg = f"{out} is there already; name a new folder for the BRAT files"
+        raise UserError(msg)
+    names: set[str] = set()
+    with folder_beside(out) as folder:
+        for name, text, entities in documents:
+            stem = _NOT_IN_NAMES.sub("_", name).strip(".") or "text"
+            if stem in names:
+                msg = f"two texts have the id {stem}; BRAT needs an id of its own for each"
+                raise UserError(msg)
+            names.add(stem)
+            standoff = to_brat(text, entities)
+            (folder / f"{stem}.txt").write_text(text, "utf-8", "replace", newline="")
+            (folder / f"{stem}.ann").write_text(standoff, "utf-8", "replace", newline="\n")
+        replace_folder(folder, out)
+    return len(names)

@@ -1,0 +1,309 @@
+"""The shipped model `sentences`: medical texts that belong together, and training on them.
+
+No rated pair is used. Questions, concepts and names are held out by a hash of their key, so that
+all that is known of one is on one side.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from biomed.sentences.data import Examples
+from biomed.sentences.encoder import SentenceEncoder
+from biomed.sentences.evaluation import evaluate_retrieval
+from biomed.sentences.training import SentenceRecipe, SentenceTable, scorer
+from biomed.terms.evaluation import evaluate_pairs, read_rated_pairs
+from biomed.terms.relations import SENTENCE_END, read_concepts
+from biomed.terms.training import MEDQUAD, PUBMED, RATED_PAIRS, all_relations, repeated
+from biomed.terms.vocabulary import medical_terms
+from domainbert.pooling import EmbeddingSettings
+from domainbert.settings import Settings
+from domainbert.tables import TableError
+from domainbert.training.embedding import fit_embedder
+from domainbert.training.library import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PUBMEDQA = "qa/pubmedqa_labeled.json"
+TEST, VALIDATION = 5, 10  # percent of MedQuAD's concepts: below 5 for the test, below 10 to choose
+PUBMEDQA_TEST = 50  # percent of PubMedQA's questions
+CHOOSING = 300  # questions that choose the weights
+SHORT, LONG = 40, 400  # characters of a neighbouring sentence
+Times = Annotated[float, Field(ge=0)]
+Row = tuple[str, str, str]  # key, first text, second text
+MEASURES = ("MRR@10", "recall@1")
+SCORES_NOTE = (
+    "On questions and concepts that were held out of training by a hash. No rated pair was trained "
+    "on. 95% intervals from 1,000 resamples of questions or pairs."
+)
+
+
+class Sources(Settings):
+    """The `[sources]` table: how often an epoch reads each source; 0.5 is a random half of it.
+
+    Attributes:
+        answers: MedQuAD's questions with the opening of their answers.
+        abstracts: PubMedQA's questions with each paragraph of their abstracts.
+        neighbours: consecutive sentences of PubMed abstracts.
+        synonyms: names of one term of the package's vocabulary.
+        groups: names of one group of it.
+        names: names of one concept of MedQuAD.
+        definitions: a name with a sentence that defines it.
+    """
+
+    answers: Times = 1.0
+    abstracts: Times = 1.0
+    neighbours: Times = 0.05
+    synonyms: Times = 1.0
+    groups: Times = 1.0
+    names: Times = 1.0
+    definitions: Times = 1.0
+
+
+class MedicalTable(SentenceTable):
+    """The `[model]` table.
+
+    Attributes:
+        share: of the trained change that is kept; 0.5 averages the trained weights with the plain
+            encoder's.
+        opening: characters of an answer or paragraph that training reads, to a sentence's end.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    opening: Annotated[int, Field(ge=100)] = 500
+
+
+class MedicalRecipe(SentenceRecipe):
+    """A recipe of medical sentence vectors.
+
+    Attributes:
+        model: encoder, pooling, and what is kept.
+        sources: what is trained on.
+    """
+
+    model: MedicalTable = MedicalTable()
+    sources: Sources = Sources()
+
+
+def train_medical(
+    recipe: MedicalRecipe,
+    data: Path,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> SentenceEncoder:
+    """Train by a recipe, and measure beside the plain encoder.
+
+    Args:
+        recipe: the plan.
+        data: folder of the public data sets; rated pairs there are only measured on.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
+
+    Raises:
+        TableError: a file that training needs is missing.
+    """
+    trained = fit(recipe, data, checkpoints=checkpoints, resume=resume)
+    plain = SentenceEncoder.from_pretrained(recipe.model.encoder)
+    trained.manifest |= {
+        "card": recipe.card.model_dump(),
+        "scores": {"plain encoder": measure(plain, data), "this model": measure(trained, data)},
+        "scores_note": SCORES_NOTE,
+    }
+    return trained
+
+
+def measure(encoder: SentenceEncoder, data: Path) -> dict[str, Any]:
+    """The rows of the card's table of scores, all on what training never saw.
+
+    Args:
+        encoder: gives the vectors.
+        data: folder of the public data sets; without rated pairs of terms, that row is left out.
+
+    Raises:
+        TableError: a file is missing.
+    """
+    questions = questions_and_answers(data, side="test")
+    abstracts = [(question, " ".join(parts)) for question, parts in read_abstracts(data)]
+    asked = {question for question, _ in abstracts if percent(question) < PUBMEDQA_TEST}
+    firsts, seconds = (list(column) for column in zip(*abstracts, strict=True))
+    found = {
+        f"PubMedQA, {len(asked)} questions among {len(seconds):,} abstracts": evaluate_retrieval(
+            encoder, Examples(firsts, seconds, [], []), asked=asked
+        ),
+        f"MedQuAD, {len(set(questions.first))} questions among their answers": evaluate_retrieval(
+            encoder, questions
+        ),
+    }
+    scores: dict[str, Any] = {
+        f"{name}: {metric}": asdict(ways["meaning"].scores[metric])
+        for name, ways in found.items()
+        for metric in MEASURES
+    }
+    if (rated := data / RATED_PAIRS).is_file():
+        pairs = read_rated_pairs(rated)
+        interval = evaluate_pairs(encoder, pairs).spearman
+        scores[f"Spearman with physicians, UMNSRS-sim ({len(pairs)} pairs)"] = asdict(interval)
+    return scores
+
+
+def fit(
+    recipe: MedicalRecipe,
+    data: Path,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> SentenceEncoder:
+    """Train by in-batch negatives on medical texts that belong together; see `train_medical`."""
+    sets = training_rows(recipe, data)
+    held = questions_and_answers(data, side="validation")
+    chosen = held.take(range(min(CHOOSING, len(held))))
+    opened = [opening(text, recipe.model.opening) for text in chosen.second]
+    validation = Examples(chosen.first, opened, [], [])
+    return fit_embedder(
+        {name: _columns(rows) for name, rows in sets.items()},
+        objective="contrastive",
+        score=scorer("contrastive", validation, scale=1.0),
+        metric="mrr",
+        encoder=recipe.model.encoder,
+        training=recipe.training,
+        settings=EmbeddingSettings(
+            **recipe.model.model_dump(include=set(EmbeddingSettings.model_fields))
+        ),
+        share=recipe.model.share,
+        model_class=SentenceEncoder,
+        split=fingerprint([validation.first, validation.second]),
+        checkpoints=checkpoints,
+        resume=resume,
+    )
+
+
+def training_rows(recipe: MedicalRecipe, data: Path) -> dict[str, list[Row]]:
+    """The training rows by source; rows with one key are never negatives of each other.
+
+    Raises:
+        TableError: a file is missing.
+    """
+    seed, chooser = recipe.training.seed, random.Random(recipe.training.seed)  # noqa: S311
+    longest = recipe.model.opening
+    related = all_relations(medical_terms(), read_concepts(data / MEDQUAD), data, limit=0)
+    rows: dict[str, list[Row]] = {
+        "answers": [
+            (key, question, opening(answer, longest))
+            for key, question, answer in read_answers(data)
+            if percent(key) >= VALIDATION
+        ],
+        "abstracts": [
+            (question, question, opening(paragraph, longest))
+            for question, paragraphs in read_abstracts(data)
+            if percent(question) >= PUBMEDQA_TEST
+            for paragraph in paragraphs
+        ],
+        "neighbours": list(neighbours(data)),
+    }
+    for name in ("synonyms", "groups", "names", "definitions"):
+        drawn = ((r.key, chooser.sample(r.texts, 2)) for r in related[name])
+        rows[name] = [(key, first, second) for key, (first, second) in drawn]
+    return {
+        name: repeated(part, getattr(recipe.sources, name), seed=seed)
+        for name, part in rows.items()
+    }
+
+
+def questions_and_answers(data: Path, *, side: str) -> Examples:
+    """MedQuAD's held-out questions and their whole answers.
+
+    Args:
+        data: folder of the public data sets.
+        side: "validation" or "test"; different concepts.
+    """
+    sides = {"test": range(TEST), "validation": range(TEST, VALIDATION)}[side]
+    held = [row for row in read_answers(data) if percent(row[0]) in sides]
+    # A question that several documents share has several answers.
+    return Examples([row[1] for row in held], [row[2] for row in held], [], [])
+
+
+def read_answers(data: Path) -> Iterator[Row]:
+    """Key of the concept, question and answer of MedQuAD, where there is an answer.
+
+    Raises:
+        TableError: no such file.
+    """
+    path = data / MEDQUAD
+    _check(path)
+    with gzip.open(path, "rt", encoding="utf-8") as handle:
+        for document in map(json.loads, handle):
+            numbers = document["cuis"]
+            key = numbers[0] if len(numbers) == 1 else document["focus"].casefold()
+            for entry in document["questions"]:
+                if entry["answer"]:
+                    yield key, _spaced(entry["question"]), _spaced(entry["answer"])
+
+
+def read_abstracts(data: Path) -> Iterator[tuple[str, list[str]]]:
+    """The question and the paragraphs of each entry of PubMedQA.
+
+    Raises:
+        TableError: no such file.
+    """
+    path = data / PUBMEDQA
+    _check(path)
+    for entry in json.loads(path.read_text(encoding="utf-8")).values():
+        yield entry["QUESTION"], entry["CONTEXTS"]
+
+
+def neighbours(data: Path) -> Iterator[Row]:
+    """Consecutive sentences of PubMed abstracts, neither of which is very short or long.
+
+    Raises:
+        TableError: no such file.
+    """
+    path = data / PUBMED
+    _check(path)
+    with gzip.open(path, "rt", encoding="utf-8") as handle:
+        lines = [line.strip() for line in handle]
+    for number in range(0, len(lines) - 1, 2):
+        first, second = lines[number : number + 2]
+        if all(SHORT < len(text) < LONG for text in (first, second)):
+            # Neighbouring pairs may be of one abstract, so ten of them share a key.
+            yield f"pubmed {number // 20}", first, second
+
+
+def opening(text: str, longest: int) -> str:
+    """The first sentences of a text, up to so many characters; at least one sentence."""
+    kept = ""
+    for part in SENTENCE_END.split(text):
+        if kept and len(kept) + len(part) >= longest:
+            break
+        kept = f"{kept} {part}".strip()
+    return kept[:longest]
+
+
+def percent(key: str) -> int:
+    """A number from 0 to 99 by a hash of the key, as `Concept.is_validation` uses."""
+    return int(hashlib.sha256(key.encode()).hexdigest(), 16) % 100
+
+
+def _columns(rows: Iterable[Row]) -> dict[str, list[Any]]:
+    rows = list(rows)
+    names = ("key", "first", "second")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _check(path: Path) -> None:
+    if not path.is_file():
+        msg = f"{path}: no such file; see the data sets in the model's card"
+        raise TableError(msg)

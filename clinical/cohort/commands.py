@@ -1,0 +1,99 @@
+"""The commands that make cohorts: synthesize, cohort, diabetes130."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from domainbert import options
+from domainbert.console import one_line_errors, say, stdout
+
+
+@one_line_errors
+def synthesize(
+    folder: Annotated[Path, typer.Argument(help="Where to write the tables.")],
+    stays: Annotated[int, typer.Option(min=1, help="How many stays.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 0,
+    brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
+    notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
+    dates: Annotated[str, typer.Option(help="shifted, as in MIMIC, or real.")] = "shifted",
+) -> None:
+    """Write a made-up hospital as CSV files like MIMIC-III's, with the true risk of each stay."""
+    from clinical.datasets.synthetic import synthesize as make
+
+    style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates}
+    hospital = make(folder, stays=stays, seed=seed, **style)
+    say(
+        f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes in "
+        f"{folder}; the best possible AUROC is {hospital.best_auroc:.3f}"
+    )
+
+
+@one_line_errors
+def cohort(
+    source: Annotated[str, typer.Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")],
+    out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
+    schema: Annotated[str, typer.Option(help="mimic3, mimic4 or generic.")] = "mimic3",
+    notes: Annotated[str, typer.Option(help="discharge or early.")] = "discharge",
+    hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,
+    definition: Annotated[
+        Path | None, typer.Option(help="Your own definition of a readmission, TOML.")
+    ] = None,
+    mapping: Annotated[Path | None, typer.Option(help="With generic: your columns, TOML.")] = None,
+    data_end: Annotated[
+        str | None, typer.Option(help="Until when admissions were recorded: a date, or none.")
+    ] = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
+    split_by: Annotated[
+        str, typer.Option(help="patient, or time: the latest discharges are the test side.")
+    ] = "patient",
+) -> None:
+    """Build a labelled cohort from admissions and notes, with every exclusion counted."""
+    from clinical.cohort.build import build_cohort
+    from domainbert.figures import save_figure
+
+    built = build_cohort(
+        source,
+        schema=schema,
+        notes=notes,
+        hours=hours,
+        definition=definition,
+        mapping=mapping,
+        data_end=data_end,
+        delimiter=delimiter,
+        encoding=encoding,
+        seed=seed,
+        split_by=split_by,
+        out=out,
+    )
+    table = Table("step", "removed", "left", title="Flow")
+    for row in built.flow.itertuples():
+        table.add_row(str(row.reason), str(row.removed), str(row.left))
+    stdout.print(table)
+    for caveat in built.caveats:
+        say(f"note: {caveat}")
+    built.save_flow_json(out.with_suffix(".flow.json"))
+    save_figure(built.plot_flow(), out.with_suffix(".flow.png"))
+    say(f"cohort in {out}, its flow in .flow.json and .flow.png next to it")
+
+
+@one_line_errors
+def diabetes130(
+    folder: Annotated[Path, typer.Argument(help="Folder with the UCI table and its mappings.")],
+    out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
+    seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
+) -> None:
+    """Turn the real encounters of Diabetes 130-US hospitals into a cohort of narrative notes."""
+    from clinical.datasets.diabetes130 import build_diabetes130
+    from domainbert.tables import write_table
+
+    table = build_diabetes130(folder, seed=seed)
+    write_table(table, out)
+    kept = table["exclusion"].isna()
+    share = table.loc[kept, "readmitted"].mean()
+    say(f"{kept.sum()} stays in {out}, {share:.1%} readmitted; {(~kept).sum()} listed as excluded")

@@ -1,0 +1,215 @@
+"""How far the notes and risks of today are from those at training, in numbers only.
+
+The profiles that are kept in a model's manifest hold shares and quantiles: no word, no id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clinical.risk.stays import clean
+from domainbert.windows import own_tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
+
+    from clinical.risk.model import ReadmissionModel
+
+    Floats = NDArray[np.float64]
+
+QUANTITIES = {
+    "notes": "Notes of a stay",
+    "characters": "Characters of a stay",
+    "tokens": "Tokens of a stay",
+    "split_words": "Share of words that the vocabulary lacks (read in pieces)",
+    "unknown_tokens": "Share of tokens that are unknown",
+    "probability": "Predicted risk",
+}
+MOST_STAYS = 2000
+"""A profile is made from at most this many stays, drawn at random."""
+
+FEWEST_STAYS = 10
+WATCH, ACT = 0.1, 0.25  # the usual marks of the population stability index
+
+_BINS = 10
+
+
+def sample(stays: Sequence[Any], *, seed: int = 0) -> list[Any]:
+    """At most `MOST_STAYS` of the stays, in their order."""
+    if len(stays) <= MOST_STAYS:
+        return list(stays)
+    places = np.random.default_rng(seed).choice(len(stays), MOST_STAYS, replace=False)
+    return [stays[place] for place in np.sort(places)]
+
+
+def describe_notes(model: ReadmissionModel, stays: Iterable[Sequence[str]]) -> pd.DataFrame:
+    """What the model's tokenizer finds in each stay: the first five of `QUANTITIES`.
+
+    A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
+    misspellings, abbreviations, another language. Stays without a token have no shares (NaN).
+    """
+    import pandas as pd
+
+    tokenizer, unknown = own_tokenizer(model.tokenizer), model.tokenizer.unk_token_id
+    rows = []
+    for stay in stays:
+        notes = [stay] if isinstance(stay, str) else list(stay)
+        if model.settings.clean_notes:
+            notes = [clean(note) for note in notes]
+        tokens = words = split = missing = 0
+        for found in tokenizer.encode_batch(notes, add_special_tokens=False):
+            ids = [word for word in found.word_ids if word is not None]
+            pieces = np.bincount(np.array(ids, dtype=np.intp))
+            tokens, words = tokens + len(found.ids), words + int((pieces > 0).sum())
+            split, missing = split + int((pieces > 1).sum()), missing + found.ids.count(unknown)
+        rows.append(
+            {
+                "notes": len(notes),
+                "characters": sum(map(len, notes)),
+                "tokens": tokens,
+                "split_words": split / words if words else np.nan,
+                "unknown_tokens": missing / tokens if tokens else np.nan,
+            }
+        )
+    return pd.DataFrame(rows, columns=[name for name in QUANTITIES if name != "probability"])
+
+
+def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
+    """What drift is measured against, for a manifest: numbers by quantity.
+
+    Each has `n` (stays), `mean`, `median`, the `edges` of up to ten bins of about equally many
+    stays, and the `shares` of stays in them; the predicted risk has its `percentiles` 1 to 99 too.
+    Quantities with fewer than `FEWEST_STAYS` values are left out.
+    """
+    found = {}
+    for name, given in quantities.items():
+        values = _finite(given)
+        if len(values) < FEWEST_STAYS:
+            continue
+        edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
+        found[name] = {
+            "n": len(values),
+            "mean": float(values.mean()),
+            "median": float(np.median(values)),
+            "edges": edges.tolist(),
+            "shares": _shares(values, edges).tolist(),
+        }
+        if name == "probability":
+            found[name]["percentiles"] = np.quantile(values, np.arange(1, 100) / 100).tolist()
+    return found
+
+
+def training_profile(
+    model: ReadmissionModel, rows: pd.DataFrame, *, probability: ArrayLike
+) -> dict[str, Any]:
+    """The profiles of the train and val sides of a cohort, for the model's manifest.
+
+    `probability` is the model's for the validation stays; alert thresholds by capacity come from
+    it.
+    """
+    texts = {side: rows.loc[rows["split"] == side, "text"] for side in ("train", "val")}
+    return {
+        "train": side_profile(model, texts["train"]),
+        "val": side_profile(model, texts["val"], probability=probability),
+    }
+
+
+def side_profile(
+    model: ReadmissionModel, texts: Iterable[Any], *, probability: ArrayLike | None = None
+) -> dict[str, Any]:
+    """The profile of one side: of a sample of its notes, and of the probabilities if given."""
+    described = dict(describe_notes(model, sample(list(texts))).items())
+    return profile(described | ({} if probability is None else {"probability": probability}))
+
+
+def _finite(values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    return array[np.isfinite(array)]
+
+
+def _shares(values: Floats, edges: Floats) -> Floats:
+    places = np.searchsorted(edges, values, side="left")
+    return np.bincount(places, minlength=len(edges) + 1) / len(values)
+
+
+def stability_index(then: ArrayLike, now: ArrayLike, *, n_then: int, n_now: int) -> float:
+    """Population stability index of the shares of stays in bins, then and now; 0 is no change.
+
+    The sum over bins of (now - then) × ln(now / then), each share with half a stay added so that
+    an empty bin gives a finite number. Below 0.1 counts as stable, above 0.25 as a change to act
+    on (Siddiqi 2006, Credit Risk Scorecards).
+    """
+    old, new = np.asarray(then, dtype=np.float64), np.asarray(now, dtype=np.float64)
+    old = (old * n_then + 0.5) / (n_then + 0.5 * len(old))
+    new = (new * n_now + 0.5) / (n_now + 0.5 * len(new))
+    return float(((new - old) * np.log(new / old)).sum())
+
+
+def chance_index(bins: int, *, n_then: int, n_now: int) -> float:
+    """What the stability index stays below in 95 of 100 samples when nothing has changed.
+
+    It is distributed as chi-square with bins - 1 degrees of freedom, times 1/n + 1/m (Yurdakul
+    2018), for independent stays.
+    """
+    from scipy.stats import chi2
+
+    return float(chi2.ppf(0.95, bins - 1) * (1 / n_then + 1 / n_now)) if bins > 1 else 0.0
+
+
+def drift(
+    kept: Mapping[str, Mapping[str, Any]], quantities: Mapping[str, ArrayLike]
+) -> pd.DataFrame:
+    """Then and now, one row a quantity that both have.
+
+    The columns are `quantity`, `then` and `now` (medians), `mean_then`, `mean_now`, `n_then`,
+    `n_now`, `psi` (see `stability_index`), `chance` (see `chance_index`) and `finding`: "stable",
+    "watch" or "act", the latter two only where the index also exceeds chance.
+    """
+    import pandas as pd
+
+    rows = []
+    for name, old in kept.items():
+        values = _finite(quantities.get(name, ()))
+        if not len(values):
+            continue
+        sizes = {"n_then": old["n"], "n_now": len(values)}
+        shares = _shares(values, np.asarray(old["edges"]))
+        index = stability_index(old["shares"], shares, **sizes)
+        chance = chance_index(len(shares), **sizes)
+        level = 0 if index <= chance else int(index > WATCH) + int(index > ACT)
+        rows.append(
+            {
+                "quantity": name,
+                "then": old["median"],
+                "now": float(np.median(values)),
+                "mean_then": old["mean"],
+                "mean_now": float(values.mean()),
+                **sizes,
+                "psi": index,
+                "chance": chance,
+                "finding": ("stable", "watch", "act")[level],
+            }
+        )
+    columns = ["quantity", "then", "now", "mean_then", "mean_now", "n_then", "n_now", "psi"]
+    return pd.DataFrame(rows, columns=[*columns, "chance", "finding"])
+
+
+def drift_findings(table: pd.DataFrame, *, since: str) -> list[str]:
+    """What the drift table says, one sentence for each quantity that changed."""
+    changed = table[table["finding"] != "stable"]
+    return [
+        f"{QUANTITIES[row.quantity]}: {'a clear change' if row.finding == 'act' else 'a change'} "
+        f"since {since} (median {size(row.then)} then, {size(row.now)} now; stability index "
+        f"{row.psi:.2f}, by chance up to {row.chance:.2f})."
+        for row in changed.itertuples()
+    ]
+
+
+def size(value: float) -> str:
+    """A number of a quantity as text: whole from 10 on, else with three digits."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3f}"

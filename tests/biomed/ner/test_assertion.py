@@ -1,0 +1,92 @@
+import re
+import time
+
+import pytest
+
+from biomed.corpora.notes import notes_gold
+from biomed.ner.assertion import ASSERTIONS, assert_spans
+from biomed.ner.notes import evaluate_assertions
+
+MARKS = {"": "present", "-": "negated", "?": "possible", "<": "historical", "@": "other"}
+KINDS = {"D": "Disease", "C": "Chemical"}
+
+
+def read(marked):
+    """A text, its spans and their assertions, from {name|D-} and the like."""
+    text, spans, wanted, at = "", [], [], 0
+    for found in re.finditer(r"\{([^{}|]+)\|([DC])([-?<@]?)\}", marked):
+        text += marked[at : found.start()] + found[1]
+        spans.append((len(text) - len(found[1]), len(text), KINDS[found[2]]))
+        wanted.append(MARKS[found[3]])
+        at = found.end()
+    return text + marked[at:], spans, wanted
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "The patient denies {fever|D-}, chills, {chest pain|D-} or {dyspnea|D-}.",
+        "There is no evidence of {pulmonary embolism|D-}.",
+        "Mother had {breast cancer|D@}.",
+        "No {fever|D-} but has {cough|D}.",
+        "No {fever|D-}. {Cough|D} improved.",
+        "She has {hypertension|D} and {diabetes|D}. No {edema|D-}.",
+        "Admitted with {pneumonia|D}, without {sepsis|D-}.",
+        "{Chest pain|D-}: denies. {Nausea|D}: yes",
+        "He does not have {diabetes|D-}.",
+        "{MI|D-} was ruled out. {Pneumonia|D?} cannot be excluded.",
+        "Rule out {MI|D?}. Possible {UTI|D?}; will treat with {ciprofloxacin|C}.",
+        "No change in {edema|D}.",
+        "If {chest pain|D?} recurs take {nitroglycerin|C}.",
+        "Her father and brother have {diabetes|D@}.",
+        "{diabetes|D@} in her mother and {hypertension|D}",
+        "The patient's wife reports {confusion|D}.",
+        "The patient had a {stroke|D<} in 2015 and {TIA|D<} 3 years ago.",
+        "History of {asthma|D<}, takes {albuterol|C}.",
+        "Allergic to {penicillin|C-}. Takes {aspirin|C}.",
+        "Start {aspirin|C} 81 mg for {CAD|D}. Discontinued {lisinopril|C<} for {cough|D}.",
+        "Previously treated with {vancomycin|C<}; not on {insulin|C-}.",
+        "[ ] {vomiting|D-} [x] {diarrhea|D}",
+        "{MS|D?} vs {ALS|D?}",
+        "A 67M w/ PMH of {HTN|D<}, {DM2|D<}, {CAD|D<} s/p CABG and {CKD|D<} who p/w {SOB|D}.",
+        "Past Medical History:\n1. {Hypertension|D<}\n2. {Diabetes|D<}\n\nPlan:\n{metformin|C}",
+        "Family history: {diabetes|D@}, {stroke|D@}. Social history: smoker. Assessment: {COPD|D}.",
+        "Allergies: {penicillin|C-}\nPlan: {aspirin|C} for {DVT|D?} prophylaxis",
+    ],
+)
+def test_a_sentence(marked):
+    text, spans, wanted = read(marked)
+    assert assert_spans(text, spans) == wanted
+
+
+def test_the_dev_notes():
+    """The rules were made on these; test/ is measured by `biomed ner evaluate notes`."""
+    assert evaluate_assertions(notes_gold("dev")).accuracy >= 0.98
+
+
+def test_the_test_notes():
+    assert evaluate_assertions(notes_gold("test")).accuracy >= 0.9
+
+
+def test_spans_in_any_order_overlapping_or_none():
+    text = "no heart failure, pneumonia"
+    spans = [(18, 27, "Disease"), (3, 16, "Disease"), (3, 8, "Chemical")]
+    assert assert_spans(text, spans) == ["negated", "negated", "negated"]
+    assert assert_spans("", []) == []
+    assert assert_spans("İ no İx", [(5, 7, "Disease")]) == ["negated"]
+    assert set(MARKS.values()) == set(ASSERTIONS)
+
+
+@pytest.mark.parametrize(
+    "piece", ["no fever, ", "mother: fever ", "fever? ", "h/o fever; ", "[ ]fever\n"]
+)
+def test_time_is_linear(piece):
+    def seconds(times):
+        text = piece * times
+        spans = [(m.start(), m.end(), "Disease") for m in re.finditer("fever", text)]
+        start = time.process_time()
+        assert_spans(text, spans)
+        return time.process_time() - start
+
+    seconds(100)
+    assert seconds(4000) < 12 * seconds(1000) + 0.5

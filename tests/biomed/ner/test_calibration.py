@@ -1,0 +1,91 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from biomed.corpora import Gold, TaggedText
+from biomed.ner import calibration
+from biomed.ner.calibration import Scored
+from biomed.ner.commands import app
+from biomed.ner.decoding import calibrated
+from biomed.ner.network import WordTagger
+from biomed.ner.tagger import EntityTagger
+from domainbert.errors import UserError
+
+
+@pytest.fixture
+def overconfident():
+    """2,000 entities that are right less often than their scores say."""
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(0.05, 0.999, 2000)
+    right = rng.uniform(size=2000) < calibrated(scores, 0.5, -0.5)
+    return Scored(np.array(["a"] * 1000 + ["b"] * 1000), scores, right)
+
+
+def test_maps_are_found_and_help(overconfident):
+    maps = calibration.fit_maps(overconfident)
+    assert set(maps) == {"a", "b"}
+    for slope, intercept in maps.values():
+        assert slope == pytest.approx(0.5, abs=0.12)
+        assert intercept == pytest.approx(-0.5, abs=0.25)
+    before = calibration.calibration_error(overconfident.scores, overconfident.right)
+    after = calibration.calibration_error(
+        calibration.cross_fitted(overconfident), overconfident.right
+    )
+    assert before > 0.1
+    assert after < 0.06
+    mapped = calibration.apply({"a": [0.5, -0.5]}, overconfident)
+    assert np.array_equal(mapped[1000:], overconfident.scores[1000:])
+    order = np.argsort(overconfident.scores[:1000])
+    assert (np.diff(mapped[:1000][order]) >= 0).all()
+
+
+def test_bins_and_error():
+    scores, right = np.array([0.1, 0.95, 0.97, 1.0]), np.array([False, True, True, False])
+    assert [n for *_, n in calibration.bins_of(scores, right)] == [1, 3]
+    error = (0.1 + 3 * abs(2.92 / 3 - 2 / 3)) / 4
+    assert calibration.calibration_error(scores, right) == pytest.approx(error)
+    assert calibrated(np.array([0.0, 1.0]), 1, 0) == pytest.approx([0, 1], abs=1e-5)
+
+
+def test_too_few():
+    few = Scored(np.array(["a"]), np.array([0.5]), np.array([True]))
+    with pytest.raises(UserError, match="a: 1 entities found; expected 50"):
+        calibration.fit_maps(few)
+    with pytest.raises(UserError, match="nothing to calibrate on"):
+        calibration.fit_maps(few.part(np.array([False])))
+
+
+def gold(times=60):
+    texts = [TaggedText(("heart", "failure"), ("B-Disease", "I-Disease")) for _ in range(times)]
+    texts += [TaggedText(("kidney", "was"), ("O", "O")) for _ in range(times // 2)]
+    texts[0] = TaggedText(("heart", "failure", "x"), ("B-Disease", "I-Disease", "B-Other"))
+    return Gold("g", tuple(texts))
+
+
+def test_found_entities_are_right_or_wrong(disease):
+    found = calibration.scored_entities(disease, [gold()])
+    assert len(found.scores) == 90
+    assert found.right.mean() == pytest.approx(2 / 3)
+
+
+def test_a_calibrated_model(disease, drug, tmp_path):
+    disease.save_pretrained(tmp_path / "model")
+    lines = "heart\tB-Disease\nfailure\tI-Disease\n\n" * 100 + "kidney\tO\nwas\tO\n\n" * 40
+    (tmp_path / "devel.tsv").write_text(lines)
+    out = ["--out", str(tmp_path / "better"), "--figure", str(tmp_path / "f.png")]
+    out += ["--json", str(tmp_path / "numbers.json")]
+    command = ["calibrate", str(tmp_path / "model"), str(tmp_path / "devel.tsv"), *out]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "140 entities, 71.4% right" in result.output
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    slope, intercept = json.loads((tmp_path / "numbers.json").read_text())["maps"]["Disease"]
+    better = WordTagger.from_pretrained(tmp_path / "better", device="cpu")
+    plain, mapped = EntityTagger(disease), EntityTagger(better)
+    (before,), (after,) = plain.tag("heart failure"), mapped.tag("heart failure")
+    assert after.score == pytest.approx(float(calibrated(before.score, slope, intercept)))
+    assert (plain.score_kind, mapped.score_kind) == ("span_probability", "calibrated")
+    assert EntityTagger(better, drug).score_kind == "span_probability"
+    assert better.fingerprint() != disease.fingerprint()

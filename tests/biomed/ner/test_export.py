@@ -1,0 +1,130 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from biomed.corpora import read_gold
+from biomed.ner.commands import app
+from biomed.ner.entities import Entity
+from biomed.ner.export import to_brat, to_json, to_pubtator, to_spacy, write_tagged
+from domainbert.errors import UserError
+
+TEXT = "No heart\n failure here.\r\nSjögren |t| x\tinsulin  daily"
+
+
+def entity(part, label="Disease", **more):
+    start = TEXT.index(part)
+    return Entity(start, start + len(part), part, label, 0.5, **more)
+
+
+ENTITIES = [
+    entity("heart\n failure", assertion="negated", id="C1", name="Heart failure", link_score=1.0),
+    entity("Sjögren", id="umls:C2", name="Sjögren"),
+    entity("insulin", "Drug or so"),
+]
+DOCUMENTS = [("a/1", TEXT, ENTITIES), ("b", "stable", [])]
+
+
+def labels(spans, kind=lambda name: name):
+    return [(s.start, s.end, kind(s.label)) for s in spans]
+
+
+def test_json_comes_back(tmp_path):
+    assert write_tagged(DOCUMENTS, tmp_path / "out.jsonl", kind="json") == 2
+    gold = read_gold(tmp_path / "out.jsonl")
+    assert [(d.id, d.text) for d in gold.documents] == [("a/1", TEXT), ("b", "stable")]
+    assert labels(gold.documents[0].spans) == labels(ENTITIES)
+    assert gold.documents[0].spans[0].assertion == "negated"
+    row = json.loads(to_json(*DOCUMENTS[0]))
+    assert row["entities"][0]["link_score"] == 1.0
+    assert "id" not in row["entities"][2]
+
+
+def test_brat_comes_back(tmp_path):
+    assert write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat") == 2
+    gold = read_gold(tmp_path / "brat")
+    assert [d.id for d in gold.documents] == ["a_1", "b"]
+    assert gold.documents[0].text == TEXT
+    wanted = labels(ENTITIES, lambda name: name.replace(" ", "_"))
+    assert labels(gold.documents[0].spans) == wanted
+    assert not any(span.discontinuous for span in gold.documents[0].spans)
+    lines = to_brat(TEXT, ENTITIES).splitlines()
+    assert lines[0] == "T1\tDisease 3 8;10 17\theart failure"
+    assert lines[1] == "A1\tAssertion T1 negated"
+    assert lines[2] == "N1\tReference T1 Dictionary:C1\tHeart failure"
+    assert "umls:C2" in lines[4]
+    with pytest.raises(UserError, match="is there already"):
+        write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
+    with pytest.raises(UserError, match="two texts have the id a_1"):
+        write_tagged([*DOCUMENTS, ("a:1", "x", [])], tmp_path / "twice", kind="brat")
+    assert not (tmp_path / "twice").exists()
+
+
+def test_pubtator_comes_back(tmp_path):
+    write_tagged(DOCUMENTS, tmp_path / "out.txt", kind="pubtator")
+    gold = read_gold(tmp_path / "out.txt")
+    assert [d.id for d in gold.documents] == ["a/1", "b"]
+    assert len(gold.documents[0].text) == len(TEXT)
+    assert labels(gold.documents[0].spans) == labels(ENTITIES)
+    assert to_pubtator(*DOCUMENTS[0]).splitlines()[2].endswith("Disease\tC1")
+
+
+def test_spacy():
+    pytest.importorskip("spacy")
+    inner = Entity(3, 8, "heart", "Drug", 0.9)
+    doc = to_spacy(TEXT, [*ENTITIES, inner])
+    assert doc.text == TEXT
+    assert [span.text for span in doc.ents] == [e.text for e in ENTITIES]
+    assert [span.kb_id_ for span in doc.ents] == ["C1", "umls:C2", ""]
+    assert doc.ents[0]._.assertion == "negated"
+    assert doc.ents[0]._.score == 0.5
+    assert len(doc.spans["entities"]) == 4
+    assert to_spacy("", []).text == ""
+    assert to_spacy("  a\n\n b ", []).text == "  a\n\n b "
+
+
+@pytest.fixture
+def model(disease, tmp_path):
+    disease.save_pretrained(tmp_path / "model")
+    return ["--model", str(tmp_path / "model")]
+
+
+def run(*command, **more):
+    result = CliRunner().invoke(app, ["tag", *map(str, command)], **more)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_formats_of_the_command(model, tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "one.txt").write_text("heart failure")
+    (tmp_path / "notes" / "two.txt").write_text("no pneumonia")
+    for form, out in (("json", "o.jsonl"), ("brat", "o"), ("pubtator", "o.txt")):
+        run(tmp_path / "notes", *model, "--format", form, "--out", tmp_path / out)
+        gold = read_gold(tmp_path / out)
+        assert [d.id for d in gold.documents] == ["one", "two"]
+        assert [labels(d.spans) for d in gold.documents] == [
+            [(0, 13, "Disease")],
+            [(3, 12, "Disease")],
+        ]
+    shown = run(tmp_path / "notes", *model, "--format", "json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in shown] == ["one", "two"]
+    (tmp_path / "n.tsv").write_text("note_id\ttext\n7\theart failure\n8\t\n")
+    shown = run(tmp_path / "n.tsv", *model, "--format", "json").stdout.splitlines()
+    assert json.loads(shown[0])["id"] == "7"
+
+
+def test_stdin(model, tmp_path):
+    assert "[Disease]" in run("-", *model, input="heart failure").stdout
+    line = run("-", *model, "--format", "json", input="no pneumonia\n").stdout
+    assert json.loads(line)["entities"][0]["assertion"] == "negated"
+    run("-", *model, "--out", tmp_path / "o.csv", input="no pneumonia")
+    assert "negated" in (tmp_path / "o.csv").read_text()
+
+
+def test_wrong_formats(model, tmp_path):
+    (tmp_path / "n.txt").write_text("x")
+    for wrong, message in ((["xml"], "expected json, pubtator, brat"), (["brat"], "--out")):
+        command = ["tag", str(tmp_path / "n.txt"), *model, "--format", *wrong]
+        result = CliRunner().invoke(app, command)
+        assert (result.exit_code, message in result.output) == (1, True)

@@ -1,0 +1,124 @@
+"""Token classifiers of other encoder families and label schemes, tiny and random."""
+
+import json
+
+import numpy as np
+import pytest
+
+from biomed.ner.decoding import find_entities
+from biomed.ner.labels import read_labels
+from biomed.ner.network import WordTagger
+from biomed.ner.tagger import EntityTagger
+from domainbert.errors import UserError
+
+IOB = ("O", "B-Disease", "I-Disease")
+TEXT = "Patient with heart failure, DM2.\nOn (insulin) — no fever.\n" * 12
+
+
+@pytest.fixture
+def write(write_family, tmp_path):
+    """Writes a checkpoint with these labels."""
+    from transformers import AutoModelForTokenClassification
+
+    def make(family, labels=IOB):
+        names = {"id2label": dict(enumerate(labels))}
+        names["label2id"] = {label: number for number, label in enumerate(labels)}
+        return write_family(tmp_path / "model", family, AutoModelForTokenClassification, **names)
+
+    return make
+
+
+def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
+    network, own = write(family)
+    tagger = EntityTagger.from_pretrained(tmp_path / "model", device="cpu")
+    found = tagger.tag(TEXT)
+    assert found
+    assert all(TEXT[e.start : e.end] == e.text for e in found)
+    # A short text has the network's own probabilities.
+    (tag,) = tagger.networks
+    short = TEXT[:32]
+    words = [short[e[0] : e[1]] for e in _words(short)]
+    spaced = [start > 0 and short[start - 1] == " " for start, _ in _words(short)]
+    pieces = tag.reader.read(words, spaced=spaced)
+    encoded = own(short, return_tensors="pt", return_offsets_mapping=True)
+    assert encoded["input_ids"][0, 1:-1].tolist() == pieces.ids.tolist()
+    logits = network(input_ids=encoded["input_ids"]).logits[0].log_softmax(-1).detach().numpy()
+    assert np.allclose(tag.log_probabilities([pieces]), logits[1 + pieces.first], atol=1e-4)
+    # Saved as ours, it is the same.
+    tagger.save_pretrained(tmp_path / "again")
+    assert EntityTagger.from_pretrained(tmp_path / "again", device="cpu").tag(TEXT) == found
+
+
+def _words(text):
+    from biomed.corpora import split_words
+
+    return split_words(text).tolist()
+
+
+def test_outputs_without_names_are_named(write, tmp_path):
+    write("electra", ("LABEL_0", "LABEL_1", "LABEL_2"))
+    with pytest.raises(UserError, match=r"have no names.*--labels"):
+        EntityTagger.from_pretrained(tmp_path / "model")
+    named = EntityTagger.from_pretrained(tmp_path / "model", labels="O,B-Drug,I-Drug")
+    assert named.labels == ("Drug",)
+    named.save_pretrained(tmp_path / "named")
+    config = json.loads((tmp_path / "named" / "config.json").read_text())
+    assert config["domainbert"]["labels"] == ["O", "B-Drug", "I-Drug"]
+    assert EntityTagger.from_pretrained(tmp_path / "named").labels == ("Drug",)
+    with pytest.raises(UserError, match="3 outputs, but 2 names"):
+        WordTagger.from_pretrained(tmp_path / "model", labels="O,B-Drug")
+
+
+def spans(outputs, tags):
+    """Entities of words whose most likely outputs are these."""
+    rows = np.full((len(tags), len(outputs.names)), 0.01)
+    for row, tag in zip(rows, tags, strict=True):
+        row[outputs.names.index(tag)] = 1
+    scores = np.log(rows / rows.sum(axis=1, keepdims=True))
+    found = find_entities(outputs.tags(scores), scheme=outputs.scheme, starts=np.array([0]))
+    kinds = [outputs.scheme.types[kind] for kind in found.kind]
+    assert ((found.score > 0.5) & (found.score <= 1.001)).all()
+    return list(zip(found.first.tolist(), found.last.tolist(), kinds, strict=True))
+
+
+def test_iobes_and_bilou():
+    both = {"iobes": "O B-x I-x E-x S-x S-y".split(), "bilou": "O B-x I-x L-x U-x U-y".split()}
+    tags = {"iobes": "S-x B-x I-x E-x S-y O", "bilou": "U-x B-x I-x L-x U-y O"}
+    for name, labels in both.items():
+        found = spans(read_labels(labels), tags[name].split())
+        assert found == [(0, 0, "x"), (1, 3, "x"), (4, 4, "y")]
+
+
+def test_iob1_starts_with_i_and_b_separates():
+    outputs = read_labels(["O", "I-x", "B-x", "I-y"])
+    assert outputs.starts_inside
+    found = spans(outputs, "I-x I-x B-x I-x O I-y I-x".split())
+    assert found == [(0, 1, "x"), (2, 3, "x"), (5, 5, "y"), (6, 6, "x")]
+    asked = read_labels(["O", "B-x", "I-x"], "iob1:")
+    assert spans(asked, "I-x I-x B-x".split()) == [(0, 1, "x"), (2, 2, "x")]
+
+
+def test_plain_types_join_neighbours():
+    found = spans(read_labels(["x", "O", "y-z"]), "x x y-z O y-z".split())
+    assert found == [(0, 1, "x"), (2, 2, "y-z"), (4, 4, "y-z")]
+
+
+def test_iob2_is_read_as_it_is():
+    outputs = read_labels(IOB)
+    scores = np.log(np.full((2, 3), 1 / 3))
+    assert outputs.tags(scores) is scores
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "message"),
+    [
+        (["a", "b"], None, "expected O and labels"),
+        (["LABEL_0", "LABEL_1"], None, "have no names"),
+        (IOB, "bio:", "expected one of iob2, iob1, iobes, raw"),
+        (IOB, "O,B-x", "3 outputs, but 2 names"),
+        (["O", "B-x", "huh"], "iobes:", "expected O and labels"),
+    ],
+)
+def test_labels_that_cannot_be_read(names, given, message):
+    with pytest.raises(UserError, match=message):
+        read_labels(names, given)

@@ -1,0 +1,182 @@
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from biomed.ner.commands import app
+from biomed.ner.dictionaries import (
+    hold_out,
+    icd9_names,
+    medquad_names,
+    score_links,
+    vocabulary_names,
+)
+from biomed.ner.linking import Dictionary, EntityLinker, Link, normalised
+from biomed.ner.tagger import EntityTagger
+from biomed.ner.task import TagTask
+from domainbert.errors import UserError
+from domainbert.tables import TableError, read_table
+
+PAIRS = [
+    ("Heart failure", "D1"),
+    ("cardiac failure", "D1"),
+    ("CHF", "D1"),
+    ("Pneumonia", "D2"),
+    ("multiple sclerosis", "D3"),
+    ("MS", "D3"),
+    ("mitral stenosis", "D4"),
+    ("MS", "D4"),
+    ("disseminated sclerosis", "D3"),
+]
+
+
+class Letters:
+    """Vectors of letter counts: near names have near vectors."""
+
+    calls = 0
+
+    def embed_many(self, texts):
+        self.calls += 1
+        texts = list(texts)
+        rows = [[text.casefold().count(chr(97 + i)) for i in range(26)] for text in texts]
+
+        class Part:
+            vectors = np.array(rows, dtype=np.float32)
+
+        yield Part
+
+    def fingerprint(self):
+        return "letters"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Carcinoma of the lung", "lung carcinoma"),
+        ("Crohn's disease", "crohn disease"),
+        ("oedema", "Edema"),
+        ("anaemias", "anemia"),
+        ("Type II diabetes", "type 2 diabetes"),
+        ("Sjögren", "sjogren"),
+        ("heart-failure", "heart failure"),
+    ],
+)
+def test_names_that_differ_in_form(one, other):
+    assert normalised(one) == normalised(other)
+
+
+def test_names_that_differ():
+    assert normalised("type 1 diabetes") != normalised("type 2 diabetes")
+    assert normalised("hypotension") != normalised("hypertension")
+
+
+def test_by_name():
+    found = EntityLinker(Dictionary(PAIRS)).link
+    assert found(["heart  FAILURE"]) == [Link("D1", "Heart failure", 1.0)]
+    assert found(["failures of the heart"]) == [Link("D1", "Heart failure", 0.95)]
+    # Two concepts have this name; the one with more names comes first.
+    assert found(["MS"]) == [Link("D3", "multiple sclerosis", 0.5)]
+    assert found(["gout", "the", ""]) == [None, None, None]
+
+
+def test_by_vectors():
+    letters = Letters()
+    linker = EntityLinker(Dictionary(PAIRS), letters, min_similarity=0.8)
+    assert linker.link(["pneumonias acute", "zzz"])[1] is None
+    (link,) = linker.link(["pneumonitis"])
+    assert (link.id, link.name) == ("D2", "Pneumonia")
+    assert 0.8 <= link.score < 1
+    calls = letters.calls
+    assert linker.link(["pneumonitis"]) == [link]
+    assert letters.calls == calls  # remembered
+    # Vectors say nothing about an abbreviation.
+    assert linker.link(["PNMA"]) == [None]
+
+
+def test_a_table(tmp_path):
+    path = tmp_path / "names.csv"
+    path.write_text("name,id\nHeart failure,007\nCHF,007\n")
+    dictionary = Dictionary.read(path)
+    assert dictionary.find("chf") == Link("007", "Heart failure", 1.0)
+    assert repr(dictionary) == "Dictionary(2 names of 1 concepts)"
+    assert dictionary.digest != Dictionary(PAIRS).digest
+    path.write_text("name,id\nHeart failure,\n")
+    with pytest.raises(TableError, match="row 0 has no name or no id"):
+        Dictionary.read(path)
+    path.write_text("name,code\nHeart failure,1\n")
+    with pytest.raises(TableError, match="id"):
+        Dictionary.read(path)
+    with pytest.raises(UserError, match="empty"):
+        Dictionary([])
+    with pytest.raises(UserError, match="min_similarity"):
+        EntityLinker(Dictionary(PAIRS), min_similarity=2)
+
+
+def test_entities_get_ids(disease):
+    tagger = EntityTagger(disease, linker=EntityLinker(Dictionary(PAIRS)))
+    (first, second) = tagger.tag("heart failure, no kidney disease")
+    assert (first.id, first.name, first.link_score) == ("D1", "Heart failure", 1.0)
+    assert (second.id, second.name, second.link_score) == (None, None, None)
+    assert "D1" in str(tagger.show("heart failure"))
+    table = tagger.tag_frame(pd.DataFrame({"id": ["a"], "text": ["heart failure"]}))
+    assert list(table["id"]) == ["a"]
+    assert list(table["entity_id"]) == ["D1"]
+    assert list(table["entity_name"]) == ["Heart failure"]
+    plain = EntityTagger(disease)
+    assert "entity_id" not in plain.tag_frame(pd.DataFrame({"text": ["heart failure"]}))
+    assert TagTask(plain).facts() != TagTask(tagger).facts()
+
+
+def test_sources(tmp_path):
+    rows = [
+        {"focus": "Gout", "cuis": ["C1"], "synonyms": ["Podagra", ""]},
+        {"focus": "Gout", "cuis": ["C1"], "synonyms": []},
+        {"focus": "Gout and feet", "cuis": ["C1", "C2"], "synonyms": []},
+    ]
+    with gzip.open(tmp_path / "m.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    assert medquad_names(tmp_path / "m.jsonl.gz") == [("Gout", "UMLS:C1"), ("Podagra", "UMLS:C1")]
+    (tmp_path / "icd.txt").write_text("0010  Cholera\nV10  Old cancer\n")
+    assert icd9_names(tmp_path / "icd.txt") == [
+        ("Cholera", "ICD9:001.0"),
+        ("Old cancer", "ICD9:V10"),
+    ]
+    (tmp_path / "icd.txt").write_text("0010\n")
+    with pytest.raises(TableError, match="line 1: expected a code and its title"):
+        icd9_names(tmp_path / "icd.txt")
+    assert ("heart attack", "TERM:myocardial infarction") in vocabulary_names()
+
+
+def test_held_out_names():
+    rest, held = hold_out(Dictionary(PAIRS))
+    assert {id_ for _, id_ in held} == {"D1", "D3", "D4"}
+    assert len(rest) == len(PAIRS) - 3
+    assert not {"Heart failure", "multiple sclerosis"} & {name for name, _ in held}
+    by_name, by_vectors, *both = score_links(rest, held, embedder=Letters())
+    assert (by_name.names, by_vectors.linked) == (3, 3)
+    assert both[0].linked >= both[-1].linked
+    assert 0 <= by_name.accuracy <= by_name.precision <= 1
+    with pytest.raises(UserError, match="nothing to hold out"):
+        hold_out(Dictionary([("a", "1"), ("b", "2")]))
+
+
+def test_commands(tmp_path, disease):
+    run = CliRunner().invoke
+    out = str(tmp_path / "names.csv")
+    assert run(app, ["dictionary", "--out", out, "--vocabulary"]).exit_code == 0
+    result = run(app, ["links", out, "--json", str(tmp_path / "links.json")])
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "links.json").read_text())["names"]["names"] > 500
+    result = run(app, ["dictionary", "--out", out])
+    assert (result.exit_code, "name at least one source" in result.output) == (1, True)
+    disease.save_pretrained(tmp_path / "model")
+    (tmp_path / "in.csv").write_text("text\nheart failure\n")
+    command = ["tag", str(tmp_path / "in.csv"), "--model", str(tmp_path / "model")]
+    command += ["--dictionary", out, "--exact", "--out", str(tmp_path / "out.csv")]
+    result = run(app, command)
+    assert result.exit_code == 0, result.output
+    (row,) = read_table(tmp_path / "out.csv").itertuples()
+    assert (row.entity_id, row.link_score) == ("TERM:heart failure", "1.0")

@@ -1,0 +1,117 @@
+"""What the shipped model of sentences is trained on: nothing that is held out."""
+
+import gzip
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from biomed.cli import app
+from biomed.sentences import medical
+from biomed.sentences.medical import (
+    MedicalRecipe,
+    neighbours,
+    opening,
+    percent,
+    questions_and_answers,
+    training_rows,
+)
+from domainbert.tables import TableError
+from domainbert.training.recipes import read_recipe
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A small copy of the public data sets, in their formats."""
+    for name in ("text", "qa", "readmission"):
+        (tmp_path / name).mkdir()
+    documents = [
+        {
+            "source": "GARD",
+            "focus": f"Disease {n}",
+            "cuis": [f"C{n:07d}"],
+            "synonyms": [f"Morbus {n}"],
+            "questions": [
+                {
+                    "type": "information",
+                    "question": f"What is  Disease {n} ?",
+                    "answer": f"Disease {n} is a disease of the kidney. It causes pain and fever.",
+                },
+                {"type": "causes", "question": f"Why {n}?", "answer": ""},
+            ],
+        }
+        for n in range(120)
+    ]
+    with gzip.open(tmp_path / "text" / "medquad.jsonl.gz", "wt") as handle:
+        handle.write("\n".join(map(json.dumps, documents)))
+    sentence = "The patient has a fever and pain in the left chest , number {}"
+    with gzip.open(tmp_path / "text" / "pubmed_sentences.txt.gz", "wt") as handle:
+        handle.write("\n".join([sentence.format(n) for n in range(30)] + ["", "short", "x" * 500]))
+    contexts = [[f"Fever {n}.", "Two."] for n in range(40)]
+    entries = {
+        str(n): {"QUESTION": f"Is it {n}?", "CONTEXTS": parts} for n, parts in enumerate(contexts)
+    }
+    (tmp_path / "qa" / "pubmedqa_labeled.json").write_text(json.dumps(entries))
+    titles = "0010 Cholera due to vibrio cholerae\n0011 Cholera due to el tor\n"
+    (tmp_path / "readmission" / "icd9_diagnosis_long_titles.txt").write_text(titles)
+    return tmp_path
+
+
+def test_no_held_out_question_or_concept_is_trained_on(data):
+    recipe = read_recipe(MedicalRecipe, overrides={"sources.neighbours": 1.0})
+    rows = training_rows(recipe, data)
+    assert all(rows[name] for name in ("answers", "abstracts", "neighbours", "names"))
+    test, validation = (questions_and_answers(data, side=s) for s in ("test", "validation"))
+    assert len(test) > 2
+    assert len(validation) > 2
+    trained = {text for part in rows.values() for _, *both in part for text in both}
+    assert not trained & {*test.first, *validation.first, *test.second, *validation.second}
+    assert not set(test.first) & set(validation.first)
+    assert len(rows["answers"]) == 120 - len(test) - len(validation)
+    for question, both in ((row[1], row) for row in rows["abstracts"]):
+        assert percent(question) >= 50
+        assert both[2] in (question.replace("Is it", "Fever").replace("?", "."), "Two.")
+    held = {f"C{n:07d}" for n in range(120) if percent(f"C{n:07d}") < 10}
+    for name in ("names", "definitions", "answers"):
+        assert not held & {key for key, *_ in rows[name]}
+
+
+def test_neighbours_are_consecutive_and_share_keys(data):
+    rows = list(neighbours(data))
+    assert len(rows) == 15
+    for _, first, second in rows:
+        assert int(second.split()[-1]) == int(first.split()[-1]) + 1
+    assert [key for key, *_ in rows[:11]] == ["pubmed 0"] * 10 + ["pubmed 1"]
+
+
+def test_the_opening_ends_at_a_sentence():
+    text = "One is here. Two is there. Three is nowhere."
+    assert opening(text, 30) == "One is here. Two is there."
+    assert opening(text, 5) == "One i"
+    assert opening(text, 999) == text
+
+
+def test_a_missing_file_is_one_line(data):
+    (data / "qa" / "pubmedqa_labeled.json").unlink()
+    with pytest.raises(TableError, match=r"pubmedqa_labeled.json: no such file; see the data"):
+        training_rows(read_recipe(MedicalRecipe), data)
+
+
+def test_the_command_trains_on_the_folder(data, tiny_encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(medical, "CHOOSING", 4)
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("[sources]\nsynonyms = 0.1\ngroups = 0.0\nnames = 0.2\n")
+    arguments = ["train", data, "--recipe", recipe, "--encoder", tiny_encoder, "--epochs", 0.2]
+    arguments += ["--out", tmp_path / "m", "--objective", "contrastive"]
+    result = CliRunner().invoke(app, ["sentences", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    assert "mrr" in result.output
+    config = json.loads((tmp_path / "m" / "config.json").read_text())["domainbert"]
+    (plain, this) = config["manifest"]["scores"].values()
+    assert list(plain) == list(this)
+    assert len(this) == 4
+    (row, *_) = [name for name in this if name.startswith("PubMedQA")]
+    held = sum(percent(f"Is it {n}?") < 50 for n in range(40))
+    assert row == f"PubMedQA, {held} questions among 40 abstracts: MRR@10"
+    assert config["task"] == "sentences"
+    assert config["manifest"]["counts"]["training rows, answers"] > 90

@@ -1,0 +1,150 @@
+"""Drift: numbers only, no alarm by chance, an alarm for a change; monitoring from end to end."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from clinical.cli import app
+from clinical.evaluation.drift import (
+    MOST_STAYS,
+    chance_index,
+    describe_notes,
+    drift,
+    drift_findings,
+    profile,
+    sample,
+    stability_index,
+    training_profile,
+)
+from clinical.evaluation.monitoring import monitor, write_monitoring
+from domainbert.tables import TableError, write_table
+
+NOTE = "Patient admitted with chest pain. Heart failure. "
+
+
+def test_what_is_described_of_a_stay_by_hand(model):
+    # "failure" is a word of the tiny vocabulary, "zz" is read in two pieces, the sign is unknown.
+    found = describe_notes(model, [["heart failure", "zz heart ☃"], [""]])
+    assert found.loc[0].to_dict() == {
+        "notes": 2,
+        "characters": 23,
+        "tokens": 6,
+        "split_words": 1 / 5,
+        "unknown_tokens": 1 / 6,
+    }
+    assert found.loc[1, ["notes", "tokens"]].tolist() == [1, 0]
+    assert found.loc[1, ["split_words", "unknown_tokens"]].isna().all()
+
+
+def test_the_stability_index_by_hand():
+    # (.7 - .5) ln(.7/.5) + (.3 - .5) ln(.3/.5), the half stays being lost in a million.
+    sizes = {"n_then": 10**6, "n_now": 10**6}
+    assert stability_index([0.5, 0.5], [0.7, 0.3], **sizes) == pytest.approx(0.169460, abs=1e-5)
+    assert stability_index([0.5, 0.5], [0.5, 0.5], **sizes) == 0
+    assert np.isfinite(stability_index([0.5, 0.5], [1.0, 0.0], n_then=10, n_now=10))
+
+
+def test_chance_alone_seldom_exceeds_what_it_is_said_to_give():
+    rng = np.random.default_rng(0)
+    above = []
+    for _ in range(300):
+        kept = profile({"tokens": rng.normal(size=400)})
+        table = drift(kept, {"tokens": rng.normal(size=200)})
+        above.append(table["psi"][0] > chance_index(10, n_then=400, n_now=200))
+    assert 0.01 < np.mean(above) < 0.1
+
+
+def test_a_change_is_found_and_a_small_sample_alarms_nobody():
+    rng = np.random.default_rng(1)
+    kept = profile({"tokens": rng.normal(1000, 100, 2000), "notes": rng.integers(1, 4, 2000)})
+    now = {"tokens": rng.normal(1300, 100, 500), "notes": rng.integers(1, 4, 500)}
+    table = drift(kept, now).set_index("quantity")
+    assert table["finding"].to_dict() == {"tokens": "act", "notes": "stable"}
+    (said,) = drift_findings(table.reset_index(), since="training")
+    assert said.startswith("Tokens of a stay: a clear change since training (median ")
+    assert "; stability index 5." in said
+    few = drift(kept, {"tokens": rng.normal(1000, 100, 15)})
+    assert few["finding"].tolist() == ["stable"]
+    assert drift(kept, {}).empty
+
+
+def test_a_profile_holds_numbers_only_and_none_of_few_stays(model):
+    rows = pd.DataFrame(
+        {"text": [[NOTE + "zebrafinch " * n] for n in range(60)], "split": ["train", "val"] * 30}
+    )
+    found = training_profile(model, rows, probability=np.linspace(0, 1, 30))
+    text = json.dumps(found)
+    assert "zebrafinch" not in text
+    assert set(found) == {"train", "val"}
+    assert len(found["val"]["probability"]["percentiles"]) == 99
+    assert "probability" not in found["train"]
+    assert sum(found["train"]["tokens"]["shares"]) == pytest.approx(1)
+    assert profile({"tokens": np.arange(9)}) == {}
+    assert len(sample(list(range(3 * MOST_STAYS)))) == MOST_STAYS
+
+
+@pytest.fixture
+def watched(model):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {
+            "patient_id": [f"p{n}" for n in range(160)],
+            "text": [[NOTE * int(k)] for k in rng.integers(1, 4, 160)],
+            "split": ["train", "val"] * 80,
+            "readmitted": rng.integers(0, 2, 160),
+            "discharge_time": pd.date_range("2024-01-01", periods=160, freq="D"),
+        }
+    )
+    val = [risk.probability for risk in model.predict_many(rows["text"][1::2])]
+    model.manifest["profile"] = training_profile(model, rows, probability=val)
+    return model, rows.drop(columns="split")
+
+
+def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(watched, tmp_path):
+    model, rows = watched
+    same = monitor(model, rows, bootstrap=20)
+    assert set(same.inputs["finding"]) == {"stable"}
+    assert same.periods["n"].sum() == 160
+    assert same.evaluation.n_stays == 160
+    longer = rows.assign(text=[[note * 6 for note in stay] for stay in rows["text"]])
+    changed = monitor(model, longer.drop(columns=["readmitted", "patient_id"]), bootstrap=20)
+    findings = changed.inputs.set_index(["side", "quantity"])["finding"]
+    assert findings["train", "tokens"] == findings["val", "tokens"] == "act"
+    assert any(line.startswith("Tokens of a stay: a clear change") for line in changed.findings)
+    assert any("No outcomes were given" in line for line in changed.findings)
+    assert changed.periods is None
+    content = json.loads(write_monitoring(changed, tmp_path / "a").read_text())
+    assert content["stays"] == 160
+    assert content["drift"][0]["quantity"] == "notes"
+    write_monitoring(same, tmp_path / "b")
+    names = {"drift.csv", "drift.png", "months.csv", "months.png", "monitor.json"}
+    assert {path.name for path in (tmp_path / "b").iterdir()} == names
+
+
+def test_monitoring_says_what_it_needs(model, watched):
+    _, rows = watched
+    kept = model.manifest.pop("profile")
+    with pytest.raises(ValueError, match="no profile of its training data"):
+        monitor(model, rows)
+    model.manifest["profile"] = kept
+    with pytest.raises(TableError, match="no column 'text'"):
+        monitor(model, rows.rename(columns={"text": "txt"}))
+    with pytest.raises(ValueError, match="159 rows repeat a stay_id: expected one row a stay"):
+        monitor(model, rows.assign(stay_id="7"))
+    with pytest.raises(ValueError, match="every row is excluded"):
+        monitor(model, rows.assign(exclusion="age"))
+
+
+def test_the_command_writes_tables_and_figures(watched, tmp_path):
+    model, rows = watched
+    model.save_pretrained(tmp_path / "model")
+    write_table(rows.assign(text=[stay[0] for stay in rows["text"]]), tmp_path / "new.csv")
+    command = ["monitor", str(tmp_path / "new.csv"), "--model", str(tmp_path / "model")]
+    result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out"), "--bootstrap", "9"])
+    assert result.exit_code == 0, result.output
+    assert "stable" in result.output
+    assert (tmp_path / "out" / "drift.png").stat().st_size > 1000
+    assert (tmp_path / "out" / "months.csv").is_file()

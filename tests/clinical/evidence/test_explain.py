@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+
+import clinical
+from clinical.evidence.attribution import METHODS
+from domainbert.errors import UserError
+
+SECRET = "furosemide"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_passages_are_exact_spans_with_measured_contributions(evidence_model, notes, method):
+    found = clinical.explain(evidence_model, notes, method=method, top=3, windows=4)
+    assert found.risk == evidence_model.predict(notes)
+    assert 0 < len(found.raising) <= 3
+    assert len(found.lowering) <= 3
+    strength = [abs(passage.value) for passage in found.passages]
+    assert strength == sorted(strength, reverse=True)
+    stay = evidence_model.read(notes)
+    for passage in found.passages:
+        assert notes[passage.note][passage.start : passage.end] == passage.text
+        window = stay.windows[passage.window][1]
+        starts = window.offsets[:, 0]
+        outside = (starts < passage.start) | (starts >= passage.end)
+        ids = np.concatenate(
+            (window.input_ids[:1], window.input_ids[1:-1][outside], window.input_ids[-1:])
+        )
+        windows = [w.input_ids for _, w in stay.windows]
+        windows[passage.window : passage.window + 1] = [ids] if outside.any() else []
+        less = clinical.aggregate(evidence_model.score_token_ids(windows), evidence_model.c)
+        assert passage.score_contribution == pytest.approx(found.risk.score - less, abs=1e-5)
+        change = found.risk.probability - float(evidence_model.calibrated(less))
+        assert passage.probability_contribution == pytest.approx(change, abs=1e-5)
+
+
+def test_without_all_raising_passages(evidence_model):
+    note = "He lives alone. Chronic renal failure. No fever. Insulin at home."
+    found = evidence_model.explain(note, top=2)
+    kept = note
+    for passage in found.raising:
+        kept = kept.replace(passage.text, "")
+    assert found.without_raising == pytest.approx(evidence_model.predict(kept).probability)
+    alone = " ".join(p.text for p in sorted(found.raising, key=lambda p: p.start))
+    assert found.raising_alone == pytest.approx(evidence_model.predict(alone).probability)
+
+
+def test_nothing_shows_the_notes_unasked(evidence_model, notes):
+    found = evidence_model.explain(notes)
+    assert SECRET not in repr(found) + repr(found.passages) + repr(found.show())
+    assert SECRET in "".join(found.texts.values())
+
+
+def test_a_table_of_passages(evidence_model, notes):
+    found = evidence_model.explain(notes)
+    table = found.to_frame()
+    assert list(table["text"]) == [passage.text for passage in found.passages]
+    assert evidence_model.explain("").to_frame().columns.tolist() == table.columns.tolist()
+
+
+def test_a_stay_without_text_has_no_passage(evidence_model):
+    found = evidence_model.explain(["", None])
+    assert (found.risk.status, found.passages, found.examined) == ("empty", (), ())
+    assert "no note of this stay has any text" in found.show().page()
+
+
+def test_a_stay_of_one_word(evidence_model):
+    found = evidence_model.explain("fever")
+    assert len(found.passages) <= 1
+    assert found.risk.windows[0].score_contribution is None
+
+
+def test_the_window_cache_keeps_whole_windows_only(evidence_model, notes, tmp_path):
+    from domainbert.scoring.cache import WindowCache
+
+    plain = evidence_model.explain(notes)
+    evidence_model.cache = WindowCache(tmp_path / "c", model="x", max_bytes=10**6)
+    asked = []
+    own = evidence_model.cache.logits
+    evidence_model.cache.logits = lambda rows, run: asked.append(len(rows)) or own(rows, run)
+    assert evidence_model.explain(notes).passages == plain.passages
+    assert asked == [len(plain.risk.windows)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"method": "lime"}, "no method 'lime'; expected one of occlusion, gradients, attention"),
+        ({"top": 0}, "top is 0; expected at least 1"),
+        ({"windows": 0}, "windows is 0; expected at least 1"),
+    ],
+)
+def test_bad_requests(evidence_model, asked, message):
+    with pytest.raises(UserError) as raised:
+        evidence_model.explain("He lives alone.", **asked)
+    assert str(raised.value) == message

@@ -1,0 +1,79 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from domainbert.errors import UserError
+
+NASTY = "He lives alone <script>alert(1)</script> & \"home\". <img src=x onerror='x'> No fever."
+
+
+class Reader(HTMLParser):
+    """The tags of a page and its text in <mark>."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.marked, self.text, self._open = [], [], [], False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag == "mark":
+            self.marked.append("")
+            self._open = True
+
+    def handle_endtag(self, tag):
+        self._open = self._open and tag != "mark"
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if self._open:
+            self.marked[-1] += data
+
+
+def test_the_page_is_escaped_and_self_contained(evidence_model, tmp_path):
+    found = evidence_model.explain(NASTY)
+    page = found.save_html(tmp_path / "stay.html").read_text("utf-8")
+    read = Reader(page)
+    tags = {tag for tag, _ in read.tags}
+    assert not tags & {"script", "img", "link", "iframe"}
+    assert not re.search(r"https?:|src=\"|url\(", page)
+    assert ("html", {"lang": "en"}) in read.tags
+    assert [tag for tag, _ in read.tags if re.fullmatch("h[1-6]", tag)] == ["h1", "h2"]
+    assert "<script>alert(1)</script>" in "".join(read.text)
+
+
+def test_every_passage_is_marked_with_its_direction(evidence_model, notes):
+    found = evidence_model.explain(notes, top=2)
+    page = found.show()._repr_html_()
+    read = Reader(page)
+    marked = "".join(read.marked)
+    for passage in found.passages:
+        assert passage.text in marked
+    styles = [attributes["style"] for tag, attributes in read.tags if tag == "mark"]
+    assert sum("solid" in style for style in styles) == len(found.raising)
+    assert sum("dashed" in style for style in styles) == len(found.lowering)
+    assert all("print-color-adjust:exact" in style for style in styles)
+    assert page.count("▲</sub>") == len(found.raising)
+    assert page.count("▼</sub>") == len(found.lowering)
+    assert f"{found.without_raising:.0%}" in page
+
+
+def test_a_risk_is_shown_with_its_notes(evidence_model, notes):
+    risk = evidence_model.predict(notes)
+    view = risk.show(notes)
+    texts = "".join(Reader(view._repr_html_()).text)
+    assert all(note in texts for note in notes if note)
+    strong = [w for w in risk.windows if abs(w.probability_contribution or 0) >= 0.005]
+    assert len(view.marks) == len(strong) > 0
+    assert "furosemide" not in repr(view)
+
+
+def test_a_risk_with_other_notes_is_refused(evidence_model, notes):
+    with pytest.raises(UserError, match="a window lies outside these notes; pass the notes that"):
+        evidence_model.predict(notes).show(["short"])
+
+
+def test_half_a_character_is_written(evidence_model, tmp_path):
+    page = evidence_model.explain("He lives alone \ud83d.").save_html(tmp_path / "a.html")
+    assert "He lives alone" in page.read_text("utf-8")

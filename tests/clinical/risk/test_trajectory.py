@@ -1,0 +1,161 @@
+"""The risk after each note: the same numbers as scoring each beginning of the stay by itself."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from typer.testing import CliRunner
+
+from clinical.cli import app
+from clinical.risk.aggregation import aggregate, aggregate_running
+from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical.risk.trajectory_figure import plot_trajectory
+from domainbert.errors import UserError
+from domainbert.meter import metered
+from domainbert.tables import TableError, read_table, write_table
+
+LONG = "Patient admitted with chest pain and fever. " * 12
+NOTES = [LONG, "Heart failure treated.", "", LONG, "Discharge home, stable."]
+
+
+@pytest.fixture
+def calibrated(network, tokenizer):
+    settings = ReadmissionSettings(window=32, calibration=(1.0, -0.4), alert_threshold=0.5)
+    return ReadmissionModel(network, tokenizer, settings=settings)
+
+
+@pytest.fixture
+def joining(network, tokenizer):
+    settings = ReadmissionSettings(window=32, join_notes=True)
+    return ReadmissionModel(network, tokenizer, settings=settings)
+
+
+def table():
+    return pd.DataFrame(
+        {
+            "subject_id": ["p"] * 5 + ["q"] * 2 + ["r"],
+            "HADM_ID": ["1"] * 5 + ["2", "2", "3"],
+            "note_id": list("abcdefgh"),
+            "chart_time": [*(f"2026-03-0{day} 08:00" for day in (1, 2, 3, 4, 9)), *["x"] * 2, None],
+            "text": [*NOTES[:2], None, *NOTES[3:], "Fever.", "Chest pain.", None],
+        }
+    )
+
+
+@given(arrays.arrays(float, st.integers(1, 30), elements=st.floats(0, 1)), st.floats(0.1, 100))
+def test_the_running_rule_is_the_rule_of_each_beginning(values, c):
+    score, largest, mean = aggregate_running(values, c=c)
+    for n in range(1, len(values) + 1):
+        assert score[n - 1] == pytest.approx(aggregate(values[:n], c), abs=1e-12)
+        assert largest[n - 1] == values[:n].max()
+        assert mean[n - 1] == pytest.approx(values[:n].mean(), abs=1e-12)
+
+
+def test_a_probability_out_of_range_is_refused():
+    with pytest.raises(UserError, match="between 0 and 1"):
+        aggregate_running(np.array([0.2, np.nan]))
+
+
+@pytest.mark.parametrize("kind", ["calibrated", "joining"])
+def test_each_point_is_the_risk_of_the_notes_so_far(request, kind):
+    model = request.getfixturevalue(kind)
+    with metered() as meter:
+        found = model.trajectory(NOTES)
+    assert [point.n_notes for point in found.points] == [1, 2, 3, 4, 5]
+    for n, point in enumerate(found.points, start=1):
+        alone = model.predict(NOTES[:n])
+        for name in ("probability", "score", "p_max", "p_mean"):
+            assert getattr(point, name) == pytest.approx(getattr(alone, name), abs=1e-6), name
+        assert (point.n_windows, point.alert) == (alone.coverage.windows, alone.alert)
+    whole = {w.tobytes() for end in range(1, 6) for w in model.token_ids([NOTES[:end]])[0]}
+    assert meter.windows == len(whole)
+    if kind == "calibrated":  # its first note was copied forward
+        assert found.points[-1].n_windows > meter.windows
+
+
+def test_notes_are_sorted_by_their_times(calibrated):
+    times = ["2026-03-05", "2026-03-01", "2026-03-02", "2026-03-04T10:00+01:00", "2026-03-04 09:30"]
+    found = calibrated.trajectory(NOTES, times=times).to_frame()
+    order = [1, 2, 3, 4, 0]
+    assert found["chart_time"].tolist() == [times[i] for i in order]
+    expected = calibrated.trajectory([NOTES[i] for i in order]).to_frame()
+    assert found["probability"].tolist() == expected["probability"].tolist()
+
+
+def test_before_the_first_text_there_is_no_risk(calibrated):
+    points = calibrated.trajectory(["", "  ", "fever"]).points
+    assert [np.isnan(point.probability) for point in points] == [True, True, False]
+    assert [point.n_windows for point in points] == [0, 0, 1]
+    assert [point.alert is None for point in points] == [True, True, False]
+
+
+def test_what_cannot_be_followed_is_refused_in_a_line(calibrated):
+    with pytest.raises(UserError, match="5 notes and 2 times; expected one time for each note"):
+        calibrated.trajectory(NOTES, times=["2026-03-05", "2026-03-01"])
+    with pytest.raises(UserError, match="times: number 1 is no date; expected ISO dates"):
+        calibrated.trajectory(["a", "b"], times=["2026-03-05", "3/4/26"])
+    with pytest.raises(UserError, match="cannot be scored: no note of this stay has any text"):
+        calibrated.trajectory([" "])
+    with pytest.raises(UserError, match="note 0 is bytes, not text"):
+        calibrated.trajectory([b"x"])
+    with pytest.raises(TableError, match="no column 'stay_id'"):
+        calibrated.trajectory_frame(pd.DataFrame({"text": ["a"]}))
+
+
+def test_a_table_gets_a_row_for_each_note(calibrated):
+    found = calibrated.trajectory_frame(table())
+    assert found["HADM_ID"].tolist() == list("11111223")
+    assert found["note_id"].fillna("").tolist() == [*"abcdefg", ""]
+    assert found["n_notes"].tolist() == [1, 2, 3, 4, 5, 1, 2, pd.NA]
+    assert found["status"].tolist() == [*["ok"] * 7, "empty"]
+    assert found["reason"].iloc[2].startswith("this note has no text; 1 notes repeat")
+    assert "chart_time that is not an ISO date" in found["reason"].iloc[5]
+    last = calibrated.predict_frame(table())
+    ends = found.groupby("HADM_ID").last()["probability"]
+    assert ends.to_numpy() == pytest.approx(last["probability"].to_numpy(), nan_ok=True, abs=1e-6)
+
+
+def test_a_list_of_notes_in_one_row(calibrated):
+    frame = pd.DataFrame({"stay_id": ["1", "2"], "text": [NOTES, ["fever"]]})
+    found = calibrated.trajectory_frame(frame)
+    assert found["stay_id"].tolist() == ["1"] * 5 + ["2"]
+    expected = [point.probability for point in calibrated.trajectory(NOTES).points]
+    assert found["probability"][:5].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_command_writes_a_table_and_a_figure(calibrated, tmp_path):
+    calibrated.save_pretrained(tmp_path / "model")
+    write_table(table().sample(frac=1, random_state=1), tmp_path / "notes.csv")
+    words = ["trajectory", "notes.csv", "--model", "model", "--out", "risk.csv"]
+    run = CliRunner().invoke(app, place(words, tmp_path) + ["--figure", str(tmp_path / "f.png")])
+    assert run.exit_code == 0, run.output
+    assert "stay 1 drawn in" in run.output.replace("\n", "") or "stay 2 drawn in" in run.output
+    found = read_table(tmp_path / "risk.csv", schema={"probability": "float"})
+    expected = calibrated.trajectory_frame(table())
+    known = found[found["HADM_ID"] == "1"]["probability"]
+    assert known.to_numpy() == pytest.approx(expected["probability"][:5].to_numpy(), abs=1e-6)
+    assert (tmp_path / "f.png").stat().st_size > 10_000
+    other = [*place(words, tmp_path), "--figure", str(tmp_path / "g.png"), "--of", "9"]
+    run = CliRunner().invoke(app, other)
+    assert run.exit_code == 1
+    assert "--of 9: risk.csv has no such stay" in run.output.replace("\n", " ")
+
+
+def place(words, folder):
+    return [str(folder / word) if "." in word or word == "model" else word for word in words]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_the_figure_shows_every_note_in_its_place(calibrated, timed):
+    frame = calibrated.trajectory_frame(table().head(5))
+    figure = plot_trajectory(frame if timed else frame.assign(chart_time=None), threshold=0.5)
+    risk, windows = figure.axes
+    places = [0, 1, 2, 3, 8] if timed else [1, 2, 3, 4, 5]
+    drawn = [line for line in risk.lines if len(line.get_xdata()) == 5]
+    assert drawn[0].get_xdata().tolist() == pytest.approx(places)
+    assert drawn[0].get_ydata().tolist() == pytest.approx(frame["probability"].tolist())
+    assert windows.get_xlabel() == ("days since the first note" if timed else "notes")
+    with pytest.raises(UserError, match="nothing to draw"):
+        plot_trajectory(frame.assign(probability=np.nan))

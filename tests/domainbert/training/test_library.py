@@ -1,0 +1,157 @@
+"""The library's trainers resume where they were killed, and only the same run."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from safetensors.torch import load_file
+
+from domainbert.embedding import Embedder
+from domainbert.errors import UserError
+from domainbert.pairs import PairModel
+from domainbert.training.embedding import TextModule, fit_embedder
+from domainbert.training.library import SimilarLengths
+from domainbert.training.sentences import PairModule, fit_pairs
+from domainbert.training.settings import TrainingSettings
+
+SETTINGS = TrainingSettings(
+    epochs=3.0, learning_rate=5e-3, batch_size=6, evaluations=2, patience=99, max_windows=2
+)
+WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin pain chest".split()
+LONG = "heart failure and kidney disease " * 20
+
+
+def texts(seed):
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, 3)) for _ in range(24)]
+
+
+def size(_, network):
+    trained = [value for value in network.parameters() if value.requires_grad]
+    return {"size": float(sum(value.detach().abs().sum() for value in trained))}
+
+
+def embedder(encoder, objective, folder, *, score=size, **changes):
+    labels = ["one", "two"] * 12 if objective == "classification" else [0.5, 0.1, 1.0] * 8
+    columns = {"first": texts(0), "second": texts(1), "label": labels}
+    if objective == "contrastive":
+        del columns["label"]
+    options = {"training": SETTINGS, "split": "abc", "labels": ("one", "two"), **changes}
+    return fit_embedder(
+        {"pairs": columns},
+        objective=objective,
+        score=score,
+        metric="size",
+        encoder=encoder,
+        model_class=Embedder,
+        checkpoints=folder,
+        **options,
+    )
+
+
+def pairs(encoder, folder, **changes):
+    first, second = texts(0), [LONG, *texts(1)[1:]]
+    rows = [(a, b, n % 5 / 4) for n, (a, b) in enumerate(zip(first, second, strict=True))]
+    options = {"training": SETTINGS, **changes}
+    return fit_pairs(rows, validation=rows[:8], encoder=encoder, checkpoints=folder, **options)
+
+
+def killed_at(monkeypatch, module, step):
+    """Interrupts the forward pass of a step."""
+    forward, count = module.forward, iter(range(10**6))
+    per_step = 2 if module is TextModule else 1
+
+    def stopping(self, features, **options):
+        if self.network.training and next(count) == step * per_step:
+            raise KeyboardInterrupt
+        return forward(self, features, **options)
+
+    monkeypatch.setattr(module, "forward", stopping)
+
+
+def weights(model):
+    return dict(model.network.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("kind", "stop"), [("pairs", 7), ("regression", 5), ("classification", 7), ("contrastive", 7)]
+)
+def test_a_killed_run_resumes_and_ends_with_the_same_weights(
+    tiny_encoder, tmp_path, monkeypatch, kind, stop
+):
+    """Three epochs of four steps, with dropout and a checkpoint every second step."""
+
+    def fit(folder, **changes):
+        if kind == "pairs":
+            return pairs(tiny_encoder, tmp_path / folder, **changes)
+        return embedder(tiny_encoder, kind, tmp_path / folder, **changes)
+
+    whole = fit("whole")
+    with monkeypatch.context() as patch:
+        killed_at(patch, PairModule if kind == "pairs" else TextModule, stop)
+        with pytest.raises(KeyboardInterrupt):
+            fit("parts")
+    steps = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("parts/checkpoint-*"))
+    assert steps[-1] == stop - 1
+    stored = load_file(tmp_path / "parts" / f"checkpoint-{stop - 1}" / "model.safetensors")
+    has_head = any("classifier" in name for name in stored)
+    assert has_head == (kind in ("pairs", "classification"))
+    with pytest.raises(UserError, match="has checkpoints: continue with --resume"):
+        fit("parts")
+    with pytest.raises(UserError, match=r"made with another training\.seed"):
+        fit("parts", training=SETTINGS.replaced(seed=1), resume=True)
+    found = fit("parts", resume=True)
+    expected = weights(whole)
+    for name, value in weights(found).items():
+        torch.testing.assert_close(value, expected[name], atol=1e-6, rtol=0)
+
+
+def test_another_validation_side_is_another_run(tiny_encoder, tmp_path):
+    embedder(tiny_encoder, "regression", tmp_path)
+    with pytest.raises(UserError, match="made with another split; repeat the first command"):
+        embedder(tiny_encoder, "regression", tmp_path, split="abd", resume=True)
+    with pytest.raises(UserError, match=r"made with another objective\.difference"):
+        embedder(tiny_encoder, "regression", tmp_path, difference=False, resume=True)
+
+
+def test_the_best_weights_are_kept(tiny_encoder, tmp_path):
+    """Evaluations count 0, 1, 2, 3, 0, 1: the fourth, after step 8, is the best."""
+    scores = iter([0, 1, 2, 3, 0, 1])
+    model = embedder(tiny_encoder, "regression", tmp_path, score=lambda *_: {"size": next(scores)})
+    assert model.manifest["validation"] == {"size": 3.0}
+    stored = load_file(tmp_path / "checkpoint-8" / "model.safetensors")
+    adapter = {name: value for name, value in model.adapter.items() if "lora_B" in name}
+    assert adapter
+    for name, value in adapter.items():
+        (match,) = (n for n in stored if name.replace(".weight", "") in n)
+        torch.testing.assert_close(value.float(), stored[match].half().float())
+
+
+def test_batches_are_of_similar_length_and_every_epoch_has_an_order_of_its_own():
+    generator = np.random.default_rng(0)
+    first = ["word " * int(n) for n in generator.integers(1, 50, 700)]
+    data = Dataset.from_dict({"first": first, "second": first, "label": [0.5] * 700})
+    options = {"batch_size": 8, "drop_last": False, "seed": 3}
+    sampler = SimilarLengths(data, **options)
+    batches = list(sampler)
+    assert len(batches) == len(sampler) == 88
+    assert sorted(row for batch in batches for row in batch) == list(range(700))
+    spread = np.mean([np.ptp([len(first[row]) for row in batch]) for batch in batches])
+    assert spread < 0.2 * np.ptp([len(text) for text in first])
+    assert list(SimilarLengths(data, **options)) == batches
+    sampler.set_epoch(1)
+    assert list(sampler) != batches
+
+
+def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(new_network, tokenizer):
+    network = new_network(labels=1)
+    model = PairModel(network, tokenizer)
+    module = PairModule(model, network, max_windows=2, seed=3)
+    long = [("pain", LONG * 4), ("fever", LONG * 4)]
+    first = module.preprocess(long)["input_ids"]
+    assert torch.equal(module.preprocess(long)["input_ids"], first)
+    assert torch.equal(module.preprocess(long[::-1])["input_ids"][:2], first[2:])
+    chosen = set()
+    for module.epoch in range(6):
+        chosen.add(tuple(module.preprocess(long)["input_ids"].flatten().tolist()))
+    assert len(chosen) > 1
