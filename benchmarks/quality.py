@@ -87,7 +87,8 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
         score = f"{mean[side]:.3f} ± {sd[side]:.3f} (3 seeds)"
         rows.append([f"`{name}`", side, "entity F1", score, other])
     for side, found in models["disease-drug"]["f1"].items():
-        rows.append(["`disease-drug`", side, "entity F1", spell(found), ""])
+        data = side.replace("notes", "generated notes")
+        rows.append(["`disease-drug`", data, "entity F1", spell(found), ""])
     for data, found in models["qa"]["F1"].items():
         rows.append(["`qa`", data, "F1", spell(found), ""])
     for data, found in models["terms"]["this model"].items():
