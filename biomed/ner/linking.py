@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from domainbert.embedding import Embedder
 
-MIN_SIMILARITY = 0.75  # chosen on held-out synonyms, see docs/entities.md
+MIN_SIMILARITY = 0.75  # docs/entities.md has what other values give
 NORMALISED = 0.95  # the score of a name that differs in form only
 _LONGEST_ABBREVIATION = 5
 _REMEMBERED = 100_000  # names
