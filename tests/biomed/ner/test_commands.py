@@ -49,7 +49,8 @@ def test_tag_writes_entities_of_two_models_and_a_row_for_every_text(saved, tmp_p
     assert list(table["text"].fillna("")) == ["insulin", "heart failure", ""]
     assert list(table["doc_id"]) == ["a", "a", "b"]
     assert list(table["status"]) == ["ok", "ok", "empty"]
-    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["entities.parquet", f"in{ending}"]
+    names = sorted(path.name for path in tmp_path.glob("*.*"))
+    assert names == ["entities.parquet", "entities.parquet.summary.json", f"in{ending}"]
 
 
 def test_tag_takes_options(saved, tmp_path):
