@@ -39,6 +39,7 @@ def worker_path():
 @pytest.fixture(scope="module")
 def ray_data(worker_path):
     worker_path.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    worker_path.setenv("RAY_worker_niceness", "0")  # the tests beside it would starve it
     import ray
 
     ray.init(
