@@ -144,7 +144,8 @@ class TagObjective(Objective):
             for side, gold in corpus.sides.items():
                 corpora[corpus.name][side] = {"texts": len(gold.texts), "sha256": gold.sha256}
         facts = {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
-        start, choosing = self._recipe.model.start, self._recipe.corpora.choosing
+        start = [Path(name).name for name in self._recipe.model.start]
+        choosing = self._recipe.corpora.choosing
         return (
             facts
             | ({"start": start} if start else {})

@@ -26,7 +26,7 @@ STEPS: tuple[tuple[str, str, str], ...] = (
     ("Cohort", "censored", "follow-up cut short by the end of data"),
     ("Cohort", "died_after_discharge", "died after discharge"),
     ("Cohort", "left_early", "discharged before the prediction time"),
-    ("Cohort", "earlier_period", "in an earlier period than the patient's last stay"),
+    ("Cohort", "earlier_period", "patient is on a later side"),
     ("Cohort", "no_text", "no note to predict from"),
 )
 

@@ -10,7 +10,7 @@ from domainbert.training.sentences import PairModule, fit_pairs
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
-    epochs=8.0, learning_rate=6e-3, batch_size=16, dropout=0.0, evaluations=1, patience=9, seed=1
+    epochs=16.0, learning_rate=3e-3, batch_size=8, dropout=0.0, evaluations=1, patience=9, seed=1
 )
 LONG = "patient with heart failure at home, " * 6
 
@@ -132,7 +132,7 @@ def made_up(count, *, seed=0):
 
 @pytest.mark.parametrize("kind", ["classes", "scores"])
 def test_training_learns_and_the_model_comes_back_from_its_folder(tiny_encoder, tmp_path, kind):
-    train, validation = made_up(160), made_up(40, seed=1)
+    train, validation = made_up(320), made_up(40, seed=1)
     labels = ("same", "other")
     if kind == "scores":
         train, validation = (
@@ -154,7 +154,7 @@ def test_training_learns_and_the_model_comes_back_from_its_folder(tiny_encoder, 
         assert (same.label, other.label) == labels
     else:
         assert same.score > 0.6 > 0.4 > other.score
-    assert model.manifest["counts"]["pairs for training"] == 160
+    assert model.manifest["counts"]["pairs for training"] == 320
     model.save_pretrained(tmp_path / "model")
     again = PairModel.from_pretrained(tmp_path / "model")
     assert again.settings == PairSettings(window=32)

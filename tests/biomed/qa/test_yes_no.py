@@ -26,7 +26,7 @@ from domainbert.pairs import PairSettings
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
-    epochs=10, learning_rate=6e-3, batch_size=8, dropout=0.0, evaluations=1, patience=9
+    epochs=14, learning_rate=6e-3, batch_size=8, dropout=0.0, evaluations=1, patience=9
 )
 WORDS = {"yes": "stable", "no": "pain", "maybe": "fever"}
 

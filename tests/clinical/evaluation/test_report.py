@@ -123,7 +123,7 @@ def test_numbers_stand_beside_the_baselines_with_their_intervals(tmp_path, score
     assert baseline.split()[0] == "0.500"
     assert "0.5 is chance" in name
     assert page.row("Recall at 80%")[2] == "–"  # equal risks cannot reach it
-    assert f"prevalence {found.prevalence.value:.3f}" in page.source
+    assert page.row("Prevalence")[1].split()[0] == f"{found.prevalence.value:.3f}"
     slope = found.calibration_intercept.value
     assert page.row("Calibration intercept")[1].split()[0] == f"{slope:.3f}".replace("-", "−")
     assert "Mean squared difference" in page.row("Brier score")[0]

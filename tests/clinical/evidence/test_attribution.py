@@ -122,7 +122,10 @@ def test_the_figure_warns_and_shows_the_measured_faithfulness(evidence_model):
     assert axes.get_title(loc="left") == "Attention from [CLS] in layer 2 of 2, riskiest window"
     assert axes.images[0].get_array().shape[0] == 4  # heads
     words = [label.get_text() for label in axes.get_xticklabels()]
-    assert words[:4] == ["[CLS]", "he", "lives", "alone"]
+    tokens = evidence_model.tokenizer.convert_ids_to_tokens(
+        evidence_model.tokenizer(note)["input_ids"]
+    )
+    assert words == tokens
     assert "Attention is not an explanation" in figure.texts[0].get_text()
     assert "was not measured" in figure.texts[0].get_text()
     measures = [{"method": "attention", "measure": "normalised AOPC", "value": 0.614}]

@@ -44,7 +44,8 @@ def test_the_page_is_escaped_and_self_contained(evidence_model, tmp_path):
 
 
 def test_every_passage_is_marked_with_its_direction(evidence_model, notes):
-    found = evidence_model.explain(notes, top=2)
+    found = evidence_model.explain(notes, top=2, method="gradients")
+    assert found.raising
     page = found.show()._repr_html_()
     read = Reader(page)
     marked = "".join(read.marked)
