@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 HUB = "hub:"
+HUB_SECONDS = 2.0  # for the first answer of the Hub
 OTHER_FILES = (  # that loading an encoder reads besides the weights
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "chat_template.jinja"),
@@ -119,8 +120,9 @@ def _hub_folder(name: str, *, download: bool) -> Path:
     if download:
         wanted = [*OTHER_FILES, "model*.safetensors", INDEX]
         try:
-            files = HfApi().list_repo_files(repository)
-            if not any(file.endswith(".safetensors") for file in files):
+            # The first request is not repeated: without a network the answer comes at once.
+            files = HfApi().model_info(repository, timeout=HUB_SECONDS).siblings or []
+            if not any(file.rfilename.endswith(".safetensors") for file in files):
                 wanted.append("pytorch_model.bin")
             return Path(snapshot_download(repository, allow_patterns=wanted))
         except Exception as error:  # noqa: BLE001  (without a network, the cache will do)
