@@ -16,7 +16,7 @@ import numpy as np
 from domainbert.errors import UserError
 from domainbert.index import top_k
 from domainbert.pooling import unit
-from domainbert.tables import TableError, read_table, require_columns
+from domainbert.tables import read_table, require_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,11 +94,7 @@ class Dictionary:
         """
         path = Path(path)
         table = read_table(path)
-        require_columns(table.columns, ["name", "id"], source=path.name)
-        missing = table[["name", "id"]].isna().any(axis=1)
-        if missing.any():
-            msg = f"{path.name}: row {int(missing.argmax())} has no name or no id"
-            raise TableError(msg)
+        require_cells(table, ["name", "id"], source=path.name)
         return cls(zip(table["name"].str.strip(), table["id"].astype(str), strict=True))
 
     def __len__(self) -> int:

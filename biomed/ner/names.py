@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from biomed.terms.relations import medquad_documents
-from biomed.terms.vocabulary import medical_terms
+from biomed.terms.vocabulary import medical_terms, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,8 +60,7 @@ class Names:
 
 def is_devel(name: str) -> bool:
     """Whether a name is kept for devel: a tenth of all, by a hash of its letters."""
-    digest = hashlib.sha256(f"note {name.casefold()}".encode(errors="replace")).hexdigest()
-    return int(digest, 16) % 100 < DEVEL
+    return percent(f"note {name.casefold()}") < DEVEL
 
 
 def abbreviations() -> pd.DataFrame:

@@ -7,7 +7,6 @@ all that is known of one is on one side.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import random
 from dataclasses import asdict
@@ -21,9 +20,15 @@ from biomed.sentences.encoder import SentenceEncoder
 from biomed.sentences.evaluation import evaluate_retrieval
 from biomed.sentences.training import SentenceRecipe, SentenceTable, scorer
 from biomed.terms.evaluation import evaluate_pairs, read_rated_pairs
-from biomed.terms.relations import SENTENCE_END, read_concepts
+from biomed.terms.relations import (
+    SENTENCE_END,
+    concept_key,
+    medquad_documents,
+    read_concepts,
+    spaced,
+)
 from biomed.terms.training import MEDQUAD, PUBMED, RATED_PAIRS, all_relations, repeated
-from biomed.terms.vocabulary import medical_terms
+from biomed.terms.vocabulary import medical_terms, percent
 from domainbert.pooling import EmbeddingSettings
 from domainbert.settings import Settings
 from domainbert.tables import TableError
@@ -238,15 +243,11 @@ def read_answers(data: Path) -> Iterator[Row]:
     Raises:
         TableError: no such file.
     """
-    path = data / MEDQUAD
-    _check(path)
-    with gzip.open(path, "rt", encoding="utf-8") as handle:
-        for document in map(json.loads, handle):
-            numbers = document["cuis"]
-            key = numbers[0] if len(numbers) == 1 else document["focus"].casefold()
-            for entry in document["questions"]:
-                if entry["answer"]:
-                    yield key, _spaced(entry["question"]), _spaced(entry["answer"])
+    for document in medquad_documents(data / MEDQUAD):
+        key = concept_key(document)
+        for entry in document["questions"]:
+            if entry["answer"]:
+                yield key, spaced(entry["question"]), spaced(entry["answer"])
 
 
 def read_abstracts(data: Path) -> Iterator[tuple[str, list[str]]]:
@@ -288,19 +289,10 @@ def opening(text: str, longest: int) -> str:
     return kept[:longest]
 
 
-def percent(key: str) -> int:
-    """A number from 0 to 99 by a hash of the key, as `Concept.is_validation` uses."""
-    return int(hashlib.sha256(key.encode()).hexdigest(), 16) % 100
-
-
 def _columns(rows: Iterable[Row]) -> dict[str, list[Any]]:
     rows = list(rows)
     names = ("key", "first", "second")
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
-
-
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _check(path: Path) -> None:

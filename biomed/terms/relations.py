@@ -7,7 +7,6 @@ the same thing, so they are never negatives of each other. No rated pair is used
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import random
 import re
@@ -17,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from biomed.terms.context import find_mentions
+from biomed.terms.vocabulary import percent
 from domainbert.tables import TableError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Concept:
     @property
     def is_validation(self) -> bool:
         """Whether it is for validation: a tenth of all concepts, by a hash of the key."""
-        return int(hashlib.sha256(self.key.encode()).hexdigest(), 16) % 100 < VALIDATION
+        return percent(self.key) < VALIDATION
 
 
 def vocabulary_relations(vocabulary: pd.DataFrame, *, level: str) -> list[Relation]:
@@ -137,13 +137,19 @@ def medquad_documents(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _concept(document: dict[str, Any]) -> Concept:
+def concept_key(document: dict[str, Any]) -> str:
+    """The key of a MedQuAD document's concept: its UMLS number if it has one, else its name."""
     numbers = document["cuis"]
-    key = numbers[0] if len(numbers) == 1 else document["focus"].casefold()
-    first = _spaced(document["focus"])
+    key: str = numbers[0] if len(numbers) == 1 else document["focus"].casefold()
+    return key
+
+
+def _concept(document: dict[str, Any]) -> Concept:
+    key = concept_key(document)
+    first = spaced(document["focus"])
     if document["source"] == "MPlusDrugs":
         first = _FORM.sub("", first)
-    spelled = {_spaced(name) for name in (document["focus"], *document["synonyms"])}
+    spelled = {spaced(name) for name in (document["focus"], *document["synonyms"])}
     names = [first, *sorted(spelled - {first})]
     different = {name.casefold(): name for name in reversed(names) if 2 < len(name) < 80}
     sentences = [
@@ -156,12 +162,13 @@ def _concept(document: dict[str, Any]) -> Concept:
 
 
 def _first_sentences(answer: str, *, number: int = 3) -> list[str]:
-    text = _HEADING.sub("", _spaced(answer))
+    text = _HEADING.sub("", spaced(answer))
     said = [part for part in SENTENCE_END.split(text) if not part.endswith("?")]
     return [part for part in said[:number] if SHORTEST < len(part) < LONGEST]
 
 
-def _spaced(text: str) -> str:
+def spaced(text: str) -> str:
+    """The text with single spaces."""
     return " ".join(text.split())
 
 
@@ -254,7 +261,7 @@ def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
         for document in medquad_documents(medquad)
         for question in document["questions"]
     )
-    spoken = (part for answer in answers for part in SENTENCE_END.split(_spaced(answer)))
+    spoken = (part for answer in answers for part in SENTENCE_END.split(spaced(answer)))
     for sentence in chain(spoken, _lines(pubmed)):
         if SHORTEST < len(sentence) < LONGEST and hash(sentence) not in seen:
             seen.add(hash(sentence))

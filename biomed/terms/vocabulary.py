@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainbert.tables import TableError, read_table, require_columns
+from domainbert.tables import TableError, read_table, require_cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,15 +39,11 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
         As `medical_terms`; without `group` each category is one group.
 
     Raises:
-        TableError: a column is missing, a term or category is empty, or a term stands twice.
+        TableError: a column is missing, a term or category is empty, or a term occurs twice.
     """
     path = Path(path)
     table = read_table(path)
-    require_columns(table.columns, ["term", "category"], source=path.name)
-    empty = table[["term", "category"]].isna().any(axis=1)
-    if empty.any():
-        msg = f"{path.name}: row {int(empty.argmax())} has no term or no category"
-        raise TableError(msg)
+    require_cells(table, ["term", "category"], source=path.name)
     twice = table["term"].str.casefold().duplicated()
     if twice.any():
         msg = f"{path.name}: {int(twice.sum())} terms occur twice, first in row {twice.argmax()}"
@@ -63,8 +59,12 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
 
 def is_held_out(term: str) -> bool:
     """Whether a term is kept out of training: a fifth of all, by a hash of its letters."""
-    digest = hashlib.sha256(term.casefold().encode(errors="replace")).hexdigest()
-    return int(digest, 16) % 100 < HELD_OUT
+    return percent(term.casefold()) < HELD_OUT
+
+
+def percent(key: str) -> int:
+    """A number from 0 to 99 by a hash of the key; it decides what is held out from training."""
+    return int(hashlib.sha256(key.encode(errors="replace")).hexdigest(), 16) % 100
 
 
 def _split(synonyms: object) -> list[str]:

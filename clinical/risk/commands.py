@@ -131,8 +131,7 @@ def score(
             loaded = _int8(loaded, model, source, columns, reading)
         return ReadmissionTask(_cached(loaded, cache, cache_size), contributions=contributions)
 
-    named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
-    columns = {name: own for name, own in {**named, "chart_time": time}.items() if own}
+    columns = _columns(text, stay=stay, patient=patient, note=note, time=time)
     reading = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
     cli.run(
         make_task,
@@ -144,6 +143,13 @@ def score(
         restart=restart,
         metrics=metrics,
     )
+
+
+def _columns(text: str | None, **others: str | None) -> dict[str, str]:
+    """Our name of each column that an option names -> the table's."""
+    ours = {"stay": "stay_id", "patient": "patient_id", "note": "note_id", "time": "chart_time"}
+    named = {"text": text, **{ours[option]: name for option, name in others.items()}}
+    return {name: own for name, own in named.items() if own}
 
 
 def _int8(model: Any, name: str, source: str, columns: dict[str, str], reading: Any) -> Any:
@@ -205,12 +211,11 @@ def trajectory(
         threshold = loaded.settings.alert_threshold
         return TrajectoryTask(_cached(loaded, cache, cache_size))
 
-    named = {"text": text, "stay_id": stay, "patient_id": patient, "note_id": note}
     cli.run(
         make_task,
         source,
         out,
-        named={**named, "chart_time": time},
+        named=_columns(text, stay=stay, patient=patient, note=note, time=time),
         keep=keep or (),
         options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
         restart=restart,

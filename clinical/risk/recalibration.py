@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,35 +15,35 @@ from clinical.risk.calibration import fit_platt
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from clinical.risk.model import ReadmissionModel
 
 C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 EPSILON = 1e-6
-log = logging.getLogger(__name__)
 
 
 def choose(
-    model: ReadmissionModel, windows: Sequence[Sequence[np.ndarray]], outcome: np.ndarray
+    model: ReadmissionModel, values: np.ndarray, counts: np.ndarray, outcome: np.ndarray
 ) -> np.ndarray:
     """Fit c, the calibrator and the 80% precision threshold of `model` on stays kept from training.
 
     The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
-    of a few hundred stays is too noisy. If no calibration is possible, the log and the manifest
-    say why, and the settings stay as they are.
+    of a few hundred stays is too noisy.
 
     Args:
-        model: its settings and manifest are changed.
-        windows: of each stay, from `ReadmissionModel.token_ids`; at least one.
+        model: its settings are changed.
+        values: probabilities of all windows, from `ReadmissionModel.window_probabilities`.
+        counts: windows of each stay, from there too; each at least 1.
         outcome: 0 or 1, shape (stays,).
 
     Returns:
         The probabilities of the stays, shape (stays,).
+
+    Raises:
+        UserError: no c allows a calibration (see `clinical.risk.calibration.fit_platt`); the
+            settings stay as they are.
     """
-    values, counts = model.window_probabilities(windows)
     fits, refused = [], ""
     for c in C_GRID:
         score = aggregate_stays(values, counts, c=c)
@@ -57,9 +56,7 @@ def choose(
         likelihood = np.where(outcome == 1, np.log(probability), np.log1p(-probability)).mean()
         fits.append((likelihood, c, platt, probability))
     if not fits:
-        log.warning("no calibration: %s", refused)
-        model.manifest["calibration_refused"] = refused
-        return aggregate_stays(values, counts, c=model.c)
+        raise UserError(refused)
     _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
     point = recall_at_precision(outcome, probability)
     model.settings = replace(
@@ -99,11 +96,10 @@ def recalibrate(model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "
     if not readable:
         msg = f"no stay of the side {split!r} can be scored; expected some hundred"
         raise UserError(msg)
-    model.manifest.pop("calibration_refused", None)
     outcome = rows["readmitted"].to_numpy()[readable]
-    probability = choose(model, [windows[i] for i in readable], outcome)
-    if refused := model.manifest.get("calibration_refused"):
-        raise UserError(refused)
+    values, counts = model.window_probabilities([windows[i] for i in readable])
+    probability = choose(model, values, counts, outcome)
+    model.manifest.pop("calibration_refused", None)
     if stored:
         model.manifest["patients"] = with_patients(stored, rows["patient_id"], side="val")
     if known := model.manifest.get("profile"):

@@ -113,7 +113,13 @@ def fit(
     }
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
-    probability = choose(model, objective.val_windows, objective.outcome)
+    values, counts = model.window_probabilities(objective.val_windows)
+    try:
+        probability = choose(model, values, counts, objective.outcome)
+    except UserError as refused:
+        log.warning("no calibration: %s", refused)
+        model.manifest["calibration_refused"] = str(refused)
+        probability = aggregate_stays(values, counts, c=model.c)
     model.manifest["profile"] = training_profile(model, used, probability=probability)
     return model
 

@@ -2,7 +2,13 @@
 
 from domainbert.tables.columns import NOTE, PATIENT, STAY, TEXT, TIME, Column, match_columns
 from domainbert.tables.ids import id_key, id_text, is_missing
-from domainbert.tables.names import FORMATS, TableError, require_columns, table_format
+from domainbert.tables.names import (
+    FORMATS,
+    TableError,
+    require_cells,
+    require_columns,
+    table_format,
+)
 from domainbert.tables.reading import iter_table, read_metadata, read_table
 from domainbert.tables.rows import ReadOptions, Row, frame_rows, iter_rows, table_columns
 from domainbert.tables.writing import TableWriter, atomic_path, write_table
@@ -29,6 +35,7 @@ __all__ = [
     "match_columns",
     "read_metadata",
     "read_table",
+    "require_cells",
     "require_columns",
     "table_columns",
     "table_format",

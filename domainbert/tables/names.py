@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    import pandas as pd
 
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 TEXT_FORMATS = (".txt", ".txt.gz")
@@ -70,6 +72,19 @@ def require_columns(
         if not is_header:
             listed = f"{len(available)}, not shown: the first line may be data, not names"
         msg = f"{source} has no column {name!r}{guess}. Columns there: {listed}"
+        raise TableError(msg)
+
+
+def require_cells(frame: pd.DataFrame, needed: Sequence[str], *, source: str) -> None:
+    """Check that the needed columns are there and that no row lacks one of their cells.
+
+    Raises:
+        TableError: see `require_columns`; or naming the first row that lacks one.
+    """
+    require_columns(frame.columns, needed, source=source)
+    empty = frame[list(needed)].isna().any(axis=1)
+    if empty.any():
+        msg = f"{source}: row {int(empty.argmax())} has no {' or no '.join(needed)}"
         raise TableError(msg)
 
 

@@ -432,7 +432,8 @@ arguments.gradient_accumulation_steps = passes
 network = make_network(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 trainer = ObjectiveTrainer(network, objective, arguments=arguments)
 trainer.train()
-print("steps", trainer.state.global_step, len(objective.steps), flush=True)
+# One write, so that the lines of two processes do not mix.
+os.write(1, f"steps {trainer.state.global_step} {len(objective.steps)}\\n".encode())
 if os.environ.get("RANK", "0") == "0":
     save_file(dict(trainer.trained().state_dict()), out + ".safetensors")
 """
