@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from biomed.terms.names import normalised
 from domainbert.errors import UserError
 from domainbert.index import top_k
 from domainbert.pooling import unit
@@ -27,10 +26,7 @@ MIN_SIMILARITY = 0.75  # docs/entities.md has what other values give
 NORMALISED = 0.95  # the score of a name that differs in form only
 _LONGEST_ABBREVIATION = 5
 _REMEMBERED = 100_000  # names
-_WORD = re.compile(r"[^\W_]+")
-_BRITISH = (("aem", "em"), ("oed", "ed"), ("oes", "es"), ("tumour", "tumor"), ("rrhoe", "rrhe"))
-_DROPPED = frozenset(("the", "a", "an", "of", "in", "nos", "unspecified", "and", "s"))
-_NUMBERS = {"ii": "2", "iii": "3", "iv": "4"}
+
 
 
 @dataclass(frozen=True)
@@ -41,28 +37,13 @@ class Link:
         id: of the concept.
         name: its preferred name, the first that the dictionary gives it.
         score: 1 for a name of the dictionary (case ignored), 0.95 for one that differs in form
-            only (see `normalised`), both divided by the number of concepts that have the name;
-            otherwise the cosine of the vectors of the name and of the nearest one.
+            only (see `biomed.terms.names.normalised`), both divided by the number of concepts that
+            have the name; otherwise the cosine of the vectors of the name and of the nearest one.
     """
 
     id: str
     name: str
     score: float
-
-
-def normalised(name: str) -> str:
-    """A name without accents, marks, word order, plural, British spelling and small words."""
-    plain = unicodedata.normalize("NFKD", name).casefold()
-    plain = "".join(char for char in plain if not unicodedata.combining(char))
-    for british, american in _BRITISH:
-        plain = plain.replace(british, american)
-    words = [_NUMBERS.get(word, word) for word in _WORD.findall(plain) if word not in _DROPPED]
-    return " ".join(sorted(map(_singular, words)))
-
-
-def _singular(word: str) -> str:
-    is_plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    return word[:-1] if is_plural else word
 
 
 class Dictionary:
