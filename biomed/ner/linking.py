@@ -28,7 +28,6 @@ _LONGEST_ABBREVIATION = 5
 _REMEMBERED = 100_000  # names
 
 
-
 @dataclass(frozen=True)
 class Link:
     """The concept of a name.

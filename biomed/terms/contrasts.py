@@ -22,8 +22,9 @@ _WORDS = (
 )
 _PREFIXES = "hypo hyper|brady tachy|micro macro|intra extra|pre post|supra infra|mono poly"
 # Words that may differ between two names of one thing.
-_GENERAL = frozenset(
-    ["disease", "diseases", "disorder", "disorders", "syndrome", "syndromes", "dysfunction", "problem", "problems", "type", "familial", "hereditary", "chronic", "condition", "conditions", "deficiency", "attack", "failure"]
+_GENERAL = re.compile(
+    r"(disease|disorder|syndrome|dysfunction|problem|condition)s?|type|familial|hereditary|chronic"
+    r"|deficiency|attack|failure"
 )
 _DENIED = 10  # percent of the names without another contrast get "no" before them
 
@@ -82,7 +83,7 @@ def _patterns(text: str) -> Iterator[tuple[str, ...]]:
     """The words of a name with each one left out in turn, if it tells things apart."""
     words = _WORD.findall(text.casefold())
     for place, word in enumerate(words if len(words) > 1 else ()):
-        if word not in _GENERAL:
+        if not _GENERAL.fullmatch(word):
             yield (*words[:place], "", *words[place + 1 :])
 
 
