@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.terms.names import normalised
+from biomed.terms.names import Names
 from domainbert.errors import UserError
 from domainbert.index import top_k
 from domainbert.pooling import unit
@@ -57,12 +57,9 @@ class Dictionary:
         if not self.pairs:
             raise UserError("the dictionary is empty; expected at least one name and id")
         self.preferred: dict[str, str] = {}
-        self._exact: dict[str, dict[str, None]] = defaultdict(dict)
-        self._normalised: dict[str, dict[str, None]] = defaultdict(dict)
+        self._names = Names(self.pairs)
         for name, id_ in self.pairs:
             self.preferred.setdefault(id_, name)
-            self._exact[name.casefold()][id_] = None
-            self._normalised[normalised(name)][id_] = None
         self._sizes = Counter(id_ for _, id_ in self.pairs)
 
     @classmethod
@@ -96,16 +93,12 @@ class Dictionary:
 
         Of several, the one whose preferred name it is, else the one with the most names.
         """
+        ids, is_exact = self._names.find(name)
+        if not ids:
+            return None
         key = " ".join(name.split()).casefold()
-        for ids, score in ((self._exact.get(key), 1.0), (self._same_form(name), NORMALISED)):
-            if ids:
-                best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
-                return Link(best, self.preferred[best], score / len(ids))
-        return None
-
-    def _same_form(self, name: str) -> dict[str, None] | None:
-        key = normalised(name)
-        return self._normalised.get(key) if key else None
+        best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
+        return Link(best, self.preferred[best], (1.0 if is_exact else NORMALISED) / len(ids))
 
 
 class EntityLinker:

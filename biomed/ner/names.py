@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.terms.names import abbreviations, brands
+from biomed.terms.names import COMMON_WORDS, abbreviations, brands
 from biomed.terms.relations import medquad_documents
 from biomed.terms.vocabulary import medical_terms, percent
 
@@ -21,8 +21,6 @@ DEVEL = 10  # percent of the names
 SYMPTOMS = 780  # the first ICD-9 category of symptoms, which injuries follow
 # Weight of each source of names.
 WEIGHTS = {"abbreviations": 0.35, "vocabulary": 0.4, "brands": 0.35, "medquad": 0.17, "icd9": 0.06}
-# Abbreviations that are common words when case is ignored.
-COMMON_WORDS = frozenset(["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"])
 # UMLS semantic types of diseases, injuries and neoplasms, as opposed to findings.
 _DISEASES = frozenset(("T019", "T020", "T037", "T046", "T047", "T048", "T190", "T191"))
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9'-]*(?: [A-Za-z0-9'-]+){0,4}")

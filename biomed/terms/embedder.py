@@ -71,14 +71,22 @@ class TermEmbedder(BiomedFolder, Embedder):
 
         return similarity_matrix(self, terms, others)
 
-    def nearest(self, term: str, vocabulary: Sequence[str], *, k: int = 10) -> pd.DataFrame:
-        """The k terms of a vocabulary most similar to a term: `rank, neighbour, similarity`.
+    def nearest(
+        self,
+        term: str,
+        vocabulary: Sequence[str] | pd.DataFrame | None = None,
+        *,
+        k: int = 10,
+        context: str = "",
+    ) -> pd.DataFrame:
+        """The k terms of a vocabulary nearest to a term, by name, synonym and then by vector.
 
-        The term itself is left out. For many terms make one `biomed.TermIndex`.
+        The vocabulary is a list of terms, or a table with `term` and `synonyms`; by default the
+        shipped one. For many terms make one `biomed.TermIndex`; its `nearest` has the details.
 
         Raises:
             UserError: an empty vocabulary, one string instead of a list, or k < 1.
         """
         from biomed.terms.similarity import TermIndex
 
-        return TermIndex(self, vocabulary).nearest(term, k=k)
+        return TermIndex(self, vocabulary).nearest(term, k=k, context=context)
