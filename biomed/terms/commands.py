@@ -170,9 +170,14 @@ def evaluate(
     ] = None,
     vocabulary: VocabularyFile = None,
 ) -> None:
-    """Measure encoders side by side: rated pairs, and clinical categories."""
+    """Measure encoders side by side: rated pairs, clinical categories, and synonyms."""
     from biomed.plots import plot_comparison
-    from biomed.terms.evaluation import compare_encoders, evaluate_pairs, read_rated_pairs
+    from biomed.terms.evaluation import (
+        compare_encoders,
+        evaluate_pairs,
+        evaluate_synonyms,
+        read_rated_pairs,
+    )
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
     from domainbert.encoders import DEFAULT_ENCODER
     from domainbert.figures import save_figure
@@ -188,6 +193,9 @@ def evaluate(
     if rated is not None:
         worst = evaluate_pairs(embedders[0], rated, bootstrap=1).worst(25)
         write_table(worst, out / "disagreements.csv")
+    if terms["synonyms"].str.len().any():
+        missed = evaluate_synonyms(embedders[0], terms, bootstrap=1).worst(25)
+        write_table(missed, out / "synonyms.csv")
     stdout.print(_comparison_table(comparison))
     say(f"tables and figure in {out}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -11,7 +12,12 @@ from pydantic import Field
 
 from biomed.terms.contrasts import contrast_relations
 from biomed.terms.embedder import TermEmbedder
-from biomed.terms.evaluation import evaluate_categories, evaluate_pairs, read_rated_pairs
+from biomed.terms.evaluation import (
+    evaluate_categories,
+    evaluate_pairs,
+    evaluate_synonyms,
+    read_rated_pairs,
+)
 from biomed.terms.relations import (
     abbreviation_relations,
     context_relations,
@@ -291,6 +297,10 @@ def measure(embedder: TermEmbedder, vocabulary: pd.DataFrame, pairs: Path) -> di
         "share of 5 neighbours of the same category": separation["purity"],
         "silhouette of the categories": separation["silhouette"],
     }
+    if vocabulary["synonyms"].str.len().any():
+        searched = evaluate_synonyms(embedder, vocabulary)
+        name = f"own term first, {len(searched.table)} synonyms of held-out terms"
+        scores[name] = asdict(searched.first)
     if not pairs.is_file():
         return scores
     found = evaluate_pairs(embedder, read_rated_pairs(pairs)).to_dict()
