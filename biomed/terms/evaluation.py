@@ -59,11 +59,6 @@ class PairAgreement:
         order = self.table["disagreement"].abs().sort_values(ascending=False, kind="stable")
         return self.table.loc[order.index[:n]].reset_index(drop=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, for JSON."""
-        numbers = {"spearman": asdict(self.spearman), "pearson": asdict(self.pearson)}
-        return {"pairs": len(self.table), **numbers}
-
 
 @dataclass(frozen=True)
 class CategorySeparation:
@@ -91,12 +86,6 @@ class CategorySeparation:
         return grouped.agg(
             terms=("term", "size"), accuracy=("right", "mean"), purity=("purity", "mean")
         ).reset_index()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, for JSON."""
-        numbers = {"accuracy": asdict(self.accuracy), "purity": asdict(self.purity)}
-        facts = {"terms": len(self.table), "k": self.k, "silhouette": self.silhouette}
-        return {**facts, **numbers}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Cosines of terms: matrices, and the terms of a vocabulary that are nearest by name and vector."""
+"""TermIndex: the terms of a vocabulary that are nearest to a term, by name and by vector."""
 
 from __future__ import annotations
 
@@ -74,31 +74,6 @@ class Neighbours:
     found: tuple[Neighbour, ...] = field(repr=False)
     reason: str
     fault: str = ""
-
-
-def similarity_matrix(
-    embedder: TermEmbedder, terms: Sequence[str], others: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """Cosines of all terms with all others.
-
-    Args:
-        embedder: gives the vectors.
-        terms: the rows.
-        others: the columns; by default the rows again.
-
-    Returns:
-        A frame of cosines in [-1, 1], terms as its index and others as its columns.
-    """
-    import pandas as pd
-
-    for names in (terms, others):
-        check_many(names)
-    rows = unit(embedder.embed(list(terms)))
-    columns = rows if others is None else unit(embedder.embed(list(others)))
-    names = list(terms if others is None else others)
-    return pd.DataFrame(
-        np.clip(rows @ columns.T, -1, 1), index=pd.Index(list(terms)), columns=pd.Index(names)
-    )
 
 
 class TermIndex:

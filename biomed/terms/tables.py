@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from biomed.terms.names import meanings
 from biomed.terms.similarity import COLUMNS
 from domainbert.embedding import NO_TEXT
 from domainbert.scoring import Fault, Task, score_frame
@@ -61,7 +62,8 @@ class _TermTask(Task):
 class EmbedTask(_TermTask):
     """The vector of each term: `term, n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
-    A term longer than a window has a reason that says so; its vector pools all windows.
+    A term longer than a window has a reason that says so; its vector pools all windows. Of an
+    abbreviation the reason says what it may stand for; its vector is that of its letters.
 
     Args:
         embedder: gives the vectors.
@@ -90,6 +92,8 @@ class EmbedTask(_TermTask):
         row |= {f"v{i}": value for i, value in enumerate(vector.tolist())}
         if windows > 1:
             row["reason"] = f"read in {windows} windows; the vector pools them all"
+        elif known := meanings(item):
+            row["reason"] = f"read as written; it may stand for {' or '.join(known)}"
         return [row]
 
 

@@ -291,18 +291,18 @@ def reciprocal_rank(
 
 def measure(embedder: TermEmbedder, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
     """The rows of the card's table of scores; rated pairs where the file is there."""
-    separation = evaluate_categories(embedder, vocabulary).to_dict()
-    scores = {
-        "category accuracy of 5 neighbours, held-out terms": separation["accuracy"],
-        "share of 5 neighbours of the same category": separation["purity"],
-        "silhouette of the categories": separation["silhouette"],
+    separation = evaluate_categories(embedder, vocabulary)
+    scores: dict[str, Any] = {
+        "category accuracy of 5 neighbours, held-out terms": asdict(separation.accuracy),
+        "share of 5 neighbours of the same category": asdict(separation.purity),
+        "silhouette of the categories": separation.silhouette,
     }
     if vocabulary["synonyms"].str.len().any():
         searched = evaluate_synonyms(embedder, vocabulary)
         name = f"own term first, {len(searched.table)} synonyms of held-out terms"
         scores[name] = asdict(searched.first)
-    if not pairs.is_file():
-        return scores
-    found = evaluate_pairs(embedder, read_rated_pairs(pairs)).to_dict()
-    spearman = f"Spearman with physicians, UMNSRS-sim ({found['pairs']} pairs)"
-    return {spearman: found["spearman"], "Pearson": found["pearson"], **scores}
+    if pairs.is_file():
+        found = evaluate_pairs(embedder, read_rated_pairs(pairs))
+        name = f"Spearman with physicians, UMNSRS-sim ({len(found.table)} pairs)"
+        scores = {name: asdict(found.spearman), "Pearson": asdict(found.pearson), **scores}
+    return scores

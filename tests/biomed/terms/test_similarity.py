@@ -70,17 +70,18 @@ def test_one_string_is_no_vocabulary(embedder):
 
 
 def test_a_frame_keeps_its_rows_and_says_what_became_of_each(embedder):
-    terms = ["insulin", None, "", ["x"], "chest pain " * 50, "中文"]
-    frame = pd.DataFrame({"code_id": list("abcdef"), "term": terms})
+    terms = ["insulin", None, "", ["x"], "chest pain " * 50, "中文", "MS"]
+    frame = pd.DataFrame({"code_id": list("abcdefg"), "term": terms})
     table = embed_frame(embedder, frame)
     assert table.columns[:5].tolist() == ["code_id", "row", "term", "n_tokens", "n_windows"]
     assert table.columns[-2:].tolist() == ["status", "reason"]
-    assert table["code_id"].tolist() == list("abcdef")
-    assert table["status"].tolist() == ["ok", "empty", "empty", "error", "ok", "error"]
+    assert table["code_id"].tolist() == list("abcdefg")
+    assert table["status"].tolist() == ["ok", "empty", "empty", "error", "ok", "error", "ok"]
     assert table["reason"].tolist()[3:] == [
         "it is list, not a string",
         "read in 2 windows; the vector pools them all",
         "no word of it is in the encoder's vocabulary",
+        "read as written; it may stand for multiple sclerosis or mitral stenosis",
     ]
     vectors = vectors_of(table)
     assert vectors[0] == pytest.approx(embedder.embed("insulin"), abs=1e-5)
