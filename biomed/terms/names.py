@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from domainbert.tables import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     import pandas as pd
 
@@ -25,8 +25,6 @@ _LONGEST_ABBREVIATION = 6
 # Abbreviations that are common words when case is ignored.
 COMMON_WORDS = frozenset(["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"])
 Value = TypeVar("Value")
-# PubMed's sentences have spaces around marks.
-_SHORT_FORM = re.compile(r"\( ?([A-Z][A-Za-z0-9]{1,7}) ?\)")
 
 
 def normalised(name: str) -> str:
@@ -101,35 +99,3 @@ def abbreviations() -> pd.DataFrame:
 def brands() -> pd.DataFrame:
     """The shipped brand names that the vocabulary lacks: `brand, generic`."""
     return read_table(DATA / "brands.csv")
-
-
-def defined_abbreviations(sentences: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Abbreviations that sentences define in brackets, and what they stand for.
-
-    By the rule of Schwartz and Hearst (2003): the letters of the abbreviation, from the last on,
-    are in the words before the bracket, and the first one begins a word.
-    """
-    for sentence in sentences:
-        for match in _SHORT_FORM.finditer(sentence):
-            short = match[1]
-            if sum(map(str.isupper, short)) > 1:
-                words = sentence[: match.start()].replace(" - ", "-").split()
-                number = min(len(short) + 5, 2 * len(short))
-                if found := _long_form(short, " ".join(words[-number:])):
-                    yield short, found
-
-
-def _long_form(short: str, before: str) -> str | None:
-    place = len(before)
-    for number in range(len(short) - 1, -1, -1):
-        place -= 1
-        while place >= 0 and (
-            before[place].lower() != short[number].lower()
-            or (number == 0 and place > 0 and before[place - 1].isalnum())
-        ):
-            place -= 1
-        if place < 0:
-            return None
-    found = before[before.rfind(" ", 0, place + 1) + 1 :]
-    is_whole = len(found) > len(short) + 2 and short not in found.split()
-    return found if is_whole and not set(found) & set("(),;[]") else None

@@ -11,12 +11,11 @@ import json
 import random
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from biomed.terms.context import find_mentions
-from biomed.terms.names import abbreviations, brands, defined_abbreviations
 from biomed.terms.vocabulary import percent
 from domainbert.tables import TableError
 
@@ -42,14 +41,10 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Relation:
-    """Two or more texts whose vectors should be close, and a key for what they are about.
-
-    A contrast also has a `negative`, a text that is no name of it.
-    """
+    """Two or more texts whose vectors should be close, and a key for what they are about."""
 
     key: str
     texts: tuple[str, ...] = field(repr=False)
-    negative: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ def without_names(relations: Iterable[Relation], names: Collection[str]) -> list
         names: the names, as they are spelled.
     """
     relations = list(relations)
-    texts = list(dict.fromkeys(text for r in relations for text in (*r.texts, r.negative)))
+    texts = list(dict.fromkeys(text for relation in relations for text in relation.texts))
     listed = list(names)
     found = {
         mention.sentence
@@ -113,9 +108,7 @@ def without_names(relations: Iterable[Relation], names: Collection[str]) -> list
         pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, capitals))})(?!\w)")
         found |= {text for text in texts if pattern.search(text)}
     left = (
-        replace(r, texts=tuple(text for text in r.texts if text not in found))
-        for r in relations
-        if r.negative not in found
+        Relation(r.key, tuple(text for text in r.texts if text not in found)) for r in relations
     )
     return [relation for relation in left if len(relation.texts) > 1]
 
@@ -225,30 +218,6 @@ def name_keys(concepts: Iterable[Concept], vocabulary: pd.DataFrame) -> dict[str
     read = {name: c.key for c in concepts for name in _kept_names(c, without)}
     both = {name.casefold(): key for name, key in (read | own).items()}
     return {name: key for name, key in both.items() if len(name) >= SHORTEST_NAME}
-
-
-def abbreviation_relations(
-    concepts: Iterable[Concept], names: Mapping[str, str], sentences: Iterable[str]
-) -> list[Relation]:
-    """Abbreviations and brands with what they stand for, of the shipped tables and of sentences.
-
-    Args:
-        concepts: from `read_concepts`; names of those for validation are left out.
-        names: folded name -> key, from `name_keys`.
-        sentences: any number of them.
-    """
-    kept_out = {name.casefold() for c in concepts if c.is_validation for name in c.names}
-    pairs = chain(
-        ((row[1], name) for row in abbreviations().itertuples() for name in row[2].split("|")),
-        brands().itertuples(index=False, name=None),
-        defined_abbreviations(sentences),
-    )
-    different = {(short, long.casefold()): long for short, long in pairs}
-    return [
-        Relation(names.get(folded, folded), (short, long))
-        for (short, folded), long in different.items()
-        if folded not in kept_out and short.casefold() not in kept_out
-    ]
 
 
 def _unnamed(sentence: str, names: Iterable[str]) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from biomed.terms.contrasts import contrast_relations
 from biomed.terms.embedder import TermEmbedder
 from biomed.terms.evaluation import (
     evaluate_categories,
@@ -19,7 +18,6 @@ from biomed.terms.evaluation import (
     read_rated_pairs,
 )
 from biomed.terms.relations import (
-    abbreviation_relations,
     context_relations,
     definition_relations,
     held_out_names,
@@ -86,8 +84,6 @@ class Relations(Settings):
         definitions: a name with a sentence that defines it, in which the name is replaced.
         icd9: titles of one ICD-9 category.
         contexts: a name with a sentence that contains it, in which the name is replaced.
-        abbreviations: an abbreviation or brand with what it stands for.
-        contrasts: two names of a thing, and a name of another that differs by one word.
     """
 
     synonyms: Times = 1.0
@@ -97,8 +93,6 @@ class Relations(Settings):
     definitions: Times = 1.0
     icd9: Times = 1.0
     contexts: Times = 1.0
-    abbreviations: Times = 1.0
-    contrasts: Times = 1.0
 
 
 class TermRecipe(Recipe):
@@ -179,7 +173,7 @@ def all_relations(
     """
     held_out = held_out_names(vocabulary)
     without = {name.casefold() for name in held_out}
-    sentences = list(islice(read_sentences(data / MEDQUAD, data / PUBMED), limit))
+    sentences = islice(read_sentences(data / MEDQUAD, data / PUBMED), limit)
     names = name_keys(concepts, vocabulary)
     sources = {
         "synonyms": vocabulary_relations(vocabulary, level="term"),
@@ -189,9 +183,7 @@ def all_relations(
         "definitions": definition_relations(concepts, without=without),
         "icd9": icd9_relations(data / ICD9, without=without),
         "contexts": context_relations(names, sentences, limit=CONTEXTS),
-        "abbreviations": abbreviation_relations(concepts, names, sentences),
     }
-    sources["contrasts"] = contrast_relations([*sources["synonyms"], *sources["names"]])
     return {name: without_names(part, held_out) for name, part in sources.items()}
 
 
@@ -254,15 +246,11 @@ def fit(
 
 def _columns(relations: Sequence[Relation], chooser: random.Random) -> dict[str, list[Any]]:
     drawn = [chooser.sample(relation.texts, 2) for relation in relations]
-    columns = {
+    return {
         "anchor": [first for first, _ in drawn],
         "positive": [second for _, second in drawn],
-        "negative": [relation.negative for relation in relations],
         "key": [relation.key for relation in relations],
     }
-    if not all(columns["negative"]):
-        del columns["negative"]
-    return columns
 
 
 def reciprocal_rank(
