@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from clinical.evidence.view import WEAK
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.evidence.explain import Passage
     from clinical.risk.model import ReadmissionModel
 
-_TOP = 3  # passages that raise the risk, and as many that lower it
+_TOP = 3  # passages that raise the risk, and as many that lower it by `WEAK` or more
 _LONGEST = 300  # characters of a passage
 _CALLS = (
     (True, 1, "Right: an alert, and the patient returned"),
@@ -54,7 +56,8 @@ def _fragment(model: ReadmissionModel, notes: list[str], heading: str) -> str:
     if found.without_raising is not None:
         read += f" Without the passages that raise it, it would be {found.without_raising:.1%}."
     risk = found.risk.probability
-    passages = Markup("").join(_item(passage, risk) for passage in found.passages)
+    shown = [p for p in found.passages if p.value > 0 or -p.probability_contribution >= WEAK]
+    passages = Markup("").join(_item(passage, risk) for passage in shown)
     return Markup(
         '<article class="example"><h3>{}</h3><p>{}</p><ul class="passages">{}</ul></article>'
     ).format(heading, read, passages)

@@ -76,24 +76,30 @@ def _model_facts(model: ReadmissionModel, name: str) -> Facts:
         f"c = {settings.c:g}.",
         "calibration": calibration,
         "alerting": alerting,
-        "limits": card.get("limits") or None,
+        "limits": _words(card.get("limits")),
         "profile_remark": model.manifest.get("profile", {}).get("remark"),
         "evidence": _evidence(model.manifest.get("evidence")),
     }
+
+
+def _words(markdown: str | None) -> str | None:
+    """A text of the model's card without the marks of code."""
+    return markdown.replace("`", "") if markdown else None
 
 
 def _training_facts(manifest: Mapping[str, Any]) -> Facts:
     sides, shares = manifest.get("stays", {}), manifest.get("prevalence", {})
     settings = manifest.get("training")
     counts = "; ".join(
-        f"{side} {sides[side]:,} stays, {shares[side]:.1%} readmitted"
-        for side in ("train", "val", "test")
+        f"{name}: {sides[side]:,} stays, {shares[side]:.1%} readmitted"
+        for side, name in (("train", "Training"), ("val", "validation"), ("test", "test"))
         if side in sides and side in shares
     )
     training = imbalance = None
     if isinstance(settings, dict):
+        count = f"{settings['epochs']:g}"
         training = (
-            f"Trained for {settings['epochs']:g} epochs with the objective "
+            f"Trained for {count} epoch{'' if count == '1' else 's'} with the objective "
             f"{manifest.get('objective')}, learning rate {settings['learning_rate']:g}, seed "
             f"{settings['seed']}; the weights with the best validation AUROC were kept, and c, the "
             "calibrator and the alert threshold were chosen on validation."
@@ -120,7 +126,7 @@ def _training_facts(manifest: Mapping[str, Any]) -> Facts:
         )
     return {
         "updating": updating,
-        "training_data": manifest.get("card", {}).get("data") or None,
+        "training_data": _words(manifest.get("card", {}).get("data")),
         "training_stays": f"{counts}." if counts else None,
         "training": training,
         "imbalance": imbalance,
@@ -164,9 +170,9 @@ def _evidence(found: Mapping[str, Any] | None) -> str | None:
         for wanted in (("occlusion", EVIDENCE), ("random", EVIDENCE))
     )
     return (
-        f"Measured on {found['stays']} stays of {found['patients']} patients ({found['cohort']}): "
-        f"without the 5% of a stay's tokens that are named first, its risk falls by {ours} on "
-        f"average; without random sentences of the same length, by {chance}."
+        f"Explanations were tested on {found['stays']} stays of {found['patients']} patients "
+        f"({found['cohort']}): without the 5% of a stay's tokens that are named first, its risk "
+        f"falls by {ours} on average; without random sentences of the same length, by {chance}."
     )
 
 
