@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.qa.questions import QuestionError, QuestionSet, evenly, plain
+from domainbert.calibration import bins_of, calibration_error, fit_platt, platt
 from domainbert.console import counted
 from domainbert.errors import UserError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000
 FEWEST_GROUPS = 5  # an interval from fewer says nothing
+FEWEST_QUESTIONS = 20  # to fit two numbers on
 RANKED = 5  # answers that BioASQ considers
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -201,10 +203,10 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
     return {**result, "not_scored": len(questions) - len(scorable)}
 
 
-def find_threshold(
+def ask_elsewhere(
     answerer: QuestionAnswerer, judged: Sequence[Judged], *, count: int
-) -> dict[str, float]:
-    """Ask questions of a wrong article too, and find the threshold that separates best.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ask questions of another article too.
 
     Args:
         answerer: the model.
@@ -212,29 +214,60 @@ def find_threshold(
         count: maximum number of questions, taken evenly from the articles.
 
     Returns:
-        "threshold": the one with the most correct decisions, 0 if all questions are on one
-        article; "questions": how many were asked of two articles; "answered" and "abstained":
-        shares with an answer from their own article, and without one from the other, in [0, 1].
+        The best scores from their own and from another article, shape (questions,); empty if all
+        questions are on one article.
     """
     by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
     asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
-    pairs, own_scores = [], []
+    pairs, own = [], []
     for number, question in enumerate(asked):
         following = (*asked[number + 1 :], *asked[:number])
         other = next((o for o in following if not o.articles & question.articles), None)
         if other:
             pairs.append((question.text, [passage.text for passage in other.passages]))
-            own_scores.append(by_id[question.id].answers[0].score)
-    if not pairs:
+            own.append(by_id[question.id].answers[0].score)
+    elsewhere = [a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)]
+    return np.array(own), np.array(elsewhere)
+
+
+def find_threshold(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, float]:
+    """The threshold that best tells the two results of `ask_elsewhere` apart.
+
+    Returns:
+        "threshold": the one with the most correct decisions, 0 without questions; "questions":
+        their number; "answered" and "abstained": shares with an answer from their own article, and
+        without one from the other, in [0, 1].
+    """
+    if not len(own):
         return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
-    own = np.array(own_scores)
-    elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
     threshold = best_threshold(own, elsewhere)
     return {
         "threshold": threshold,
-        "questions": len(pairs),
+        "questions": len(own),
         "answered": float((own > threshold).mean()),
         "abstained": float((elsewhere <= threshold).mean()),
+    }
+
+
+def find_calibration(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, Any] | None:
+    """A map from the scores of `ask_elsewhere` to the probability that there is an answer.
+
+    Returns:
+        "map": slope and intercept; "error" and "bins": the expected calibration error, and mean
+        probability, share with an answer and number of each bin, by maps fitted on the other half
+        of the questions. None with fewer than 20 questions.
+    """
+    if len(own) < FEWEST_QUESTIONS:
+        return None
+    scores, right = np.concatenate((own, elsewhere)), np.arange(2 * len(own)) < len(own)
+    half = np.tile(np.arange(len(own)) % 2 == 0, 2)
+    crossed = np.empty(len(scores))
+    for side in (half, ~half):
+        crossed[side] = platt(scores[side], *fit_platt(scores[~side], right[~side]))
+    return {
+        "map": fit_platt(scores, right),
+        "error": calibration_error(crossed, right),
+        "bins": bins_of(crossed, right, bins=5),
     }
 
 

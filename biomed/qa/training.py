@@ -13,7 +13,7 @@ from pydantic import Field
 from torch.nn.functional import cross_entropy
 
 from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-from biomed.qa.evaluation import find_threshold, judge, score
+from biomed.qa.evaluation import ask_elsewhere, find_calibration, find_threshold, judge, score
 from biomed.qa.examples import WindowMaker
 from biomed.qa.formats import read_questions
 from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
@@ -37,6 +37,13 @@ SCORES_NOTE = (
 NO_ANSWER_NOTE = (
     " The last two columns: the same questions, asked of their own article and of another one, "
     "with the model's own threshold, {threshold:.2f}, which was chosen on these questions."
+)
+CALIBRATION_NOTE = (
+    "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
+    "{intercept:.3f}). It was fitted on the {questions} held-out questions that chose the "
+    "threshold, each asked of its own article and of another one; so it takes for granted that "
+    "half of all questions have an answer. Of maps fitted on one half of these questions and "
+    "measured on the other, the expected calibration error is {error:.3f}."
 )
 log = logging.getLogger(__name__)
 
@@ -173,8 +180,7 @@ def fit(
     """Train on the stages one after the other.
 
     Each stage keeps the weights with the best F1 on some of the validation questions, taken evenly
-    from their articles; at the end all of them are scored. Without a threshold in the settings,
-    the one that best separates right from wrong articles is chosen (`find_threshold`).
+    from their articles; at the end all of them are scored, see `measure`.
 
     Args:
         stages: general questions first. The first stage's rank, dropout, seed and `full` apply to
@@ -182,7 +188,7 @@ def fit(
         validation: questions with answers; what shares an article with them is not trained on.
         encoder: shipped name, folder or hub:owner/name.
         settings: windows, longest answer, threshold.
-        choosing: number of validation questions that choose the weights.
+        choosing: number of validation questions that choose the weights, and the threshold.
         checkpoints: see `domainbert.training.train.train`.
         resume: see there.
     """
@@ -203,13 +209,29 @@ def fit(
         "questions held out": len(validation),
         "articles held out": len({article for q in validation for article in q.articles}),
     }
+    measure(model, validation, choosing=choosing)
+    return model
+
+
+def measure(model: QuestionAnswerer, validation: QuestionSet, *, choosing: int = CHOOSING) -> None:
+    """Score a model on held-out questions, and fit its threshold and probability on some of them.
+
+    Without a threshold in the settings, the one that best separates right from wrong articles is
+    chosen. Scores and notes go to the manifest.
+    """
     judged = judge(model, validation)
     model.manifest["validation"] = asdict(score(judged))
+    own, elsewhere = ask_elsewhere(model, judged, count=choosing)
     if model.settings.threshold is None:
-        found = find_threshold(model, judged, count=choosing)
-        model.set_threshold(found["threshold"])
+        found = find_threshold(own, elsewhere)
+        model.settings = model.settings.replaced(threshold=found["threshold"])
         model.manifest["no_answer"] = found
-    return model
+    if known := find_calibration(own, elsewhere):
+        slope, intercept = known["map"]
+        model.settings = model.settings.replaced(calibration=(slope, intercept))
+        numbers = {"questions": len(own), "error": known["error"]}
+        note = CALIBRATION_NOTE.format(slope=slope, intercept=intercept, **numbers)
+        model.manifest["calibration"] = {"note": note, **numbers, "bins": known["bins"]}
 
 
 def train_from_recipe(
@@ -234,20 +256,24 @@ def train_from_recipe(
         checkpoints=checkpoints,
         resume=resume,
     )
+    describe(model, recipe, f"{len(held_out)} questions of {sets[-1].name}")
+    return model
+
+
+def describe(model: QuestionAnswerer, recipe: QuestionRecipe, row: str) -> None:
+    """Put the card's texts and its table of scores into the manifest; `row` names the questions."""
     found = model.manifest["validation"]
     f1 = found["f1"]
     if found["f1_low"] is not None:
         f1 = {"value": f1, "low": found["f1_low"], "high": found["f1_high"]}
-    row = f"{len(held_out)} questions of {sets[-1].name}"
     scores = {"F1": {row: f1}, "exact match": {row: found["exact"]}}
-    note = SCORES_NOTE.format(share=share)
+    note = SCORES_NOTE.format(share=recipe.validation.share)
     if none := model.manifest.get("no_answer"):
         row = f"{none['questions']} of them"
         scores["answered from the right article"] = {row: none["answered"]}
         scores["no answer from a wrong one"] = {row: none["abstained"]}
         note += NO_ANSWER_NOTE.format(threshold=none["threshold"])
     model.manifest |= {"scores": scores, "scores_note": note, "card": recipe.card.model_dump()}
-    return model
 
 
 def make_stages(recipe: QuestionRecipe, sets: Sequence[QuestionSet]) -> list[QuestionStage]:
