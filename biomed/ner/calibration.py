@@ -7,7 +7,7 @@ entities of a type stays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,64 +110,48 @@ def cross_fitted(entities: Scored) -> np.ndarray:
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Maps, and what they change.
+Curves = dict[str, tuple[np.ndarray, np.ndarray]]
 
-    Attributes:
-        maps: of each entity type.
-        devel: names of the sides that they were fitted on.
-        sides: entities and their calibrated scores, on "devel" by `cross_fitted`, and on each side
-            that was only measured.
+
+def calibrate(
+    model: WordTagger, devel: Sequence[Gold], test: Sequence[Gold] = ()
+) -> tuple[dict[str, Any], Curves]:
+    """Fit a model's scores on devel sides, and measure them on others.
+
+    Returns:
+        The manifest's note, the errors on each side, and bins of the scores after (on the sides
+        that were only measured, or on devel); and the curves {"before" and "calibrated": (scores,
+        whether right)} of the same entities.
     """
-
-    maps: Maps
-    devel: tuple[str, ...]
-    sides: dict[str, tuple[Scored, np.ndarray]] = field(repr=False)
-
-    def curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Scores before and after, and whether right, on the sides only measured or on devel."""
-        parts = list(self.sides.values())
-        parts = parts[1:] or parts
-        right = np.concatenate([found.right for found, _ in parts])
-        before = np.concatenate([found.scores for found, _ in parts])
-        return {
-            "before": (before, right),
-            "calibrated": (np.concatenate([after for _, after in parts]), right),
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """A note for people, the errors on each side, and bins of the scores after, for JSON."""
-        sides = {
-            name: {
-                "entities": len(found.scores),
-                "right": float(found.right.mean()),
-                "before": calibration_error(found.scores, found.right),
-                "after": calibration_error(after, found.right),
-            }
-            for name, (found, after) in self.sides.items()
-        }
-        spelt = (f"{e['before']:.3f} and {e['after']:.3f} on {name}" for name, e in sides.items())
-        devel, *measured = self.sides
-        note = _NOTE.format(
-            entities=f"{sides[devel]['entities']:,}",
-            devel=", ".join(self.devel),
-            errors=", ".join(spelt),
-            how=_HALVES,
-            table=", ".join(measured or [devel]),
-        )
-        return {"note": note, "sides": sides, "bins": bins_of(*self.curves()["calibrated"])}
-
-
-def calibrate(model: WordTagger, devel: Sequence[Gold], test: Sequence[Gold] = ()) -> Calibration:
-    """Fit a model's scores on devel sides, measure on others, and note it in its manifest."""
     found = scored_entities(model, devel)
     maps = fit_maps(found)
-    sides = {"devel": (found, cross_fitted(found))}
+    parts = {"devel": (found, cross_fitted(found))}
     for gold in test:
         other = scored_entities(model, [gold])
-        sides[gold.name] = (other, apply(maps, other))
-    result = Calibration(maps, tuple(gold.name for gold in devel), sides)
+        parts[gold.name] = (other, apply(maps, other))
+    sides = {
+        name: {
+            "entities": len(found.scores),
+            "right": float(found.right.mean()),
+            "before": calibration_error(found.scores, found.right),
+            "after": calibration_error(after, found.right),
+        }
+        for name, (found, after) in parts.items()
+    }
+    shown = list(parts)[1:] or list(parts)
+    right = np.concatenate([parts[name][0].right for name in shown])
+    before = np.concatenate([parts[name][0].scores for name in shown])
+    after = np.concatenate([parts[name][1] for name in shown])
+    errors = (f"{e['before']:.3f} and {e['after']:.3f} on {name}" for name, e in sides.items())
+    note = _NOTE.format(
+        entities=f"{len(found.scores):,}",
+        devel=", ".join(gold.name for gold in devel),
+        errors=", ".join(errors),
+            f"{e['before']:.3f} and {e['after']:.3f} on {s}" for s, e in sides.items()
+        ),
+        table=", ".join(shown),
+    )
+    numbers = {"note": note, "sides": sides, "bins": bins_of(after, right)}
     model.settings = model.settings.replaced(calibration=maps)
-    model.manifest["calibration"] = result.to_dict()
-    return result
+    model.manifest["calibration"] = numbers
+    return numbers, {"before": (before, right), "calibrated": (after, right)}

@@ -274,16 +274,15 @@ def calibrate(
         check_output(path, [*golds, *(test or [])])
     model = WordTagger.from_pretrained(name)
     devel, measured = [_side(path, "dev") for path in golds], [_side(p, "test") for p in test or []]
-    result = calibration.calibrate(model, devel, measured)
-    numbers = result.to_dict()
+    numbers, curves = calibration.calibrate(model, devel, measured)
     table = Table("expected calibration error", "entities", "right", "before", "after")
     for side, found in numbers["sides"].items():
         table.add_row(side, *map(spell, found.values()))
     stdout.print(table)
     if figure:
-        plot_reliability(result.curves(), figure)
+        plot_reliability(curves, figure)
     if json:
-        write_json({"maps": result.maps, **numbers}, json)
+        write_json({"maps": model.settings.calibration, **numbers}, json)
     if out:
         model.save_pretrained(out)
         say(f"calibrated model in {out}")

@@ -137,7 +137,7 @@ class PairReader:
             self._checked(document, "the context" + f", document {number}" * is_many)
             for number, document in enumerate(documents)
         )
-        wanted = bool(_ASKS_NUMBER.search(question))  # type: ignore[call-overload]  # checked above
+        wanted = asks_number(question)  # type: ignore[arg-type]  # checked above
         return Pair(asked, passages, documents, wanted)  # type: ignore[arg-type]
 
     def _checked(self, text: object, what: str) -> Pieces:
@@ -197,6 +197,11 @@ class PairReader:
         ids = np.concatenate((head, context.ids[slice(*tokens)], [self._sep]))
         segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
         return Window(ids, segments, passage, tokens)
+
+
+def asks_number(question: str) -> bool:
+    """Whether the answer should hold a number: how many, how old, what dose."""
+    return bool(_ASKS_NUMBER.search(question))
 
 
 def _touching(pattern: re.Pattern[str], text: str, offsets: np.ndarray) -> np.ndarray:
