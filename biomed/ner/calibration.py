@@ -147,8 +147,6 @@ def calibrate(
         entities=f"{len(found.scores):,}",
         devel=", ".join(gold.name for gold in devel),
         errors=", ".join(errors),
-            f"{e['before']:.3f} and {e['after']:.3f} on {s}" for s, e in sides.items()
-        ),
         table=", ".join(shown),
     )
     numbers = {"note": note, "sides": sides, "bins": bins_of(after, right)}
