@@ -124,7 +124,9 @@ def ask(
         for answer in answerer.answer(str(question), texts, top_k=top_k, threshold=threshold):
             if answer.is_found:
                 where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}"
-                say(f"{Path(sources[answer.document]).name}, {where}")
+                known = answer.probability
+                chance = "" if known is None else f", probability of an answer {known:.2f}"
+                say(f"{Path(sources[answer.document]).name}, {where}{chance}")
             stdout.print(AnswerView(texts[answer.document], (answer,)), soft_wrap=True)
     elif question is None and sources[0].lower().endswith(".json"):
         _ask_json(Path(sources[0]), out, make_task)

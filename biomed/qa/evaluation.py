@@ -15,6 +15,7 @@ from biomed.qa.questions import QuestionError, QuestionSet, evenly, plain
 from domainbert.calibration import bins_of, calibration_error, fit_platt, platt
 from domainbert.console import counted
 from domainbert.errors import UserError
+from domainbert.intervals import ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from biomed.qa.answerer import Answer, QuestionAnswerer
     from biomed.qa.questions import Question
 
-RESAMPLES = 1000
 FEWEST_GROUPS = 5  # an interval from fewer says nothing
 FEWEST_QUESTIONS = 20  # to fit two numbers on
 RANKED = 5  # answers that BioASQ considers
@@ -165,11 +165,7 @@ def interval(values: np.ndarray, groups: Sequence[str]) -> tuple[float, float] |
     names, number = np.unique(np.array(groups), return_inverse=True)
     if len(names) < FEWEST_GROUPS:
         return None, None
-    sums, counts = np.bincount(number, weights=values), np.bincount(number)
-    chosen = np.random.default_rng(0).integers(len(names), size=(RESAMPLES, len(names)))
-    means = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
+    return ratio_interval(np.bincount(number, weights=values), np.bincount(number))
 
 
 def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, Any]:
@@ -206,16 +202,10 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
 def ask_elsewhere(
     answerer: QuestionAnswerer, judged: Sequence[Judged], *, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ask questions of another article too.
+    """The best scores of at most `count` questions from their own and from another article.
 
-    Args:
-        answerer: the model.
-        judged: questions with the answers from their own articles, at any score.
-        count: maximum number of questions, taken evenly from the articles.
-
-    Returns:
-        The best scores from their own and from another article, shape (questions,); empty if all
-        questions are on one article.
+    `judged` are the answers from their own articles, at any score. Both results have shape
+    (questions,), and are empty if all questions are on one article.
     """
     by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
     asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
@@ -231,12 +221,10 @@ def ask_elsewhere(
 
 
 def find_threshold(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, float]:
-    """The threshold that best tells the two results of `ask_elsewhere` apart.
+    """The threshold that best tells the two results of `ask_elsewhere` apart (0 without any).
 
-    Returns:
-        "threshold": the one with the most correct decisions, 0 without questions; "questions":
-        their number; "answered" and "abstained": shares with an answer from their own article, and
-        without one from the other, in [0, 1].
+    Also the number of questions, and the shares with an answer from their own article
+    ("answered") and without one from the other ("abstained"), in [0, 1].
     """
     if not len(own):
         return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
