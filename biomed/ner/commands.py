@@ -257,6 +257,9 @@ def calibrate(
         list[Path] | None,
         typer.Option(help="A side that is only measured; may be repeated."),
     ] = None,
+    texts: Annotated[
+        int | None, typer.Option(min=1, help="Texts of each GOLD at most, evenly spread.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the calibrated model to this folder.")
     ] = None,
@@ -273,7 +276,8 @@ def calibrate(
     for path in filter(None, (figure, json)):
         check_output(path, [*golds, *(test or [])])
     model = WordTagger.from_pretrained(name)
-    devel, measured = [_side(path, "dev") for path in golds], [_side(p, "test") for p in test or []]
+    devel = [_side(path, "dev").thinned(texts) for path in golds]
+    measured = [_side(path, "test") for path in test or []]
     numbers, curves = calibration.calibrate(model, devel, measured)
     table = Table("expected calibration error", "entities", "right", "before", "after")
     for side, found in numbers["sides"].items():

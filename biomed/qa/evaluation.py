@@ -220,20 +220,21 @@ def ask_elsewhere(
     return np.array(own), np.array(elsewhere)
 
 
-def find_threshold(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, float]:
-    """The threshold that best tells the two results of `ask_elsewhere` apart (0 without any).
+def find_threshold(
+    own: np.ndarray, elsewhere: np.ndarray, threshold: float | None = None
+) -> dict[str, float]:
+    """The given threshold, or the one that best tells the two results of `ask_elsewhere` apart.
 
     Also the number of questions, and the shares with an answer from their own article
     ("answered") and without one from the other ("abstained"), in [0, 1].
     """
-    if not len(own):
-        return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
-    threshold = best_threshold(own, elsewhere)
+    if threshold is None:
+        threshold = best_threshold(own, elsewhere) if len(own) else 0.0
     return {
         "threshold": threshold,
         "questions": len(own),
-        "answered": float((own > threshold).mean()),
-        "abstained": float((elsewhere <= threshold).mean()),
+        "answered": float((own > threshold).sum() / max(len(own), 1)),
+        "abstained": float((elsewhere <= threshold).sum() / max(len(own), 1)),
     }
 
 

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from biomed.qa.examples import Example
     from domainbert.training.settings import TrainingSettings
 
-CHOOSING = 96  # validation questions that choose the weights
-SCORES_NOTE = (
+CHOOSING = 64  # validation questions that choose the weights
+HELD_OUT_NOTE = (
     "Held-out articles of the last file: an article is held out if the SHA-256 of its name, as a "
-    "number in [0, 1), is below {share}. Every question has an answer and the model must give "
-    "one. Some of these questions chose the weights."
+    "number in [0, 1), is below {share}. Some of these questions chose the weights. "
 )
-NO_ANSWER_NOTE = (
-    " The last two columns: the same questions, asked of their own article and of another one, "
-    "with the model's own threshold, {threshold:.2f}, which was chosen on these questions."
+SCORES_NOTE = (
+    "Every question has an answer and the model must give one. The last two columns: the same "
+    "questions, asked of their own article and of another one, with the model's own threshold, "
+    "{threshold:.2f}; unless it was given, it was chosen on these questions."
 )
 CALIBRATION_NOTE = (
     "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
@@ -220,12 +220,19 @@ def measure(model: QuestionAnswerer, validation: QuestionSet, *, choosing: int =
     chosen. Scores and notes go to the manifest.
     """
     judged = judge(model, validation)
-    model.manifest["validation"] = asdict(score(judged))
+    found = score(judged)
+    f1 = {"value": found.f1, "low": found.f1_low, "high": found.f1_high}
+    row = f"{len(judged)} questions of {validation.name}"
+    scores = {"F1": {row: found.f1 if found.f1_low is None else f1}}
+    scores["exact match"] = {row: found.exact}
     own, elsewhere = ask_elsewhere(model, judged, count=choosing)
-    if model.settings.threshold is None:
-        found = find_threshold(own, elsewhere)
-        model.settings = model.settings.replaced(threshold=found["threshold"])
-        model.manifest["no_answer"] = found
+    none = find_threshold(own, elsewhere, model.settings.threshold)
+    model.settings = model.settings.replaced(threshold=none["threshold"])
+    row = f"{none['questions']} of them"
+    scores["answered from the right article"] = {row: none["answered"]}
+    scores["no answer from a wrong one"] = {row: none["abstained"]}
+    model.manifest |= {"validation": asdict(found), "no_answer": none, "scores": scores}
+    model.manifest["scores_note"] = SCORES_NOTE.format(threshold=none["threshold"])
     if known := find_calibration(own, elsewhere):
         slope, intercept = known["map"]
         model.settings = model.settings.replaced(calibration=(slope, intercept))
@@ -256,24 +263,9 @@ def train_from_recipe(
         checkpoints=checkpoints,
         resume=resume,
     )
-    describe(model, recipe, f"{len(held_out)} questions of {sets[-1].name}")
+    note = HELD_OUT_NOTE.format(share=share) + model.manifest["scores_note"]
+    model.manifest |= {"scores_note": note, "card": recipe.card.model_dump()}
     return model
-
-
-def describe(model: QuestionAnswerer, recipe: QuestionRecipe, row: str) -> None:
-    """Put the card's texts and its table of scores into the manifest; `row` names the questions."""
-    found = model.manifest["validation"]
-    f1 = found["f1"]
-    if found["f1_low"] is not None:
-        f1 = {"value": f1, "low": found["f1_low"], "high": found["f1_high"]}
-    scores = {"F1": {row: f1}, "exact match": {row: found["exact"]}}
-    note = SCORES_NOTE.format(share=recipe.validation.share)
-    if none := model.manifest.get("no_answer"):
-        row = f"{none['questions']} of them"
-        scores["answered from the right article"] = {row: none["answered"]}
-        scores["no answer from a wrong one"] = {row: none["abstained"]}
-        note += NO_ANSWER_NOTE.format(threshold=none["threshold"])
-    model.manifest |= {"scores": scores, "scores_note": note, "card": recipe.card.model_dump()}
 
 
 def make_stages(recipe: QuestionRecipe, sets: Sequence[QuestionSet]) -> list[QuestionStage]:
