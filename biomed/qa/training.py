@@ -174,6 +174,7 @@ def fit(
     encoder: str | Path,
     settings: QuestionSettings | None = None,
     choosing: int = CHOOSING,
+    share: float | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> QuestionAnswerer:
@@ -189,6 +190,7 @@ def fit(
         encoder: shipped name, folder or hub:owner/name.
         settings: windows, longest answer, threshold.
         choosing: number of validation questions that choose the weights, and the threshold.
+        share: of the articles that are held out by a hash (`split_by_article`), for the card.
         checkpoints: see `domainbert.training.train.train`.
         resume: see there.
     """
@@ -209,11 +211,17 @@ def fit(
         "questions held out": len(validation),
         "articles held out": len({article for q in validation for article in q.articles}),
     }
-    measure(model, validation, choosing=choosing)
+    measure(model, validation, choosing=choosing, share=share)
     return model
 
 
-def measure(model: QuestionAnswerer, validation: QuestionSet, *, choosing: int = CHOOSING) -> None:
+def measure(
+    model: QuestionAnswerer,
+    validation: QuestionSet,
+    *,
+    choosing: int = CHOOSING,
+    share: float | None = None,
+) -> None:
     """Score a model on held-out questions, and fit its threshold and probability on some of them.
 
     Without a threshold in the settings, the one that best separates right from wrong articles is
@@ -232,7 +240,8 @@ def measure(model: QuestionAnswerer, validation: QuestionSet, *, choosing: int =
     scores["answered from the right article"] = {row: none["answered"]}
     scores["no answer from a wrong one"] = {row: none["abstained"]}
     model.manifest |= {"validation": asdict(found), "no_answer": none, "scores": scores}
-    model.manifest["scores_note"] = SCORES_NOTE.format(threshold=none["threshold"])
+    how = HELD_OUT_NOTE.format(share=share) if share else ""
+    model.manifest["scores_note"] = how + SCORES_NOTE.format(threshold=none["threshold"])
     if known := find_calibration(own, elsewhere):
         slope, intercept = known["map"]
         model.settings = model.settings.replaced(calibration=(slope, intercept))
@@ -260,11 +269,11 @@ def train_from_recipe(
         encoder=recipe.model.encoder,
         settings=QuestionSettings(**recipe.model.model_dump(exclude={"encoder"})),
         choosing=recipe.validation.choosing,
+        share=share,
         checkpoints=checkpoints,
         resume=resume,
     )
-    note = HELD_OUT_NOTE.format(share=share) + model.manifest["scores_note"]
-    model.manifest |= {"scores_note": note, "card": recipe.card.model_dump()}
+    model.manifest["card"] = recipe.card.model_dump()
     return model
 
 
