@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from biomed.corpora.corpus import Corpus, Gold, overlaid, read_corpus
+from biomed.corpora.corpus import Corpus, overlaid, read_corpus
 from biomed.corpora.documents import OUTSIDE
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_sides
@@ -155,11 +155,7 @@ class TagObjective(Objective):
 
 def _thinned(corpus: Corpus, number: int | None) -> Corpus:
     """The corpus with at most so many devel texts, evenly spread."""
-    if corpus.devel is None or number is None or len(corpus.devel.texts) <= number:
-        return corpus
-    places = np.linspace(0, len(corpus.devel.texts) - 1, number).astype(int).tolist()
-    texts = tuple(corpus.devel.texts[place] for place in places)
-    return replace(corpus, devel=Gold(corpus.devel.name, texts))
+    return replace(corpus, devel=corpus.devel and corpus.devel.thinned(number))
 
 
 def read_corpora(
