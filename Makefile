@@ -67,6 +67,7 @@ models: $(INSTALLED)
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
 		--recipe recipes/qa.toml --out biomed/models/qa
 	$(BIN)/biomed terms train $(DATA) --recipe recipes/terms.toml --out biomed/models/terms
+	$(BIN)/biomed sentences train $(DATA) --recipe recipes/sentences.toml --out biomed/models/sentences
 	$(BIN)/python benchmarks/quality.py --page docs/benchmarks.md --readme README.md
 
 clean:

@@ -105,7 +105,7 @@ class Model(ABC):
             cls.resolve(name),
             task=cls.task,
             labels=len(cls.labels) or None,
-            model_class=cls.network_class(),
+            network_class=cls.network_class,
             train_command=cls.train_command,
         )
 

@@ -239,6 +239,8 @@ def fit_embedder(
         for name, weights in network.named_parameters():
             if "lora_B" in name:
                 weights.mul_(share)
+    if share != 1:
+        best = score(embedder, network)
     trained = embedder.finished(network, encoder=encoder, lora=training.lora)
     trained.name = str(encoder)
     trained.manifest = {
