@@ -16,7 +16,7 @@ from domainbert.files import folder_beside, replace_folder
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -149,12 +149,19 @@ def _published_class(model: PreTrainedModel) -> str:
 
 
 def load_task_model(
-    folder: str | Path, *, task: str, labels: int | None, model_class: Any, train_command: str
+    folder: str | Path,
+    *,
+    task: str,
+    labels: int | None,
+    model_class: Any,
+    train_command: str,
+    prepare: Callable[[Any, Mapping[str, Any]], Any] = lambda network, _: network,
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
     `folder` may also be `hub:owner/name`. `labels` is the number of outputs that the head must
-    have, None for any; `train_command`, which trains one, is for the error if there is none.
+    have, None for any; `train_command`, which trains one, is for the error if there is none;
+    `prepare` is given the encoder beneath an adapter, and the settings, before it is merged.
 
     Raises `EncoderError` for another task, number of labels or encoder, missing weights and an
     encoder without a trained head.
@@ -179,7 +186,8 @@ def load_task_model(
         model = encoders.load_model(encoder, model_class, **outputs)
     else:
         encoder = _encoder_beneath(path, config)
-        wrapped = add_lora(encoders.load_model(encoder, model_class, **outputs), config.lora)
+        network = encoders.load_model(encoder, model_class, **outputs)
+        wrapped = add_lora(prepare(network, config.settings), config.lora)
         adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)
     tokenizer = load_tokenizer(encoder, lower_case=config.lower_case)
