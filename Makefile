@@ -18,7 +18,7 @@ demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
 
 test: lint $(ENGINES)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal --durations 25
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -35,11 +35,15 @@ def release_empty(folder: Path) -> None:
 
 def _opened(folder: Path) -> TextIO | None:
     """The lock's file, held; None if it is no longer the one in the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         file = path.open("a+")
     except FileNotFoundError:
+        return None
+    except FileExistsError:  # it was there for `mkdir`, and is gone
+        if folder.exists():
+            raise
         return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -85,6 +85,13 @@ class Examples:
         columns["score"] = self.labels
         return pd.DataFrame({name: values for name, values in columns.items() if values})
 
+    def labelled(self) -> Examples:
+        """Triplets as pairs: the positive is right (1), the negative wrong (0); pairs stay."""
+        if not self.third or self.labels:
+            return self
+        labels = ["1"] * len(self) + ["0"] * len(self)
+        return Examples(self.first * 2, self.second + self.third, [], labels)
+
     def joined(self, other: Examples) -> Examples:
         """These rows, then those of `other`."""
         return Examples(

@@ -84,7 +84,8 @@ def train_from_recipe(
 ) -> SentenceEncoder | PairModel:
     """Train a model; the weights that do best on validation are kept.
 
-    Pairs of the training side that are in validation too are left out, with a warning.
+    A cross-encoder reads a triplet as two pairs, with the scores 1 and 0. Pairs of the training
+    side that are in validation too are left out, with a warning.
 
     Args:
         recipe: the plan.
@@ -121,6 +122,7 @@ def train_from_recipe(
 def _fit_cross(
     recipe: SentenceRecipe, train: Examples, validation: Examples, **place: Any
 ) -> PairModel:
+    train, validation = train.labelled(), validation.labelled()
     labels = _classes(recipe, train, validation)
     model = recipe.model
     sides = [

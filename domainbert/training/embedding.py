@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import torch
@@ -10,6 +11,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.base.modules import InputModule
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from sentence_transformers.sentence_transformer import losses
+from torch.utils.checkpoint import checkpoint
 
 from domainbert.embedding import Embedder
 from domainbert.errors import UserError
@@ -32,6 +34,7 @@ Columns = dict[str, list[Any]]
 KEY = "key"
 SCALE = 20.0  # one over the temperature of the contrastive objective
 _READ = 32  # windows read together in training
+_KEPT = 512  # windows of a step; of more, nothing is kept for the backward pass, which reads again
 MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
 
 
@@ -73,7 +76,11 @@ class TextModule(InputModule):
         lengths = features["lengths"]
         # Windows of similar length are read together, because most of a batch would be padding.
         order = lengths.argsort()
-        rows = torch.cat([self._pooled(ids[part], lengths[part]) for part in order.split(_READ)])
+        parts = order.split(_READ)
+        read: Callable[..., torch.Tensor] = self._pooled
+        if len(order) > _KEPT and torch.is_grad_enabled():
+            read = partial(checkpoint, self._pooled, use_reentrant=False)
+        rows = torch.cat([read(ids[part], lengths[part]) for part in parts])
         rows = rows[order.argsort()]
         if len(rows) > len(counts):
             rows = _joined(rows, lengths, counts, is_max=self._settings.pooling == "max")

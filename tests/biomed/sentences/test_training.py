@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from biomed.cli import app
 from biomed.sentences.augment import AugmentRecipe, augment
-from biomed.sentences.data import read_examples, read_groups
+from biomed.sentences.data import Examples, read_examples, read_groups
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.evaluation import (
     compare,
@@ -130,6 +130,18 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
     assert 0 <= value <= 1
     expected = scorer(objective, validation, scale=5)(model, None)
     assert list(expected.values()) == pytest.approx([value], abs=0.05)
+
+
+def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encoder):
+    firsts, right, wrong = ["heart", "kidney"] * 30, ["failure"] * 60, ["edema"] * 60
+    train = Examples(firsts, right, wrong, [])
+    validation = Examples(["left heart", "left kidney"], right[:2], wrong[:2], [])
+    assert validation.labelled().labels == ["1", "1", "0", "0"]
+    changes = {**QUICK, "model.kind": "cross-encoder", "model.encoder": str(tiny_encoder)}
+    changes |= {"training.epochs": 10.0, "data.scale": 1.0}
+    model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
+    good, bad = (model.predict("left heart", text).score for text in ("failure", "edema"))
+    assert good > 0.5 > bad
 
 
 def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
@@ -309,18 +321,22 @@ def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
         CrossEncoder.from_pretrained(tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "augmented", "sentences"])
+SHIPPED = ["sts", "sts-cross", "retrieval", "rerank", "augmented", "sentences"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_recipes_are_read(name):
     kinds = {"augmented": AugmentRecipe, "sentences": MedicalRecipe}
     recipe = read_recipe(kinds.get(name, SentenceRecipe), name)
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
-    assert recipe.model.kind == ("cross-encoder" if name == "sts-cross" else "bi-encoder")
+    cross = name in ("sts-cross", "rerank")
+    assert recipe.model.kind == ("cross-encoder" if cross else "bi-encoder")
 
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "augmented"])
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "rerank", "augmented"])
 def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_path, name):
     source = data_folder / "sentences" / "stsb_en_dev.tsv"
     lines = source.read_text().splitlines()
@@ -330,7 +346,9 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
     for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
         path.write_text("\n".join(part) + "\n")
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
-    sides = map(read_examples, paths)
+    sides = [read_examples(path) for path in paths]
+    if name == "rerank":
+        sides = [Examples(part.first, part.second, part.second[::-1], []) for part in sides]
     if name == "augmented":
         pytest.importorskip("bm25s")
         changes |= {"cross.epochs": 1.0, "silver.bins": 1}

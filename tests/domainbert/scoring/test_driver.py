@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from domainbert.errors import UserError
+from domainbert.locks import locked
 from domainbert.scoring import driver, score_file, score_frame
 from domainbert.tables import ReadOptions, TableError, csv_files, read_table, write_table
 
@@ -375,6 +376,23 @@ def test_memory_does_not_grow_with_the_input(tmp_path, monkeypatch, apart):
     peak(300)
     small, large = peak(600), peak(6000)
     assert large <= 1.1 * small + 12 * 2 * 5400
+
+
+def test_a_folder_that_goes_while_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    folder, make, calls = tmp_path / "out.parts", os.mkdir, []
+
+    def mkdir(path, *options):
+        calls.append(path)
+        if len(calls) == 1:  # another process had it, and removes it now
+            raise FileExistsError(path)
+        make(path, *options)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with locked(folder):
+        assert (folder / ".lock").read_text() == str(os.getpid())
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError), locked(tmp_path / "file"):
+        pass
 
 
 def test_two_processes_never_hold_one_output_while_the_first_tidies_up(tmp_path):

@@ -53,6 +53,36 @@ def test_training_sees_the_vectors_of_prediction(new_network, tokenizer, pooling
     assert found == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_large_batch_keeps_less_for_the_backward_pass(trainee, monkeypatch):
+    embedder, model = trainee
+    loss = make_loss("contrastive", model)
+    sizes = []
+
+    def keep(tensor):
+        sizes.append(tensor.nelement())
+        return tensor
+
+    def step():
+        sizes.clear()
+        embedder.network.zero_grad()
+        features = [
+            model.preprocess([f"{text} {n}" for n in range(30) for text in texts])
+            for texts in (ANCHORS, OTHERS)
+        ]
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            value = loss(features, None)
+        value.backward()
+        return value.item(), embedder.network.embeddings.word_embeddings.weight.grad.clone()
+
+    value, gradient = step()
+    kept = sum(sizes)
+    monkeypatch.setattr("domainbert.training.embedding._KEPT", 0)
+    again, same = step()
+    assert again == pytest.approx(value, abs=1e-6)
+    torch.testing.assert_close(same, gradient, atol=1e-6, rtol=1e-4)
+    assert sum(sizes) < kept / 5
+
+
 def test_regression_is_the_squared_error_of_the_cosine(trainee):
     embedder, model = trainee
     u, v = embedder.embed(ANCHORS).astype(float), embedder.embed(OTHERS).astype(float)
