@@ -21,7 +21,7 @@ def errors_by_kind(
 ) -> dict[str, dict[str, int]]:
     """How many entities are right and wrong, of short forms and of others.
 
-    A gold entity is right, has the wrong type at its exact words (type), only overlaps a found one
+    A gold entity is right, has another type at its exact words (type), only overlaps a found one
     (boundary), or overlaps none (missed). A found one that overlaps no gold entity is invented.
 
     Args:
@@ -35,29 +35,21 @@ def errors_by_kind(
     counts: Counter[tuple[str, bool]] = Counter()
     for text, tags in zip(texts, predicted, strict=True):
         gold, found = spans_of(text.tags), spans_of(tags)
-        for span in gold:
-            counts[_kind(span, found), _is_short(text.words[span[0] : span[1]])] += 1
-        for span in found:
-            if not _overlapping(span, gold):
-                counts["invented", _is_short(text.words[span[0] : span[1]])] += 1
+        rows = [(_kind(span, found), span) for span in gold]
+        rows += [("invented", span) for span in found if _kind(span, gold) == "missed"]
+        counts.update((kind, _is_short(text.words[a:b])) for kind, (a, b, _) in rows)
     return {
         kind: {"short forms": counts[kind, True], "other": counts[kind, False]} for kind in KINDS
     }
 
 
-def _kind(span: tuple[int, int, str], found: Sequence[tuple[int, int, str]]) -> str:
-    near = _overlapping(span, found)
+def _kind(span: tuple[int, int, str], others: Sequence[tuple[int, int, str]]) -> str:
+    near = [other for other in others if other[0] < span[1] and span[0] < other[1]]
     if not near:
         return "missed"
     if span in near:
         return "right"
     return "type" if any(other[:2] == span[:2] for other in near) else "boundary"
-
-
-def _overlapping(
-    span: tuple[int, int, str], others: Sequence[tuple[int, int, str]]
-) -> list[tuple[int, int, str]]:
-    return [other for other in others if other[0] < span[1] and span[0] < other[1]]
 
 
 def _is_short(words: Sequence[str]) -> bool:

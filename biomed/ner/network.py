@@ -18,7 +18,7 @@ from domainbert.inference import chunked
 from domainbert.settings import Count, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import torch
@@ -131,26 +131,19 @@ class WordTagger(BiomedFolder):
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         ranges = [cut(len(t.ids), window=self.window, overlap=self.overlap) for t in texts]
-        windows = [
-            self.reader.window(text.ids[start:end])
-            for text, cuts in zip(texts, ranges, strict=True)
-            for start, end in cuts
-        ]
-        surface = [
-            np.pad(text.surface[start:end], 1)
-            for text, cuts in zip(texts, ranges, strict=True)
-            for start, end in cuts
-        ]
-        types = surface if self.settings.characters else None
+        parts = [(t, a, b) for t, cuts in zip(texts, ranges, strict=True) for a, b in cuts]
+        windows = [self.reader.window(text.ids[start:end]) for text, start, end in parts]
+        surface = (np.pad(text.surface[start:end], 1) for text, start, end in parts)
+        types = list(surface) if self.settings.characters else None
         rows = iter(runner.run(windows, read=_log_softmax, token_types=types))
-        parts = [np.zeros((0, len(self.labels)), dtype=np.float32)]
+        found = [np.zeros((0, len(self.labels)), dtype=np.float32)]
         for text, cuts in zip(texts, ranges, strict=True):
             first = text.first[text.is_read]
             choice = best_window(first, cuts)
             # Later windows hold later words, so the words stay in order.
             for number, (start, _) in enumerate(cuts):
-                parts.append(next(rows)[1 + first[choice == number] - start])
-        return self._outputs.tags(np.concatenate(parts))
+                found.append(next(rows)[1 + first[choice == number] - start])
+        return self._outputs.tags(np.concatenate(found))
 
     def tags(
         self,
@@ -166,16 +159,20 @@ class WordTagger(BiomedFolder):
         if any(isinstance(words, str) for words in sentences):
             msg = "expected each sentence as a list of words, got a string; split it first"
             raise UserError(msg)
-        pieces = [self.reader.read(words) for words in sentences]
-        size = self.runner.buffer_tokens
-        result = []
+        found = self.entities_of(sentences, scores_of=scores_of)
+        return [
+            tags_of([span[:3] for span in spans], words=len(words))
+            for words, spans in zip(sentences, found, strict=True)
+        ]
+
+    def entities_of(
+        self, sentences: Iterable[Sequence[str]], **options: Any
+    ) -> Iterator[list[tuple[int, int, str, float]]]:
+        """The entities of each sentence, in constant memory; for the options see `entities`."""
+        pieces, size = map(self.reader.read, sentences), self.runner.buffer_tokens
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
             none = [np.zeros(0, dtype=np.int64)] * len(chunk)
-            found = self.entities(chunk, breaks=none, scores_of=scores_of)
-            for text, entities in zip(chunk, found, strict=True):
-                spans = [(first, end, kind) for first, end, kind, _ in entities]
-                result.append(tags_of(spans, words=len(text.is_read)))
-        return result
+            yield from self.entities(chunk, breaks=none, **options)
 
     def entities(
         self,
