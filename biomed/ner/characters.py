@@ -23,6 +23,7 @@ OTHER = 1  # a character outside the alphabet; 0 is no character
 ALPHABET = {c: n for n, c in enumerate(f"{LETTERS}{GREEK}-/.,'+()%:;[]&_", start=OTHER + 1)}
 BITS, LONGEST = 7, 8
 CODES = 1 << BITS
+SCALE = 0.02  # of the output: without it, the first steps drown the words
 
 
 def surfaces(word: str, pieces: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -69,7 +70,8 @@ class Characters(torch.nn.Module):
         codes = surface[..., None] >> self.places & CODES - 1
         letters = self.letters(codes[..., 1:]).flatten(0, 1).transpose(1, 2)
         found = self.convolution(letters).amax(-1).relu().unflatten(0, surface.shape)
-        result: torch.Tensor = self.output(torch.cat((found, self.shapes(codes[..., 0])), dim=-1))
+        both = torch.cat((found, self.shapes(codes[..., 0])), dim=-1)
+        result: torch.Tensor = SCALE * self.output(both)
         return result
 
 
