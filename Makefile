@@ -6,6 +6,7 @@
 PYTHON ?= python3
 DATA ?= ../shared/data
 CORPORA := $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease $(DATA)/ner/bc5cdr-chemical runs/notes
+TESTS := --test $(DATA)/ner/ncbi-disease/test.tsv --test notes
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -52,14 +53,21 @@ models: $(INSTALLED)
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
 	$(BIN)/biomed ner train $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease \
 		--recipe disease --seed 0 --seed 1 --seed 2 --out biomed/models/disease
+	$(BIN)/biomed ner calibrate biomed/models/disease $(DATA)/ner/ncbi-disease/devel.tsv \
+		$(DATA)/ner/bc5cdr-disease/devel.tsv notes $(TESTS) --texts 1000 --out biomed/models/disease
 	$(BIN)/biomed ner train $(DATA)/ner/bc5cdr-chemical \
 		--recipe drug --seed 0 --seed 1 --seed 2 --out biomed/models/drug
+	$(BIN)/biomed ner calibrate biomed/models/drug $(DATA)/ner/bc5cdr-chemical/devel.tsv notes \
+		--test notes --texts 1000 --out biomed/models/drug
 	$(BIN)/biomed ner generate runs/notes --data $(DATA)
 	$(BIN)/biomed ner train $(CORPORA) --recipe disease-drug-start --out runs/disease-drug-start
 	$(BIN)/biomed ner train $(CORPORA) --recipe disease-drug --out biomed/models/disease-drug
+	$(BIN)/biomed ner calibrate biomed/models/disease-drug $(CORPORA:%=%/devel.tsv) notes $(TESTS) \
+		--texts 1000 --out biomed/models/disease-drug --figure docs/reliability.png
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
 		--recipe recipes/qa.toml --out biomed/models/qa
 	$(BIN)/biomed terms train $(DATA) --recipe recipes/terms.toml --out biomed/models/terms
+	$(BIN)/biomed sentences train $(DATA) --recipe recipes/sentences.toml --out biomed/models/sentences
 	$(BIN)/python benchmarks/quality.py --page docs/benchmarks.md --readme README.md
 
 clean:

@@ -97,10 +97,12 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     rows.append(["`disease-drug`", data, "entity F1", found, other])
     for data, found in models["qa"]["F1"].items():
         rows.append(["`qa`", data, "F1", spell(found), ""])
-    for data, found in models["terms"]["this model"].items():
-        if "Spearman" in data:
-            plain = spell(models["terms"]["plain encoder"][data])
-            rows.append(["`terms`", data, "Spearman", spell(found), f"plain encoder {plain}"])
+    for name, measure in (("terms", "Spearman"), ("sentences", "MRR@10")):
+        for data, found in models[name]["this model"].items():
+            if measure in data:
+                what = data.removesuffix(f": {measure}")
+                plain = f"plain encoder {spell(models[name]['plain encoder'][data])}"
+                rows.append([f"`{name}`", what, measure, spell(found), plain])
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
 
 

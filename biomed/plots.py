@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.terms.labels import place_labels
-from biomed.terms.layout import TermLayout, layout_terms
 from domainbert.errors import UserError
 from domainbert.figures import COLOURS, GREY, STYLE, new_axes
+from domainbert.labels import place_labels
+from domainbert.layout import TermLayout, layout_terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def plot_terms(
         categories: one for each term, for colours and legend.
         embedder: by default the shipped one.
         pca: add a picture by principal component analysis.
-        perplexity: see `biomed.terms.layout.layout_terms`.
+        perplexity: see `domainbert.layout.layout_terms`.
         seed: another seed is another picture.
 
     Raises:

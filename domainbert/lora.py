@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-HEAD_MODULES = {"classifier", "pooler", "qa_outputs", "head", "characters"}
+HEAD_MODULES = {"classifier", "pooler", "qa_outputs", "head"}
 # Every linear layer of the encoder, by BERT's names and by ModernBERT's.
 LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo)"
 

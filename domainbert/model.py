@@ -15,7 +15,7 @@ from domainbert.settings import as_dict
 from domainbert.windows import own_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import torch
@@ -75,12 +75,6 @@ class Model(ABC):
         """The Hugging Face class of the network; a method because importing it takes seconds."""
 
     @classmethod
-    def prepared(cls, network: Any, settings: Mapping[str, Any]) -> Any:
-        """An encoder with a head, with what the settings add to it; by default nothing."""
-        del settings
-        return network
-
-    @classmethod
     @abstractmethod
     def resolve(cls, name: str | Path) -> str | Path:
         """The folder of a shipped model, or the name unchanged; see `storage.resolve_model`."""
@@ -111,9 +105,8 @@ class Model(ABC):
             cls.resolve(name),
             task=cls.task,
             labels=len(cls.labels) or None,
-            model_class=cls.network_class(),
+            network_class=cls.network_class,
             train_command=cls.train_command,
-            prepare=cls.prepared,
         )
 
     @classmethod
@@ -162,7 +155,6 @@ class Model(ABC):
         outputs |= dropouts(found, training.dropout)
         torch.manual_seed(training.seed)
         network = load_model(found, cls.network_class(), **outputs)
-        network = cls.prepared(network, as_dict(settings or cls.settings_class()))
         return cls(network, load_tokenizer(found), settings=settings)
 
     def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:

@@ -153,15 +153,14 @@ def load_task_model(
     *,
     task: str,
     labels: int | None,
-    model_class: Any,
+    network_class: Callable[[], Any],
     train_command: str,
-    prepare: Callable[[Any, Mapping[str, Any]], Any] = lambda network, _: network,
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
     `folder` may also be `hub:owner/name`. `labels` is the number of outputs that the head must
-    have, None for any; `train_command`, which trains one, is for the error if there is none;
-    `prepare` is given the encoder beneath an adapter, and the settings, before it is merged.
+    have, None for any; `network_class` gives the class, and is called when the folder is found,
+    because it imports torch; `train_command` is for the error if there is no trained head.
 
     Raises `EncoderError` for another task, number of labels or encoder, missing weights and an
     encoder without a trained head.
@@ -170,7 +169,7 @@ def load_task_model(
     document = _read_config(path) if path.is_dir() else {}
     if CONFIG_KEY not in document:
         encoder = find_encoder(folder)
-        model = encoders.load_model(encoder, model_class, train_command=train_command)
+        model = encoders.load_model(encoder, network_class(), train_command=train_command)
         _check_head(encoder, model)
         if labels not in (None, found := model.config.num_labels):
             raise EncoderError(f"{encoder.name} has {found} labels; this task has {labels}")
@@ -183,11 +182,10 @@ def load_task_model(
     adapter, outputs = None, encoders.named_outputs(config.labels)
     if config.lora is None:
         encoder, outputs["train_command"] = find_encoder(path), train_command
-        model = encoders.load_model(encoder, model_class, **outputs)
+        model = encoders.load_model(encoder, network_class(), **outputs)
     else:
         encoder = _encoder_beneath(path, config)
-        network = encoders.load_model(encoder, model_class, **outputs)
-        wrapped = add_lora(prepare(network, config.settings), config.lora)
+        wrapped = add_lora(encoders.load_model(encoder, network_class(), **outputs), config.lora)
         adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)
     tokenizer = load_tokenizer(encoder, lower_case=config.lower_case)

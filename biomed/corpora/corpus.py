@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from biomed.corpora.documents import (
     CorpusError,
     Document,
@@ -62,6 +64,13 @@ class Gold:
         for text in self.texts:
             digest.update("\x1f".join((*text.words, *text.tags, "\n")).encode("utf-8", "replace"))
         return digest.hexdigest()
+
+    def thinned(self, most: int | None) -> Gold:
+        """At most so many of the texts, evenly spread."""
+        if most is None or len(self.texts) <= most:
+            return self
+        places = np.linspace(0, len(self.texts) - 1, most).astype(int).tolist()
+        return Gold(self.name, tuple(self.texts[place] for place in places))
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,30 @@ entities of a type stays.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biomed.corpora.documents import spans_of
 from biomed.ner.decoding import calibrated, log_odds
+from domainbert.calibration import bins_of, calibration_error, fit_platt
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from biomed.corpora.corpus import Gold
     from biomed.ner.network import WordTagger
 
 Maps = dict[str, list[float]]  # of each type: slope and intercept on the log-odds
-_FLATTEST = 1e-4  # slope
 _FEWEST = 50  # entities to fit a type on
+_NOTE = (
+    "Platt scaling for each entity type makes the score the probability that an entity is right; "
+    "fitted on the {entities} entities that the model finds in {devel}. The expected calibration "
+    "error before and after is {errors}.{how} The table is of {table}."
+)
+_HALVES = " On the sides that it was fitted on, each half was measured by a fit on the other."
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +71,13 @@ def fit_maps(entities: Scored) -> Maps:
     Raises:
         UserError: fewer than 50 entities of a type, or none that is right or wrong.
     """
-    from sklearn.linear_model import LogisticRegression
-
     maps: Maps = {}
     for kind in sorted(set(entities.kinds.tolist())):
         part = entities.part(entities.kinds == kind)
         if len(part.scores) < _FEWEST or len(set(part.right.tolist())) < 2:
             msg = f"{kind}: {len(part.scores)} entities found; expected {_FEWEST}, right and wrong"
             raise UserError(msg)
-        fitted = LogisticRegression(C=1e4).fit(log_odds(part.scores)[:, None], part.right)
-        slope = max(float(fitted.coef_[0, 0]), _FLATTEST)
-        maps[kind] = [round(slope, 4), round(float(fitted.intercept_[0]), 4)]
+        maps[kind] = list(fit_platt(log_odds(part.scores), part.right))
     if not maps:
         raise UserError("the model finds no entity in these corpora; nothing to calibrate on")
     return maps
@@ -101,44 +101,46 @@ def cross_fitted(entities: Scored) -> np.ndarray:
     return result
 
 
-def bins_of(scores: np.ndarray, right: np.ndarray, *, bins: int = 10) -> list[tuple[float, ...]]:
-    """Mean score, share of right entities and count in each of equally wide bins that has any."""
-    place = np.minimum((scores * bins).astype(int), bins - 1)
-    rows: dict[int, list[int]] = defaultdict(list)
-    for number, bin_ in enumerate(place.tolist()):
-        rows[bin_].append(number)
-    return [
-        (float(scores[n].mean()), float(right[n].mean()), len(n)) for _, n in sorted(rows.items())
-    ]
+Curves = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
-def calibration_error(scores: np.ndarray, right: np.ndarray) -> float:
-    """Expected calibration error over ten bins: the mean distance of score and share, weighted."""
-    total = max(len(scores), 1)
-    return sum(n * abs(mean - share) for mean, share, n in bins_of(scores, right)) / total
+def calibrate(
+    model: WordTagger, devel: Sequence[Gold], test: Sequence[Gold] = ()
+) -> tuple[dict[str, Any], Curves]:
+    """Fit a model's scores on devel sides, and measure them on others.
 
-
-def plot_reliability(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path) -> None:
-    """Draw the share of right entities against the score, a line for each {name: (scores, right)}.
-
-    The area of a point grows with the number of entities in its bin.
+    Returns:
+        The manifest's note, the errors on each side, and bins of the scores after (on the sides
+        that were only measured, or on devel); and the curves {"before" and "calibrated": (scores,
+        whether right)} of the same entities.
     """
-    from domainbert.figures import COLOURS, DASHES, GREY, new_axes, save_figure
-
-    figure, (axes,) = new_axes((5, 4.2))
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
-    for number, (name, (scores, right)) in enumerate(curves.items()):
-        mean, share, count = map(np.array, zip(*bins_of(scores, right), strict=True))
-        colour = COLOURS[number % len(COLOURS)]
-        error = calibration_error(scores, right)
-        axes.plot(
-            mean,
-            share,
-            color=colour,
-            linestyle=DASHES[number % len(DASHES)],
-            label=f"{name} (error {error:.3f})",
-        )
-        axes.scatter(mean, share, s=8 + 120 * count / count.max(), color=colour, alpha=0.7)
-    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score", ylabel="share of right entities")
-    axes.legend(loc="upper left", frameon=False)
-    save_figure(figure, path)
+    found = scored_entities(model, devel)
+    maps = fit_maps(found)
+    parts = {"devel": (found, cross_fitted(found))}
+    for gold in test:
+        other = scored_entities(model, [gold])
+        parts[gold.name] = (other, apply(maps, other))
+    sides = {
+        name: {
+            "entities": len(found.scores),
+            "right": float(found.right.mean()),
+            "before": calibration_error(found.scores, found.right),
+            "after": calibration_error(after, found.right),
+        }
+        for name, (found, after) in parts.items()
+    }
+    shown = list(parts)[1:] or list(parts)
+    right = np.concatenate([parts[name][0].right for name in shown])
+    before = np.concatenate([parts[name][0].scores for name in shown])
+    after = np.concatenate([parts[name][1] for name in shown])
+    errors = (f"{e['before']:.3f} and {e['after']:.3f} on {name}" for name, e in sides.items())
+    note = _NOTE.format(
+        entities=f"{len(found.scores):,}",
+        devel=", ".join(gold.name for gold in devel),
+        errors=", ".join(errors),
+        table=", ".join(shown),
+    )
+    numbers = {"note": note, "sides": sides, "bins": bins_of(after, right)}
+    model.settings = model.settings.replaced(calibration=maps)
+    model.manifest["calibration"] = numbers
+    return numbers, {"before": (before, right), "calibrated": (after, right)}

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from biomed.ner import more_commands
+from biomed.folder import spell
+from biomed.ner import dictionary_commands
 from domainbert import options
-from domainbert.console import counted, one_line_errors, say
+from domainbert.console import counted, one_line_errors, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
 
 if TYPE_CHECKING:
     from biomed.corpora import Gold
+    from biomed.corpora.notes import Side
 
 app = typer.Typer(
     no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
@@ -242,9 +246,67 @@ def evaluate(
         write_json(result, json)
 
 
-app.command()(more_commands.calibrate)
-app.command()(more_commands.dictionary)
-app.command()(more_commands.links)
+@app.command()
+@one_line_errors
+def calibrate(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")],
+    golds: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="GOLD...", help="Devel sides, never a test side; or notes for the notes corpus."
+        ),
+    ],
+    test: Annotated[
+        list[Path] | None,
+        typer.Option(help="A side that is only measured; may be repeated."),
+    ] = None,
+    texts: Annotated[
+        int | None, typer.Option(min=1, help="Texts of each GOLD at most, evenly spread.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the calibrated model to this folder.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
+) -> None:
+    """Make an entity model's scores probabilities, and show how far they are from being so."""
+    from biomed.ner import calibration
+    from biomed.ner.network import WordTagger
+    from domainbert.calibration import plot_reliability
+
+    for path in filter(None, (figure, json)):
+        check_output(path, [*golds, *(test or [])])
+    model = WordTagger.from_pretrained(name)
+    devel = [_side(path, "dev").thinned(texts) for path in golds]
+    measured = [_side(path, "test") for path in test or []]
+    numbers, curves = calibration.calibrate(model, devel, measured)
+    table = Table("expected calibration error", "entities", "right", "before", "after")
+    for side, found in numbers["sides"].items():
+        table.add_row(side, *map(spell, found.values()))
+    stdout.print(table)
+    if figure:
+        plot_reliability(curves, figure)
+    if json:
+        write_json({"maps": model.settings.calibration, **numbers}, json)
+    if out:
+        model.save_pretrained(out)
+        say(f"calibrated model in {out}")
+
+
+app.command()(dictionary_commands.dictionary)
+app.command()(dictionary_commands.links)
+
+
+def _side(path: Path, side: Side) -> Gold:
+    """A gold standard, named after its folder and file; "notes" is a side of the notes corpus."""
+    from biomed.corpora import read_gold
+    from biomed.corpora.notes import notes_gold
+
+    if str(path) == "notes" and not path.exists():
+        return replace(notes_gold(side), name=f"hand-tagged notes {side}")
+    return replace(read_gold(path), name=f"{path.resolve().parent.name} {path.stem}")
 
 
 def _renaming(pairs: list[str] | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.corpora.documents import OUTSIDE
+from domainbert.calibration import platt
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
@@ -132,5 +133,5 @@ def log_odds(score: np.ndarray | float) -> np.ndarray:
 
 
 def calibrated(score: np.ndarray | float, slope: float, intercept: float) -> np.ndarray:
-    """1 / (1 + exp(-(slope · log-odds + intercept))) of scores in [0, 1], elementwise."""
-    return 1 / (1 + np.exp(-(slope * log_odds(score) + intercept)))
+    """`platt` of the log-odds of scores in [0, 1], elementwise."""
+    return platt(log_odds(score), slope, intercept)

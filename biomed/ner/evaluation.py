@@ -12,6 +12,7 @@ from biomed.corpora.documents import flat_spans
 from biomed.ner.decoding import tags_for
 from biomed.ner.errors import errors_by_kind
 from domainbert.errors import UserError
+from domainbert.intervals import ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from biomed.ner.network import WordTagger
     from biomed.ner.reading import Pieces
     from biomed.ner.tagger import EntityTagger
-
-
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -92,16 +90,11 @@ def score_spans(
 
 
 def _f1_interval(*sides: Sequence[Iterable[tuple[int, int, str]]]) -> tuple[float, float]:
-    """Bootstrap interval of F1 over texts; the texts are drawn as counts of each."""
+    """Bootstrap interval of F1 over texts."""
     sets = [[set(spans) for spans in side] for side in sides]
     both = np.array([len(right & found) for right, found in zip(*sets, strict=True)])
     total = np.array([len(right) + len(found) for right, found in zip(*sets, strict=True)])
-    if not len(total):
-        return 0.0, 0.0
-    draws = np.random.default_rng(0).integers(len(total), size=(RESAMPLES, len(total)))
-    scores = [2 * both[draw].sum() / max(total[draw].sum(), 1) for draw in draws]
-    low, high = np.quantile(scores, (0.025, 0.975))
-    return float(low), float(high)
+    return ratio_interval(2 * both, total)
 
 
 def _score(kind: str, correct: int, predicted: int, gold: int) -> Score:

@@ -134,10 +134,9 @@ def _kept(corpus: Corpus, corpora: Sequence[Corpus]) -> tuple[TaggedText, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A training window: id, surface and code of each token, all of shape (tokens,)."""
+    """A training window: token ids and the code of each token, both of shape (tokens,)."""
 
     ids: np.ndarray = field(repr=False)
-    surface: np.ndarray = field(repr=False)
     codes: np.ndarray = field(repr=False)
 
 
@@ -170,8 +169,7 @@ class ExampleMaker:
             for text in self._packed(source, epoch, generator):
                 for start, end in cut(len(text.ids), window=self.window, overlap=0):
                     codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
-                    ids, surface = text.ids[start:end], np.pad(text.surface[start:end], 1)
-                    windows.append(Example(self.reader.window(ids), surface, codes))
+                    windows.append(Example(self.reader.window(text.ids[start:end]), codes))
         return windows
 
     def _packed(
@@ -216,15 +214,15 @@ class ExampleMaker:
         labels = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
         of_words = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
         labels[pieces.first[pieces.is_read]] = of_words[pieces.is_read]
-        ids, surface = pieces.ids, pieces.surface
+        ids = pieces.ids
         if self.augmentation.masked:
             hidden = generator.random(len(text.words)) < self.augmentation.masked
             counts = np.diff(np.append(pieces.first, len(ids)))
-            hidden = np.repeat(hidden, counts)
-            ids, surface = np.where(hidden, self.mask_id, ids), np.where(hidden, 0, surface)
-        return Example(ids, surface, labels)
+            ids = np.where(np.repeat(hidden, counts), self.mask_id, ids)
+        return Example(ids, labels)
 
 
 def _joined(run: Sequence[Example]) -> Example:
-    names = ("ids", "surface", "codes")
-    return Example(*(np.concatenate([getattr(part, name) for part in run]) for name in names))
+    return Example(
+        np.concatenate([part.ids for part in run]), np.concatenate([part.codes for part in run])
+    )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from biomed.terms.names import Names
 from domainbert.errors import UserError
 from domainbert.index import top_k
 from domainbert.pooling import unit
@@ -27,10 +26,6 @@ MIN_SIMILARITY = 0.75  # docs/entities.md has what other values give
 NORMALISED = 0.95  # the score of a name that differs in form only
 _LONGEST_ABBREVIATION = 5
 _REMEMBERED = 100_000  # names
-_WORD = re.compile(r"[^\W_]+")
-_BRITISH = (("aem", "em"), ("oed", "ed"), ("oes", "es"), ("tumour", "tumor"), ("rrhoe", "rrhe"))
-_DROPPED = frozenset(("the", "a", "an", "of", "in", "nos", "unspecified", "and", "s"))
-_NUMBERS = {"ii": "2", "iii": "3", "iv": "4"}
 
 
 @dataclass(frozen=True)
@@ -41,28 +36,13 @@ class Link:
         id: of the concept.
         name: its preferred name, the first that the dictionary gives it.
         score: 1 for a name of the dictionary (case ignored), 0.95 for one that differs in form
-            only (see `normalised`), both divided by the number of concepts that have the name;
-            otherwise the cosine of the vectors of the name and of the nearest one.
+            only (see `biomed.terms.names.normalised`), both divided by the number of concepts that
+            have the name; otherwise the cosine of the vectors of the name and of the nearest one.
     """
 
     id: str
     name: str
     score: float
-
-
-def normalised(name: str) -> str:
-    """A name without accents, marks, word order, plural, British spelling and small words."""
-    plain = unicodedata.normalize("NFKD", name).casefold()
-    plain = "".join(char for char in plain if not unicodedata.combining(char))
-    for british, american in _BRITISH:
-        plain = plain.replace(british, american)
-    words = [_NUMBERS.get(word, word) for word in _WORD.findall(plain) if word not in _DROPPED]
-    return " ".join(sorted(map(_singular, words)))
-
-
-def _singular(word: str) -> str:
-    is_plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    return word[:-1] if is_plural else word
 
 
 class Dictionary:
@@ -77,12 +57,9 @@ class Dictionary:
         if not self.pairs:
             raise UserError("the dictionary is empty; expected at least one name and id")
         self.preferred: dict[str, str] = {}
-        self._exact: dict[str, dict[str, None]] = defaultdict(dict)
-        self._normalised: dict[str, dict[str, None]] = defaultdict(dict)
+        self._names = Names(self.pairs)
         for name, id_ in self.pairs:
             self.preferred.setdefault(id_, name)
-            self._exact[name.casefold()][id_] = None
-            self._normalised[normalised(name)][id_] = None
         self._sizes = Counter(id_ for _, id_ in self.pairs)
 
     @classmethod
@@ -116,16 +93,12 @@ class Dictionary:
 
         Of several, the one whose preferred name it is, else the one with the most names.
         """
+        ids, is_exact = self._names.find(name)
+        if not ids:
+            return None
         key = " ".join(name.split()).casefold()
-        for ids, score in ((self._exact.get(key), 1.0), (self._same_form(name), NORMALISED)):
-            if ids:
-                best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
-                return Link(best, self.preferred[best], score / len(ids))
-        return None
-
-    def _same_form(self, name: str) -> dict[str, None] | None:
-        key = normalised(name)
-        return self._normalised.get(key) if key else None
+        best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
+        return Link(best, self.preferred[best], (1.0 if is_exact else NORMALISED) / len(ids))
 
 
 class EntityLinker:

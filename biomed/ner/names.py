@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
+from biomed.terms.names import COMMON_WORDS, abbreviations, brands
 from biomed.terms.relations import medquad_documents
 from biomed.terms.vocabulary import medical_terms, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "data" / "notes"
 DISEASE, CHEMICAL = "Disease", "Chemical"
 DEVEL = 10  # percent of the names
 SYMPTOMS = 780  # the first ICD-9 category of symptoms, which injuries follow
 # Weight of each source of names.
 WEIGHTS = {"abbreviations": 0.35, "vocabulary": 0.4, "brands": 0.35, "medquad": 0.17, "icd9": 0.06}
-# Abbreviations that are common words when case is ignored.
-COMMON_WORDS = frozenset(["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"])
 # UMLS semantic types of diseases, injuries and neoplasms, as opposed to findings.
 _DISEASES = frozenset(("T019", "T020", "T037", "T046", "T047", "T048", "T190", "T191"))
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9'-]*(?: [A-Za-z0-9'-]+){0,4}")
@@ -61,16 +58,6 @@ class Names:
 def is_devel(name: str) -> bool:
     """Whether a name is kept for devel: a tenth of all, by a hash of its letters."""
     return percent(f"note {name.casefold()}") < DEVEL
-
-
-def abbreviations() -> pd.DataFrame:
-    """The shipped abbreviations: `abbreviation, expansion` ("|" between several), `label`."""
-    return pd.read_csv(DATA / "abbreviations.csv", keep_default_na=False)
-
-
-def brands() -> pd.DataFrame:
-    """The shipped brand names that the vocabulary lacks: `brand, generic`."""
-    return pd.read_csv(DATA / "brands.csv", keep_default_na=False)
 
 
 def read_names(data: Path | None = None) -> Names:

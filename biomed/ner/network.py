@@ -18,7 +18,7 @@ from domainbert.inference import chunked
 from domainbert.settings import Count, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import torch
@@ -39,13 +39,11 @@ class EntitySettings(Settings):
         overlap: tokens shared by consecutive windows; None is an eighth of the window.
         calibration: of each entity type, slope and intercept that make a score a probability; see
             `biomed.ner.calibration`. Types without one keep the network's score.
-        characters: read capitals and characters beside the encoder, see `biomed.ner.characters`.
     """
 
     window: Count | None = None
     overlap: int | None = None
     calibration: dict[str, list[float]] = Field(default_factory=dict)
-    characters: bool = False
 
 
 class WordTagger(BiomedFolder):
@@ -72,7 +70,7 @@ class WordTagger(BiomedFolder):
         names = network.config.id2label
         self._outputs = read_labels([names[number] for number in sorted(names)], labels)
         self.scheme, self.labels = self._outputs.scheme, self._outputs.names
-        self.reader = WordReader(tokenizer, characters=self.settings.characters)
+        self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
         cut(0, window=self.window, overlap=self.overlap)  # checks the settings
@@ -101,26 +99,10 @@ class WordTagger(BiomedFolder):
 
         return AutoModelForTokenClassification
 
-    @classmethod
-    def prepared(cls, network: Any, settings: Mapping[str, Any]) -> Any:
-        """The network, with characters if the settings ask for them."""
-        if not settings.get("characters"):
-            return network
-        from biomed.ner.characters import add_characters
-
-        return add_characters(network)
-
-    def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
-        """See `Model.save_pretrained`; Hugging Face has no class with characters."""
-        if self.settings.characters and (merged or self.adapter is None):
-            raise UserError("a model with characters is saved as an adapter, not with all weights")
-        super().save_pretrained(folder, merged=merged)
-
     @property
     def tokenizer_hash(self) -> bytes:
-        """Equal for models that share their word pieces, and whether these have characters."""
-        stored = self.tokenizer.backend_tokenizer.to_str()
-        return hashlib.sha256(f"{self.settings.characters}{stored}".encode()).digest()
+        """Equal for models that share their word pieces."""
+        return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).digest()
 
     def log_probabilities(
         self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
@@ -131,19 +113,20 @@ class WordTagger(BiomedFolder):
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         ranges = [cut(len(t.ids), window=self.window, overlap=self.overlap) for t in texts]
-        parts = [(t, a, b) for t, cuts in zip(texts, ranges, strict=True) for a, b in cuts]
-        windows = [self.reader.window(text.ids[start:end]) for text, start, end in parts]
-        surface = (np.pad(text.surface[start:end], 1) for text, start, end in parts)
-        types = list(surface) if self.settings.characters else None
-        rows = iter(runner.run(windows, read=_log_softmax, token_types=types))
-        found = [np.zeros((0, len(self.labels)), dtype=np.float32)]
+        windows = [
+            self.reader.window(text.ids[start:end])
+            for text, cuts in zip(texts, ranges, strict=True)
+            for start, end in cuts
+        ]
+        rows = iter(runner.run(windows, read=_log_softmax))
+        parts = [np.zeros((0, len(self.labels)), dtype=np.float32)]
         for text, cuts in zip(texts, ranges, strict=True):
             first = text.first[text.is_read]
             choice = best_window(first, cuts)
             # Later windows hold later words, so the words stay in order.
             for number, (start, _) in enumerate(cuts):
-                found.append(next(rows)[1 + first[choice == number] - start])
-        return self._outputs.tags(np.concatenate(found))
+                parts.append(next(rows)[1 + first[choice == number] - start])
+        return self._outputs.tags(np.concatenate(parts))
 
     def tags(
         self,

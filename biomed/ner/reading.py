@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,11 @@ class Pieces:
         ids: token ids of all words, without special tokens, shape (pieces,).
         first: index in `ids` of each word's first piece, shape (words,).
         is_read: whether a word has any piece; tokenizers drop control characters. Shape (words,).
-        surface: how each piece is written, see `biomed.ner.characters`; zeros without characters.
     """
 
     ids: np.ndarray
     first: np.ndarray
     is_read: np.ndarray
-    surface: np.ndarray
 
 
 class WordReader:
@@ -43,12 +41,11 @@ class WordReader:
 
     A tokenizer of bytes (RoBERTa, ModernBERT) reads a word with the space before it, if there is
     one, as it reads a whole text. Remembers the pieces of recent words. Safe to use from several
-    threads. With `characters`, pieces have their `surface`.
+    threads.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, characters: bool = False) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._given, self._tokenizer = tokenizer, own_tokenizer(tokenizer)
-        self._characters = characters
         self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         before = self._tokenizer.pre_tokenizer
         self._reads_spaces = before is not None and "ByteLevel" in repr(before)
@@ -56,7 +53,7 @@ class WordReader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the remembered words."""
-        return partial(type(self), characters=self._characters), (self._given,)
+        return type(self), (self._given,)
 
     def read(self, words: Sequence[str], *, spaced: Sequence[bool] | None = None) -> Pieces:
         """Tokenise words; `spaced`: which follow a space, by default all but the first."""
@@ -64,23 +61,13 @@ class WordReader:
             flags = (number > 0 for number in range(len(words))) if spaced is None else spaced
             words = [f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)]
         pieces = [self._pieces(word) for word in words]
-        lengths = np.fromiter((len(ids) for ids, _ in pieces), dtype=np.int64, count=len(pieces))
-        size = int(lengths.sum())
-        ids, surface = (
-            np.fromiter(chain.from_iterable(p[side] for p in pieces), dtype=np.int64, count=size)
-            for side in (0, 1)
-        )
-        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0, surface)
+        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
+        ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))
+        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0)
 
-    def _tokenised(self, word: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The ids of a word's pieces, and their surfaces."""
+    def _tokenised(self, word: str) -> tuple[int, ...]:
         text = _HALF_PAIR.sub("\ufffd", word)
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        if not self._characters:
-            return tuple(found.ids), (0,) * len(found.ids)
-        from biomed.ner.characters import surfaces
-
-        return tuple(found.ids), surfaces(text, found.offsets)
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def window(self, ids: np.ndarray) -> np.ndarray:
         """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""

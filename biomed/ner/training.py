@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from biomed.corpora.corpus import Corpus, Gold, overlaid, read_corpus
+from biomed.corpora.corpus import Corpus, overlaid, read_corpus
 from biomed.corpora.documents import OUTSIDE
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_sides
@@ -114,13 +114,11 @@ class TagObjective(Objective):
         ids, mask = pad([example.ids for example in batch], pad_token_id=padding)
         codes, _ = pad([example.codes for example in batch], pad_token_id=IGNORED)
         inputs = {"input_ids": ids, "codes": codes}
-        if self._model.settings.characters:
-            inputs["token_type_ids"], _ = pad([e.surface for e in batch], pad_token_id=0)
         return inputs if mask is None else {**inputs, "attention_mask": mask}
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """Mean over the words of −log of the probability of the allowed tags."""
-        outputs = network(**{name: each for name, each in batch.items() if name != "codes"})
+        outputs = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
         is_word = batch["codes"] != IGNORED
         scores = outputs.logits[is_word].float().log_softmax(dim=-1)
         forbidden = self._forbidden.to(scores.device)[batch["codes"][is_word]]
@@ -157,11 +155,7 @@ class TagObjective(Objective):
 
 def _thinned(corpus: Corpus, number: int | None) -> Corpus:
     """The corpus with at most so many devel texts, evenly spread."""
-    if corpus.devel is None or number is None or len(corpus.devel.texts) <= number:
-        return corpus
-    places = np.linspace(0, len(corpus.devel.texts) - 1, number).astype(int).tolist()
-    texts = tuple(corpus.devel.texts[place] for place in places)
-    return replace(corpus, devel=Gold(corpus.devel.name, texts))
+    return replace(corpus, devel=corpus.devel and corpus.devel.thinned(number))
 
 
 def read_corpora(
@@ -195,8 +189,6 @@ def fit(
     if seed is not None:
         recipe = recipe.replaced(training=recipe.training.replaced(seed=seed))
     training, encoder = recipe.training, recipe.model.encoder
-    if training.full and recipe.model.characters:
-        raise UserError("characters: expected full = false; characters are saved with an adapter")
     labels = tags_for(entity_types(overlaid(corpora), recipe.corpora.repeat))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
@@ -234,8 +226,7 @@ def started(model: WordTagger, recipe: EntityRecipe) -> dict[str, torch.Tensor]:
     Tags that no model knows keep the random numbers of the untrained model.
 
     Raises:
-        UserError: a model with full weights or on another encoder, ranks that do not add up, or
-            characters that cannot be added up.
+        UserError: a model with full weights or on another encoder, or ranks that do not add up.
     """
     begun = [WordTagger.from_pretrained(name, device="cpu") for name in recipe.model.start]
     encoder, lora = model.facts(recipe.model.encoder)["encoder"], recipe.training.lora
@@ -247,20 +238,13 @@ def started(model: WordTagger, recipe: EntityRecipe) -> dict[str, torch.Tensor]:
     if any(config is None or config.encoder_sha256 != encoder for config in configs):
         msg = f"start: all models must be trained on the encoder {recipe.model.encoder}"
         raise UserError(msg)
-    characters = model.settings.characters and len(begun) == 1
-    if any(one.settings.characters for one in begun) and not characters:
-        msg = "start: a model with characters starts another one with them, and by itself"
-        raise UserError(msg)
     head = model.network.get_submodule("classifier").state_dict()
     adapters = [one.adapter or {} for one in begun]
-    new = model.network.named_parameters()
-    tensors = {f"base_model.model.{n}": p.detach() for n, p in new if ".characters." in n}
+    tensors = {}
     for key in adapters[0]:
         parts = [adapter[key].float() for adapter in adapters]
         if ".classifier." in key:
             tensors[key] = _summed_head(head[key.rpartition(".")[2]].clone(), parts, model, begun)
-        elif ".characters." in key:
-            (tensors[key],) = parts
         else:
             tensors[key] = torch.cat(parts, dim=0 if "lora_A" in key else 1)
     return tensors

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from biomed.folder import BiomedFolder
 from biomed.qa.reading import Pair, PairReader
 from biomed.qa.spans import Candidate, best_candidates, best_spans
+from domainbert.calibration import platt
 from domainbert.errors import UserError
 from domainbert.inference import chunked, read_ahead
+from domainbert.pretraining.tokens import sentence_spans
 from domainbert.settings import Settings
 from domainbert.windows import plan_windows
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
     from biomed.qa.display import AnswerView
     from biomed.qa.reading import Window
+
+NUMBER_MARGIN = 4.0
+"""A question for a number prefers an answer that holds one and scores at most this much less."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,11 @@ class Answer:
         document: number of the document that holds it, from 0.
         passage_start: first character of the window in which it was found.
         passage_end: one past the window's last character.
+        probability: how likely it is that the documents answer the question, from the score by
+            the model's calibration; None if it has none.
+        sentence: what holds the answer, or the run of sentences if it crosses their borders.
+        sentence_start: its first character.
+        sentence_end: one past its last character.
     """
 
     text: str
@@ -51,6 +62,10 @@ class Answer:
     document: int = 0
     passage_start: int = 0
     passage_end: int = 0
+    probability: float | None = None
+    sentence: str = ""
+    sentence_start: int = 0
+    sentence_end: int = 0
 
     @property
     def is_found(self) -> bool:
@@ -69,19 +84,22 @@ class QuestionSettings(Settings):
         max_answer: maximum tokens of an answer, at most the overlap; None: the overlap.
         threshold: an answer's score must be above it; None: 0, and in training the threshold that
             best separates articles with the answer from others.
+        calibration: slope and intercept that make a score a probability that there is an answer.
     """
 
     window: int | None = None
     overlap: int | None = None
     max_answer: int | None = None
     threshold: float | None = None
+    calibration: Annotated[tuple[float, float] | None, Field(strict=False)] = None
 
 
 class QuestionAnswerer(BiomedFolder):
     """Finds the answer to a question in one or several documents of any length.
 
     Each document is read with the question in overlapping windows. The best run of whole words
-    over all windows is the answer if its score is above the threshold. Load one with
+    over all windows is the answer if its score is above the threshold. An answer has a letter or a
+    digit; for "how many", "how old", "what dose" and the like, see `NUMBER_MARGIN`. Load one with
     `from_pretrained`; any Hugging Face checkpoint for question answering works, of
     any encoder family that has a fast tokenizer.
 
@@ -144,10 +162,6 @@ class QuestionAnswerer(BiomedFolder):
     def threshold(self) -> float:
         """The model's own threshold; see `QuestionSettings`."""
         return self.settings.threshold or 0.0
-
-    def set_threshold(self, threshold: float) -> None:
-        """Change the model's own threshold, which is saved with it."""
-        self.settings = self.settings.replaced(threshold=threshold)
 
     def answer(
         self,
@@ -232,24 +246,37 @@ class QuestionAnswerer(BiomedFolder):
         if not all(np.isfinite(row).all() for _, row in logits):
             return [Answer("", 0, 0, float("nan"))]
         found = [c for window, row in logits for c in self._spans(pair, window, row, top_k=top_k)]
-        best = best_candidates(found, top_k=top_k)
-        passing = [_answer(pair, candidate) for candidate in best if candidate.score > limit]
-        return passing or [Answer("", 0, 0, best[0].score if best else float("-inf"))]
-
-    def _spans(self, pair: Pair, window: Window, row: np.ndarray, *, top_k: int) -> list[Candidate]:
-        passage, (first, last) = pair.passages[window.passage], window.tokens
-        spans = best_spans(
-            *row[first - last - 1 : -1].T,
-            begins=passage.begins[first:last],
-            ends=passage.ends[first:last],
-            longest=self.max_answer,
-            top_k=top_k,
-        )
-        null = float(row[0].sum())
+        best = best_candidates((c for c in found if c.score > limit), top_k=top_k)
+        if not best:
+            score = max((c.score for c in found), default=float("-inf"))
+            return [Answer("", 0, 0, score, probability=self._probability(score))]
+        sentences = {c.passage: sentence_spans(pair.documents[c.passage]) for c in best}
         return [
-            Candidate(window.passage, first + begin, first + end, score - null, window.tokens)
-            for begin, end, score in spans
+            _answer(pair, c, sentences[c.passage], probability=self._probability(c.score))
+            for c in best
         ]
+
+    def _probability(self, score: float) -> float | None:
+        known = self.settings.calibration
+        return float(platt(score, *known)) if known else None
+
+    def _spans(
+        self, pair: Pair, window: Window, row: np.ndarray, *, top_k: int
+    ) -> Iterator[Candidate]:
+        passage, (first, last) = pair.passages[window.passage], window.tokens
+        null = float(row[0].sum())
+        wanted = [(passage.worded, 0.0)] + [(passage.numbers, NUMBER_MARGIN)] * pair.asks_number
+        for needed, bonus in wanted:
+            for begin, end, score in best_spans(
+                *row[first - last - 1 : -1].T,
+                begins=passage.begins[first:last],
+                ends=passage.ends[first:last],
+                needed=needed[first:last],
+                longest=self.max_answer,
+                top_k=top_k,
+            ):
+                place = window.passage, first + begin, first + end
+                yield Candidate(*place, score - null, window.tokens, bonus)
 
     def show(self, question: str, context: str, **options: Any) -> AnswerView:
         """The context with its answers marked, for a notebook or a terminal; see `answer`."""
@@ -258,12 +285,21 @@ class QuestionAnswerer(BiomedFolder):
         return AnswerView(context, tuple(self.answer(question, context, **options)))
 
 
-def _answer(pair: Pair, candidate: Candidate) -> Answer:
+def _answer(
+    pair: Pair,
+    candidate: Candidate,
+    sentences: list[tuple[int, int]],
+    *,
+    probability: float | None,
+) -> Answer:
     offsets = pair.passages[candidate.passage].offsets
     start, end = int(offsets[candidate.first, 0]), int(offsets[candidate.last, 1])
-    text = pair.documents[candidate.passage][start:end]
+    document = pair.documents[candidate.passage]
+    text = document[start:end]
     # Some tokenizers count the space before a word to its token.
     start, end = start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
+    first = next(begin for begin, stop in sentences if stop > start)
+    last = next(stop for _, stop in sentences if stop >= end)
     return Answer(
         text=text.strip(),
         start=start,
@@ -272,4 +308,8 @@ def _answer(pair: Pair, candidate: Candidate) -> Answer:
         document=candidate.passage,
         passage_start=int(offsets[candidate.window[0], 0]),
         passage_end=int(offsets[candidate.window[1] - 1, 1]),
+        probability=probability,
+        sentence=document[first:last],
+        sentence_start=first,
+        sentence_end=last,
     )

@@ -124,7 +124,9 @@ def ask(
         for answer in answerer.answer(str(question), texts, top_k=top_k, threshold=threshold):
             if answer.is_found:
                 where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}"
-                say(f"{Path(sources[answer.document]).name}, {where}")
+                known = answer.probability
+                chance = "" if known is None else f", probability of an answer {known:.2f}"
+                say(f"{Path(sources[answer.document]).name}, {where}{chance}")
             stdout.print(AnswerView(texts[answer.document], (answer,)), soft_wrap=True)
     elif question is None and sources[0].lower().endswith(".json"):
         _ask_json(Path(sources[0]), out, make_task)
@@ -183,6 +185,12 @@ def evaluate(
         Path | None, typer.Option(help="Count the questions whose article is in this file too.")
     ] = None,
     json: ScoresFile = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Fit threshold and probability on some of the questions; a folder for the model."
+        ),
+    ] = None,
 ) -> None:
     """Score a model: SQuAD's exact match and F1, BioASQ's factoid measures."""
     from biomed.qa.answerer import QuestionAnswerer
@@ -201,7 +209,18 @@ def evaluate(
         shared = len(gold) - len(without_articles(gold, read_questions(train)))
         result["shared_with_train"] = shared
         say(f"{shared} questions share an article with {train.name}")
-    result |= evaluate(QuestionAnswerer.from_pretrained(model), gold)
+    answerer = QuestionAnswerer.from_pretrained(model)
+    if calibrate:
+        from biomed.qa.training import measure
+
+        answerer.settings = answerer.settings.replaced(threshold=None, calibration=None)
+        measure(answerer, gold, share=held_out)
+        answerer.save_pretrained(calibrate)
+        say(f"calibrated model in {calibrate}")
+        found = answerer.manifest["validation"]
+        result |= {"extractive": found, "not_scored": len(gold) - found["questions"]}
+    else:
+        result |= evaluate(answerer, gold)
     for kind in ("extractive", "factoid"):
         if kind in result:
             stdout.print(_score_table(kind, result[kind]))

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.qa.questions import QuestionError, QuestionSet, evenly, plain
+from domainbert.calibration import bins_of, calibration_error, fit_platt, platt
 from domainbert.console import counted
 from domainbert.errors import UserError
+from domainbert.intervals import ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from biomed.qa.answerer import Answer, QuestionAnswerer
     from biomed.qa.questions import Question
 
-RESAMPLES = 1000
 FEWEST_GROUPS = 5  # an interval from fewer says nothing
+FEWEST_QUESTIONS = 20  # to fit two numbers on
 RANKED = 5  # answers that BioASQ considers
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -163,11 +165,7 @@ def interval(values: np.ndarray, groups: Sequence[str]) -> tuple[float, float] |
     names, number = np.unique(np.array(groups), return_inverse=True)
     if len(names) < FEWEST_GROUPS:
         return None, None
-    sums, counts = np.bincount(number, weights=values), np.bincount(number)
-    chosen = np.random.default_rng(0).integers(len(names), size=(RESAMPLES, len(names)))
-    means = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
+    return ratio_interval(np.bincount(number, weights=values), np.bincount(number))
 
 
 def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, Any]:
@@ -201,40 +199,64 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
     return {**result, "not_scored": len(questions) - len(scorable)}
 
 
-def find_threshold(
+def ask_elsewhere(
     answerer: QuestionAnswerer, judged: Sequence[Judged], *, count: int
-) -> dict[str, float]:
-    """Ask questions of a wrong article too, and find the threshold that separates best.
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best scores of at most `count` questions from their own and from another article.
 
-    Args:
-        answerer: the model.
-        judged: questions with the answers from their own articles, at any score.
-        count: maximum number of questions, taken evenly from the articles.
-
-    Returns:
-        "threshold": the one with the most correct decisions, 0 if all questions are on one
-        article; "questions": how many were asked of two articles; "answered" and "abstained":
-        shares with an answer from their own article, and without one from the other, in [0, 1].
+    `judged` are the answers from their own articles, at any score. Both results have shape
+    (questions,), and are empty if all questions are on one article.
     """
     by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
     asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
-    pairs, own_scores = [], []
+    pairs, own = [], []
     for number, question in enumerate(asked):
         following = (*asked[number + 1 :], *asked[:number])
         other = next((o for o in following if not o.articles & question.articles), None)
         if other:
             pairs.append((question.text, [passage.text for passage in other.passages]))
-            own_scores.append(by_id[question.id].answers[0].score)
-    if not pairs:
-        return {"threshold": 0.0, "questions": 0, "answered": 0.0, "abstained": 0.0}
-    own = np.array(own_scores)
-    elsewhere = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)])
-    threshold = best_threshold(own, elsewhere)
+            own.append(by_id[question.id].answers[0].score)
+    elsewhere = [a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)]
+    return np.array(own), np.array(elsewhere)
+
+
+def find_threshold(
+    own: np.ndarray, elsewhere: np.ndarray, threshold: float | None = None
+) -> dict[str, float]:
+    """The given threshold, or the one that best tells the two results of `ask_elsewhere` apart.
+
+    Also the number of questions, and the shares with an answer from their own article
+    ("answered") and without one from the other ("abstained"), in [0, 1].
+    """
+    if threshold is None:
+        threshold = best_threshold(own, elsewhere) if len(own) else 0.0
     return {
         "threshold": threshold,
-        "questions": len(pairs),
-        "answered": float((own > threshold).mean()),
-        "abstained": float((elsewhere <= threshold).mean()),
+        "questions": len(own),
+        "answered": float((own > threshold).sum() / max(len(own), 1)),
+        "abstained": float((elsewhere <= threshold).sum() / max(len(own), 1)),
+    }
+
+
+def find_calibration(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, Any] | None:
+    """A map from the scores of `ask_elsewhere` to the probability that there is an answer.
+
+    Returns:
+        "map": slope and intercept; "error" and "bins": the expected calibration error, and mean
+        probability, share with an answer and number of each bin, by maps fitted on the other half
+        of the questions. None with fewer than 20 questions.
+    """
+    if len(own) < FEWEST_QUESTIONS:
+        return None
+    scores, right = np.concatenate((own, elsewhere)), np.arange(2 * len(own)) < len(own)
+    half = np.tile(np.arange(len(own)) % 2 == 0, 2)
+    crossed = np.empty(len(scores))
+    for side in (half, ~half):
+        crossed[side] = platt(scores[side], *fit_platt(scores[~side], right[~side]))
+    return {
+        "map": fit_platt(scores, right),
+        "error": calibration_error(crossed, right),
+        "bins": bins_of(crossed, right, bins=5),
     }
 
 

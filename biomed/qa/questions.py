@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from domainbert.errors import UserError
 
@@ -81,13 +81,6 @@ class Question:
         return frozenset(passage.article for passage in self.passages)
 
 
-class Remark(NamedTuple):
-    """A question's id, and how one of its answers was handled."""
-
-    question: str
-    what: str
-
-
 @dataclass(frozen=True)
 class QuestionSet:
     """The questions of one file."""
@@ -104,9 +97,9 @@ class QuestionSet:
         return iter(self.questions)
 
     @property
-    def remarks(self) -> tuple[Remark, ...]:
-        """The remarks of all questions."""
-        return tuple(Remark(q.id, what) for q in self for what in q.remarks)
+    def remarks(self) -> tuple[tuple[str, str], ...]:
+        """The id and the remark for each remark of all questions."""
+        return tuple((q.id, what) for q in self for what in q.remarks)
 
     def subset(self, questions: Iterable[Question]) -> QuestionSet:
         """Some of the questions."""

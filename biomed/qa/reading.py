@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer accepts a text with one
+_LETTERS = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(
+    r"\d+|\b(?:zero|none|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|"
+    r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|"
+    r"hundreds?|thousands?|millions?|billions?|dozens?|half|halves|third|quarter|single|once|"
+    r"twice)\b",
+    re.IGNORECASE,
+)
+_ASKS_NUMBER = re.compile(
+    r"\bhow\s+(?:many|much|old|long)\b"
+    r"|\b(?:what|which)\s+(?:(?:is|was|are|were)\s+(?:the|his|her|their)\s+)?(?:\w+\s+)?"
+    r"(?:doses?|dosages?|percent|percentages?|proportion|fraction|number|age)\b",
+    re.IGNORECASE,
+)
 _REMEMBERED = 2_000_000  # tokens of remembered texts, about 60 MB
 
 
@@ -25,13 +39,16 @@ class Pieces:
     """The tokens of one text, without special tokens: ids, shape (tokens,), and edges.
 
     `offsets` are the first character and one past the last of each token, shape (tokens, 2);
-    `begins` and `ends` say whether a word begins or ends with the token, shape (tokens,), bool.
+    `begins` and `ends` say whether a word begins or ends with the token, `worded` whether it has a
+    letter or a digit, `numbers` whether it is part of a number; shape (tokens,), bool.
     """
 
     ids: np.ndarray = field(repr=False)
     offsets: np.ndarray = field(repr=False)
     begins: np.ndarray = field(repr=False)
     ends: np.ndarray = field(repr=False)
+    worded: np.ndarray = field(repr=False)
+    numbers: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         """Number of tokens."""
@@ -46,11 +63,15 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A tokenised question and the documents to search; `passages` are their tokens."""
+    """A tokenised question and the documents to search; `passages` are their tokens.
+
+    `asks_number`: the answer should hold a number, as in "how many" and "what dose".
+    """
 
     question: Pieces = field(repr=False)
     passages: tuple[Pieces, ...] = field(repr=False)
     documents: tuple[str, ...] = field(repr=False)
+    asks_number: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +137,8 @@ class PairReader:
             self._checked(document, "the context" + f", document {number}" * is_many)
             for number, document in enumerate(documents)
         )
-        return Pair(asked, passages, documents)  # type: ignore[arg-type]  # checked above
+        wanted = asks_number(question)  # type: ignore[arg-type]  # checked above
+        return Pair(asked, passages, documents, wanted)  # type: ignore[arg-type]
 
     def _checked(self, text: object, what: str) -> Pieces:
         if not isinstance(text, str):
@@ -136,11 +158,14 @@ class PairReader:
         words = np.array(encoded.word_ids, dtype=np.int64)
         changes = words[1:] != words[:-1]
         edge = np.ones(min(1, len(words)), dtype=bool)
+        offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
         return Pieces(
             ids=np.array(encoded.ids, dtype=np.int64),
-            offsets=np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2),
+            offsets=offsets,
             begins=np.concatenate((edge, changes)),
             ends=np.concatenate((changes, edge)),
+            worded=_touching(_LETTERS, text, offsets),
+            numbers=_touching(_NUMBER, text, offsets),
         )
 
     def capacity(self, question: Pieces) -> int:
@@ -172,3 +197,15 @@ class PairReader:
         ids = np.concatenate((head, context.ids[slice(*tokens)], [self._sep]))
         segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
         return Window(ids, segments, passage, tokens)
+
+
+def asks_number(question: str) -> bool:
+    """Whether the answer should hold a number: how many, how old, what dose."""
+    return bool(_ASKS_NUMBER.search(question))
+
+
+def _touching(pattern: re.Pattern[str], text: str, offsets: np.ndarray) -> np.ndarray:
+    """Whether each token has a character of a match, shape (tokens,), bool."""
+    spans = np.array([found.span() for found in pattern.finditer(text)], np.int64).reshape(-1, 2)
+    ended = np.searchsorted(spans[:, 1], offsets[:, 0], side="right")
+    return ended < np.searchsorted(spans[:, 0], offsets[:, 1])

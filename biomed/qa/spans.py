@@ -17,6 +17,7 @@ class Candidate:
     """Tokens `first` to `last` of one passage, and the range of tokens of their window.
 
     The score is start plus end logit minus those of [CLS], in the window where this is largest.
+    Candidates are ranked by score plus `bonus`.
     """
 
     passage: int
@@ -24,6 +25,7 @@ class Candidate:
     last: int
     score: float
     window: tuple[int, int]
+    bonus: float = 0.0
 
 
 def best_spans(
@@ -32,14 +34,15 @@ def best_spans(
     *,
     begins: np.ndarray,
     ends: np.ndarray,
+    needed: np.ndarray,
     longest: int,
     top_k: int = 1,
 ) -> list[tuple[int, int, float]]:
     """The spans of whole words in one window with the largest sum of start and end logit.
 
-    All arrays have shape (tokens,): start and end logits of the context, and whether a word begins
-    or ends with the token. A span has at most `longest` tokens. The spans do not overlap: each is
-    the best of those that do not overlap the better ones.
+    All arrays have shape (tokens,): start and end logits of the context, whether a word begins or
+    ends with the token, and the tokens of which a span needs one. A span has at most `longest`
+    tokens. The spans do not overlap: each is the best of those that do not overlap the better ones.
 
     Returns:
         First token, last token (inclusive) and score of each span, best first.
@@ -51,6 +54,9 @@ def best_spans(
     padded = np.concatenate((np.where(ends, end, -np.inf), np.full(longest - 1, -np.inf)))
     # Row i, column j: the span of tokens i to i + j.
     scores = starts[:, None] + sliding_window_view(padded, longest)
+    places = np.arange(len(start))
+    following = np.minimum.accumulate(np.where(needed, places, len(start))[::-1])[::-1]
+    scores[np.arange(longest) < (following - places)[:, None]] = -np.inf
     found: list[tuple[int, int, float]] = []
     for _ in range(top_k):
         first, length = divmod(int(scores.argmax()), longest)
@@ -67,11 +73,16 @@ def best_spans(
 def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:
     """The best candidates of all windows, best first, none overlapping a better one.
 
-    A span found in several windows occurs once, with its best score; of equal scores the first in
+    A span found in several windows occurs once, with its best score; of equal ones the first in
     the text wins.
     """
+
+    def order(candidate: Candidate) -> tuple[float, int, int, int]:
+        ranked = -(candidate.score + candidate.bonus)
+        return ranked, candidate.passage, candidate.first, candidate.last
+
     kept: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda c: (-c.score, c.passage, c.first, c.last)):
+    for candidate in sorted(candidates, key=order):
         if len(kept) == top_k:
             break
         here = (other for other in kept if other.passage == candidate.passage)

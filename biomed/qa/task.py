@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from domainbert.tables import Row
 
 PLACES = ("start", "end", "document", "passage_start", "passage_end")
+SENTENCE = ("sentence_start", "sentence_end")
 
 
 class AskTask(Task):
@@ -47,12 +48,14 @@ class AskTask(Task):
 
     @property
     def output(self) -> pa.Schema:
-        """Rank, answer, position, score, document, and the window it was found in."""
+        """Rank, answer, scores, position, document, window, and the sentence with the answer."""
         import pyarrow as pa
 
         first = {"rank": pa.int64(), "answer": pa.string(), "score": pa.float64()}
+        kind = {"score_kind": pa.string(), "probability": pa.float64()}
         places = dict.fromkeys(PLACES, pa.int64())
-        return pa.schema({**first, "score_kind": pa.string(), **places})
+        sentence = {"sentence": pa.string(), **dict.fromkeys(SENTENCE, pa.int64())}
+        return pa.schema({**first, **kind, **places, **sentence})
 
     def read(self, rows: Sequence[Row]) -> Pair | Fault:
         """The tokenised question and context."""
@@ -77,13 +80,15 @@ class AskTask(Task):
     def rows(self, item: Pair, result: list[Answer]) -> list[dict[str, Any]]:
         """One row per answer."""
         del item
+        found = (*PLACES, "sentence", *SENTENCE)
         return [
             {
                 "rank": rank,
                 "answer": answer.text,
                 "score": answer.score,
                 "score_kind": answer.score_kind,
-                **{name: getattr(answer, name) for name in PLACES if answer.is_found},
+                "probability": answer.probability,
+                **{name: getattr(answer, name) for name in found if answer.is_found},
             }
             for rank, answer in enumerate(result, start=1)
         ]

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch.nn.functional import cross_entropy
 
 from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-from biomed.qa.evaluation import find_threshold, judge, score
+from biomed.qa.evaluation import ask_elsewhere, find_calibration, find_threshold, judge, score
 from biomed.qa.examples import WindowMaker
 from biomed.qa.formats import read_questions
 from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
@@ -28,15 +28,22 @@ if TYPE_CHECKING:
     from biomed.qa.examples import Example
     from domainbert.training.settings import TrainingSettings
 
-CHOOSING = 96  # validation questions that choose the weights
-SCORES_NOTE = (
+CHOOSING = 64  # validation questions that choose the weights
+HELD_OUT_NOTE = (
     "Held-out articles of the last file: an article is held out if the SHA-256 of its name, as a "
-    "number in [0, 1), is below {share}. Every question has an answer and the model must give "
-    "one. Some of these questions chose the weights."
+    "number in [0, 1), is below {share}. Some of these questions chose the weights. "
 )
-NO_ANSWER_NOTE = (
-    " The last two columns: the same questions, asked of their own article and of another one, "
-    "with the model's own threshold, {threshold:.2f}, which was chosen on these questions."
+SCORES_NOTE = (
+    "Every question has an answer and the model must give one. The last two columns: the same "
+    "questions, asked of their own article and of another one, with the model's own threshold, "
+    "{threshold:.2f}; unless it was given, it was chosen on these questions."
+)
+CALIBRATION_NOTE = (
+    "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
+    "{intercept:.3f}). It was fitted on the {questions} held-out questions that chose the "
+    "threshold, each asked of its own article and of another one; so it takes for granted that "
+    "half of all questions have an answer. Of maps fitted on one half of these questions and "
+    "measured on the other, the expected calibration error is {error:.3f}."
 )
 log = logging.getLogger(__name__)
 
@@ -167,14 +174,14 @@ def fit(
     encoder: str | Path,
     settings: QuestionSettings | None = None,
     choosing: int = CHOOSING,
+    share: float | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> QuestionAnswerer:
     """Train on the stages one after the other.
 
     Each stage keeps the weights with the best F1 on some of the validation questions, taken evenly
-    from their articles; at the end all of them are scored. Without a threshold in the settings,
-    the one that best separates right from wrong articles is chosen (`find_threshold`).
+    from their articles; at the end all of them are scored, see `measure`.
 
     Args:
         stages: general questions first. The first stage's rank, dropout, seed and `full` apply to
@@ -182,7 +189,8 @@ def fit(
         validation: questions with answers; what shares an article with them is not trained on.
         encoder: shipped name, folder or hub:owner/name.
         settings: windows, longest answer, threshold.
-        choosing: number of validation questions that choose the weights.
+        choosing: number of validation questions that choose the weights, and the threshold.
+        share: of the articles that are held out by a hash (`split_by_article`), for the card.
         checkpoints: see `domainbert.training.train.train`.
         resume: see there.
     """
@@ -203,13 +211,43 @@ def fit(
         "questions held out": len(validation),
         "articles held out": len({article for q in validation for article in q.articles}),
     }
-    judged = judge(model, validation)
-    model.manifest["validation"] = asdict(score(judged))
-    if model.settings.threshold is None:
-        found = find_threshold(model, judged, count=choosing)
-        model.set_threshold(found["threshold"])
-        model.manifest["no_answer"] = found
+    measure(model, validation, choosing=choosing, share=share)
     return model
+
+
+def measure(
+    model: QuestionAnswerer,
+    validation: QuestionSet,
+    *,
+    choosing: int = CHOOSING,
+    share: float | None = None,
+) -> None:
+    """Score a model on held-out questions, and fit its threshold and probability on some of them.
+
+    Without a threshold in the settings, the one that best separates right from wrong articles is
+    chosen. Scores and notes go to the manifest.
+    """
+    judged = judge(model, validation)
+    found = score(judged)
+    f1 = {"value": found.f1, "low": found.f1_low, "high": found.f1_high}
+    row = f"{len(judged)} questions of {validation.name}"
+    scores = {"F1": {row: found.f1 if found.f1_low is None else f1}}
+    scores["exact match"] = {row: found.exact}
+    own, elsewhere = ask_elsewhere(model, judged, count=choosing)
+    none = find_threshold(own, elsewhere, model.settings.threshold)
+    model.settings = model.settings.replaced(threshold=none["threshold"])
+    row = f"{none['questions']} of them"
+    scores["answered from the right article"] = {row: none["answered"]}
+    scores["no answer from a wrong one"] = {row: none["abstained"]}
+    model.manifest |= {"validation": asdict(found), "no_answer": none, "scores": scores}
+    how = HELD_OUT_NOTE.format(share=share) if share else ""
+    model.manifest["scores_note"] = how + SCORES_NOTE.format(threshold=none["threshold"])
+    if known := find_calibration(own, elsewhere):
+        slope, intercept = known["map"]
+        model.settings = model.settings.replaced(calibration=(slope, intercept))
+        numbers = {"questions": len(own), "error": known["error"]}
+        note = CALIBRATION_NOTE.format(slope=slope, intercept=intercept, **numbers)
+        model.manifest["calibration"] = {"note": note, **numbers, "bins": known["bins"]}
 
 
 def train_from_recipe(
@@ -231,22 +269,11 @@ def train_from_recipe(
         encoder=recipe.model.encoder,
         settings=QuestionSettings(**recipe.model.model_dump(exclude={"encoder"})),
         choosing=recipe.validation.choosing,
+        share=share,
         checkpoints=checkpoints,
         resume=resume,
     )
-    found = model.manifest["validation"]
-    f1 = found["f1"]
-    if found["f1_low"] is not None:
-        f1 = {"value": f1, "low": found["f1_low"], "high": found["f1_high"]}
-    row = f"{len(held_out)} questions of {sets[-1].name}"
-    scores = {"F1": {row: f1}, "exact match": {row: found["exact"]}}
-    note = SCORES_NOTE.format(share=share)
-    if none := model.manifest.get("no_answer"):
-        row = f"{none['questions']} of them"
-        scores["answered from the right article"] = {row: none["answered"]}
-        scores["no answer from a wrong one"] = {row: none["abstained"]}
-        note += NO_ANSWER_NOTE.format(threshold=none["threshold"])
-    model.manifest |= {"scores": scores, "scores_note": note, "card": recipe.card.model_dump()}
+    model.manifest["card"] = recipe.card.model_dump()
     return model
 
 

@@ -22,7 +22,7 @@ app = typer.Typer(
     help="Sentences and passages: vectors, search, reranking and training.",
 )
 
-DEFAULT = "all-MiniLM-L6-v2"
+DEFAULT = "sentences"
 Model = Annotated[
     str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
 ]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from biomed.folder import BiomedFolder
 from domainbert.embedding import Embedder
-from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.pairs import PairModel
 
 if TYPE_CHECKING:
@@ -27,11 +26,11 @@ class SentenceEncoder(BiomedFolder, Embedder):
     train_command = "biomed sentences train PAIRS --out MODEL"
 
     @classmethod
-    def from_pretrained(cls, name: str | Path = DEFAULT_ENCODER, **options: Any) -> Self:
+    def from_pretrained(cls, name: str | Path = "sentences", **options: Any) -> Self:
         """Load a model: a shipped name, a folder (also of sentence-transformers), `hub:owner/name`.
 
         Args:
-            name: of the model; by default the shipped general encoder.
+            name: of the model; by default the shipped one for medical text.
             **options: pooling, layers, unit_norm, device, batch_tokens; see
                 `Embedder.from_pretrained`.
 

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 PUBMEDQA = "qa/pubmedqa_labeled.json"
 TEST, VALIDATION = 5, 10  # percent of MedQuAD's concepts: below 5 for the test, below 10 to choose
-PUBMEDQA_TEST = 50  # percent of PubMedQA's questions
-CHOOSING = 300  # questions that choose the weights
+# Percent of PubMedQA's questions: below 50 for the test, below 60 to choose.
+PUBMEDQA_TEST, PUBMEDQA_VALIDATION = 50, 60
+CHOOSING = 300  # questions of MedQuAD that choose the weights
 SHORT, LONG = 40, 400  # characters of a neighbouring sentence
 Times = Annotated[float, Field(ge=0)]
 Row = tuple[str, str, str]  # key, first text, second text
@@ -170,10 +171,7 @@ def fit(
 ) -> SentenceEncoder:
     """Train by in-batch negatives on medical texts that belong together; see `train_medical`."""
     sets = training_rows(recipe, data)
-    held = questions_and_answers(data, side="validation")
-    chosen = held.take(range(min(CHOOSING, len(held))))
-    opened = [opening(text, recipe.model.opening) for text in chosen.second]
-    validation = Examples(chosen.first, opened, [], [])
+    validation = questions_that_choose(recipe, data)
     return fit_embedder(
         {name: _columns(rows) for name, rows in sets.items()},
         objective="contrastive",
@@ -210,7 +208,7 @@ def training_rows(recipe: MedicalRecipe, data: Path) -> dict[str, list[Row]]:
         "abstracts": [
             (question, question, opening(paragraph, longest))
             for question, paragraphs in read_abstracts(data)
-            if percent(question) >= PUBMEDQA_TEST
+            if percent(question) >= PUBMEDQA_VALIDATION
             for paragraph in paragraphs
         ],
         "neighbours": list(neighbours(data)),
@@ -222,6 +220,19 @@ def training_rows(recipe: MedicalRecipe, data: Path) -> dict[str, list[Row]]:
         name: repeated(part, getattr(recipe.sources, name), seed=seed)
         for name, part in rows.items()
     }
+
+
+def questions_that_choose(recipe: MedicalRecipe, data: Path) -> Examples:
+    """The held-out questions that choose the weights, with the openings of their passages."""
+    held = questions_and_answers(data, side="validation")
+    rows = list(zip(held.first, held.second, strict=True))[:CHOOSING]
+    rows += [
+        (question, " ".join(paragraphs))
+        for question, paragraphs in read_abstracts(data)
+        if PUBMEDQA_TEST <= percent(question) < PUBMEDQA_VALIDATION
+    ]
+    firsts = [question for question, _ in rows]
+    return Examples(firsts, [opening(text, recipe.model.opening) for _, text in rows], [], [])
 
 
 def questions_and_answers(data: Path, *, side: str) -> Examples:

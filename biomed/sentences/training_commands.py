@@ -10,6 +10,7 @@ import typer
 from biomed.sentences.commands import DEFAULT, PAIRS_HELP, Model, app, load_encoder
 from domainbert import options
 from domainbert.console import one_line_errors, say
+from domainbert.encoders import DEFAULT_ENCODER
 
 
 @app.command()
@@ -168,7 +169,7 @@ def distill(
     }
     if static:
         check_absent(out)
-        save_static(distill_static(teacher or DEFAULT), out)
+        save_static(distill_static(teacher or DEFAULT_ENCODER), out)
         say(f"a sentence-transformers model in {out}")
         return
     if sentences is None:

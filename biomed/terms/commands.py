@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biomed.terms.embedder import TermEmbedder
+    from biomed.terms.similarity import TermIndex
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -73,6 +75,9 @@ def embed(
 def similar(
     term: Annotated[str | None, typer.Argument(help="A term; or none, with --terms.")] = None,
     to: Annotated[str | None, typer.Option(help="Another term: print their cosine.")] = None,
+    context: Annotated[
+        str, typer.Option(help="A sentence with TERM: decides what an abbreviation stands for.")
+    ] = "",
     terms: Annotated[str | None, typer.Option(help=SOURCE_HELP)] = None,
     out: Annotated[Path | None, typer.Option(help="With --terms: the table to write.")] = None,
     vocabulary: VocabularyFile = None,
@@ -81,17 +86,19 @@ def similar(
     keep: options.Keep = None,
     restart: options.Restart = False,
 ) -> None:
-    """Find the terms of a vocabulary that are nearest to a term, or to each term of a file."""
+    """Find the terms of a vocabulary that are nearest to a term, or to each term of a file.
+
+    Terms with the same name or a synonym come first, then the others by cosine. An abbreviation is
+    read as what it stands for; of several meanings each has its neighbours.
+    """
     from biomed.terms.similarity import TermIndex
     from biomed.terms.tables import NearestTask, read_options, read_terms
-    from biomed.terms.vocabulary import medical_terms
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
 
     def load_index() -> TermIndex:
-        known = medical_terms()["term"].tolist() if vocabulary is None else read_terms(vocabulary)
-        return TermIndex(_load(model), known)
+        return TermIndex(_load(model), None if vocabulary is None else read_terms(vocabulary))
 
     if terms is not None and out is not None:
         from domainbert.files import check_output
@@ -106,13 +113,8 @@ def similar(
             options=read_options(terms),
             restart=restart,
         )
-    elif term is not None and to is not None:
-        stdout.print(f"{_load(model).similarity(term, to):.3f}")
     elif term is not None:
-        table = Table("", "neighbour", "cosine")
-        for row in load_index().nearest(term, k=k).itertuples():
-            table.add_row(str(row.rank), str(row.neighbour), f"{row.similarity:.3f}")
-        stdout.print(table)
+        _show_similar(load_index(), term, to, context=context, k=k)
 
 
 @app.command()
@@ -127,9 +129,9 @@ def plot(
     perplexity: Annotated[float | None, typer.Option(help="Perplexity of t-SNE.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
-    """Draw terms by t-SNE; their coordinates are written to NAME.coordinates.csv."""
+    """Draw terms by t-SNE; NAME.coordinates.csv gets the table with their coordinates."""
     from biomed.plots import plot_layouts, term_layouts
-    from biomed.terms.tables import read_categories
+    from biomed.terms.tables import read_terms
     from biomed.terms.vocabulary import medical_terms
     from domainbert.figures import save_figure
     from domainbert.files import check_output
@@ -138,18 +140,20 @@ def plot(
     coordinates = out.with_suffix(".coordinates.csv")
     for file in (out, coordinates, out.with_suffix(".pca-coordinates.csv")):
         check_output(file, [source] if source else [])
-    if source is None:
-        shipped = medical_terms()
-        terms, categories = shipped["term"].tolist(), shipped["category"].tolist()
-    else:
-        terms, categories = read_categories(source)
+    table = read_terms(source) if source else medical_terms()[["term", "category"]]
     layouts = term_layouts(
-        terms, categories, embedder=_load(model), pca=pca, perplexity=perplexity, seed=seed
+        table["term"],
+        table.get("category"),
+        embedder=_load(model),
+        pca=pca,
+        perplexity=perplexity,
+        seed=seed,
     )
+    table = table.rename(columns={"x": "x (input)", "y": "y (input)"})
     for number, layout in enumerate(layouts):
         say(layout.caption())
         file = out.with_suffix(".pca-coordinates.csv") if number else coordinates
-        write_table(layout.table, file)
+        write_table(table.assign(**layout.table[["x", "y"]]), file)
     save_figure(plot_layouts(layouts), out)
     say(f"picture in {out}, coordinates in {coordinates}")
 
@@ -166,9 +170,14 @@ def evaluate(
     ] = None,
     vocabulary: VocabularyFile = None,
 ) -> None:
-    """Measure encoders side by side: rated pairs, and clinical categories."""
+    """Measure encoders side by side: rated pairs, clinical categories, and synonyms."""
     from biomed.plots import plot_comparison
-    from biomed.terms.evaluation import compare_encoders, evaluate_pairs, read_rated_pairs
+    from biomed.terms.evaluation import (
+        compare_encoders,
+        evaluate_pairs,
+        evaluate_synonyms,
+        read_rated_pairs,
+    )
     from biomed.terms.vocabulary import medical_terms, read_vocabulary
     from domainbert.encoders import DEFAULT_ENCODER
     from domainbert.figures import save_figure
@@ -184,6 +193,9 @@ def evaluate(
     if rated is not None:
         worst = evaluate_pairs(embedders[0], rated, bootstrap=1).worst(25)
         write_table(worst, out / "disagreements.csv")
+    if terms["synonyms"].str.len().any():
+        missed = evaluate_synonyms(embedders[0], terms, bootstrap=1).worst(25)
+        write_table(missed, out / "synonyms.csv")
     stdout.print(_comparison_table(comparison))
     say(f"tables and figure in {out}")
 
@@ -222,6 +234,28 @@ def _load(model: str, **chosen: Any) -> TermEmbedder:
     from biomed.terms.embedder import TermEmbedder
 
     return TermEmbedder.from_pretrained(model, **chosen)
+
+
+def _show_similar(index: TermIndex, term: str, to: str | None, *, context: str, k: int) -> None:
+    """Print the neighbours of a term, or its cosine with another; say how each was read."""
+    from domainbert.embedding import check_faults
+
+    if to is not None:
+        readings = [index.read(text, context) for text in (term, to)]
+        pairs = list(product(*(reading.texts for reading in readings)))
+        for one, other in pairs:
+            which = f"  {one} and {other}" if len(pairs) > 1 else ""
+            stdout.print(f"{index.embedder.similarity(one, other):.3f}{which}")
+    else:
+        readings = list(index.look_up([(term, context)], k=k))
+        check_faults([readings[0].fault], first=0)
+        table = Table("", "neighbour", "cosine", "match", "meaning")
+        for n in readings[0].found:
+            table.add_row(str(n.rank), n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning)
+        stdout.print(table)
+    for reading in readings:
+        if reading.reason:
+            say(reading.reason)
 
 
 def _comparison_table(comparison: pd.DataFrame) -> Table:

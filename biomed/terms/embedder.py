@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from biomed.folder import BiomedFolder
-from domainbert.embedding import Embedder
+from domainbert.embedding import Embedder, check_many
+from domainbert.pooling import unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    import numpy as np
     import pandas as pd
 
 DEFAULT_MODEL = "terms"
@@ -67,18 +69,32 @@ class TermEmbedder(BiomedFolder, Embedder):
         self, terms: Sequence[str], others: Sequence[str] | None = None
     ) -> pd.DataFrame:
         """Cosines of all terms with all others (or with each other), named on both sides."""
-        from biomed.terms.similarity import similarity_matrix
+        import pandas as pd
 
-        return similarity_matrix(self, terms, others)
+        for names in (terms, others):
+            check_many(names)
+        rows = unit(self.embed(list(terms)))
+        columns = rows if others is None else unit(self.embed(list(others)))
+        across = pd.Index(list(terms if others is None else others))
+        cosines = np.clip(rows @ columns.T, -1, 1)
+        return pd.DataFrame(cosines, index=pd.Index(list(terms)), columns=across)
 
-    def nearest(self, term: str, vocabulary: Sequence[str], *, k: int = 10) -> pd.DataFrame:
-        """The k terms of a vocabulary most similar to a term: `rank, neighbour, similarity`.
+    def nearest(
+        self,
+        term: str,
+        vocabulary: Sequence[str] | pd.DataFrame | None = None,
+        *,
+        k: int = 10,
+        context: str = "",
+    ) -> pd.DataFrame:
+        """The k terms of a vocabulary nearest to a term, by name, synonym and then by vector.
 
-        The term itself is left out. For many terms make one `biomed.TermIndex`.
+        The vocabulary is a list of terms, or a table with `term` and `synonyms`; by default the
+        shipped one. For many terms make one `biomed.TermIndex`; its `nearest` has the details.
 
         Raises:
             UserError: an empty vocabulary, one string instead of a list, or k < 1.
         """
         from biomed.terms.similarity import TermIndex
 
-        return TermIndex(self, vocabulary).nearest(term, k=k)
+        return TermIndex(self, vocabulary).nearest(term, k=k, context=context)

@@ -59,11 +59,6 @@ class PairAgreement:
         order = self.table["disagreement"].abs().sort_values(ascending=False, kind="stable")
         return self.table.loc[order.index[:n]].reset_index(drop=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, for JSON."""
-        numbers = {"spearman": asdict(self.spearman), "pearson": asdict(self.pearson)}
-        return {"pairs": len(self.table), **numbers}
-
 
 @dataclass(frozen=True)
 class CategorySeparation:
@@ -92,11 +87,24 @@ class CategorySeparation:
             terms=("term", "size"), accuracy=("right", "mean"), purity=("purity", "mean")
         ).reset_index()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, for JSON."""
-        numbers = {"accuracy": asdict(self.accuracy), "purity": asdict(self.purity)}
-        facts = {"terms": len(self.table), "k": self.k, "silhouette": self.silhouette}
-        return {**facts, **numbers}
+
+@dataclass(frozen=True)
+class SynonymSearch:
+    """How often a synonym's nearest term is its own, by vectors alone.
+
+    Attributes:
+        first: share of the synonyms whose own term is nearest, with an interval by resampling.
+        table: `synonym, term, found` (the nearest term), `cosine` of both, `own_rank` (from 1) and
+            `own_cosine` of the own term.
+    """
+
+    first: Interval
+    table: pd.DataFrame = field(repr=False)
+
+    def worst(self, n: int = 10) -> pd.DataFrame:
+        """The n synonyms whose own term is the furthest behind the term that was found."""
+        behind = (self.table["cosine"] - self.table["own_cosine"]).sort_values(ascending=False)
+        return self.table.loc[behind.index[:n]].reset_index(drop=True)
 
 
 def read_rated_pairs(path: str | Path) -> pd.DataFrame:
@@ -232,6 +240,50 @@ def evaluate_categories(
     )
 
 
+def evaluate_synonyms(
+    embedder: Embedder, vocabulary: pd.DataFrame, *, bootstrap: int = BOOTSTRAP, seed: int = 0
+) -> SynonymSearch:
+    """Search each synonym among all terms by its vector; see `SynonymSearch`.
+
+    Args:
+        embedder: gives the vectors.
+        vocabulary: `term, synonyms`; with a column `held_out` only the synonyms of held-out terms
+            are searched, among all terms.
+        bootstrap: resamples of synonyms.
+        seed: of the resamples.
+
+    Raises:
+        UserError: no term has a synonym.
+    """
+    rows = vocabulary.reset_index(drop=True)
+    if "held_out" in rows.columns and rows["held_out"].any():
+        rows = rows[rows["held_out"]]
+    pairs = rows["synonyms"].explode().dropna()
+    if pairs.empty:
+        raise UserError("no term of this vocabulary has a synonym; expected a column synonyms")
+    terms = vocabulary["term"].to_numpy(dtype=object)
+    cosines = unit(embedder.embed(pairs.tolist())) @ unit(embedder.embed(terms.tolist())).T
+    each, own = np.arange(len(pairs)), pairs.index.to_numpy()
+    ranks = 1 + (cosines > cosines[each, own][:, None]).sum(axis=1)
+    best = cosines.argmax(axis=1)
+    table = pairs.rename("synonym").reset_index(drop=True).to_frame()
+    return SynonymSearch(
+        first=bootstrap_interval(
+            lambda index: float((ranks[index] == 1).mean()),
+            n=len(pairs),
+            bootstrap=bootstrap,
+            seed=seed,
+        ),
+        table=table.assign(
+            term=terms[own],
+            found=terms[best],
+            cosine=cosines[each, best],
+            own_rank=ranks,
+            own_cosine=cosines[each, own],
+        ),
+    )
+
+
 def compare_encoders(
     embedders: Iterable[TermEmbedder],
     *,
@@ -272,6 +324,9 @@ def compare_encoders(
                 f"category accuracy of {separation.k} neighbours": separation.accuracy,
                 f"category purity of {separation.k} neighbours": separation.purity,
             }
+            if "synonyms" in vocabulary.columns and vocabulary["synonyms"].str.len().any():
+                found = evaluate_synonyms(embedder, vocabulary)
+                measured["own term first for a synonym"] = found.first
         rows += [(embedder.name, name, *asdict(i).values()) for name, i in measured.items()]
     return pd.DataFrame(rows, columns=["encoder", "measure", "value", "low", "high"])
 

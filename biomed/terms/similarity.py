@@ -1,15 +1,20 @@
-"""Cosines of terms: matrices, and the nearest terms of a vocabulary."""
+"""TermIndex: the terms of a vocabulary that are nearest to a term, by name and by vector."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domainbert.embedding import check_many
+from biomed.terms.names import COMMON_WORDS, Names, is_abbreviation, meanings
+from biomed.terms.vocabulary import medical_terms, split_names
+from domainbert.embedding import check_faults, check_many
 from domainbert.errors import UserError
+from domainbert.inference import chunked
 from domainbert.pooling import unit
 from domainbert.ranking import top_k
 
@@ -20,97 +25,214 @@ if TYPE_CHECKING:
 
     from biomed.terms.embedder import TermEmbedder
 
-Neighbour = tuple[int, str, float]  # rank from 1, term, cosine
+NAME, SYNONYM, ABBREVIATION, VECTOR = "name", "synonym", "abbreviation", "vector"
+_MARGIN = 0.05  # a context decides if one meaning's cosine is larger by so much
 _BLOCK = 1024  # terms looked up at a time
 
 
-def similarity_matrix(
-    embedder: TermEmbedder, terms: Sequence[str], others: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """Cosines of all terms with all others.
+@dataclass(frozen=True)
+class Neighbour:
+    """A term of the vocabulary that is near a term.
 
-    Args:
-        embedder: gives the vectors.
-        terms: the rows.
-        others: the columns; by default the rows again.
-
-    Returns:
-        A frame of cosines in [-1, 1], terms as its index and others as its columns.
+    Attributes:
+        rank: from 1, for each meaning.
+        neighbour: the term of the vocabulary.
+        similarity: cosine of its vector with that of the term, or of its meaning.
+        match: how it was found: "name" (it differs from the term in form only), "synonym" (the
+            vocabulary gives both names to one thing), "abbreviation" (it is what the term stands
+            for), "vector".
+        meaning: what an abbreviation was read as, else "".
     """
-    import pandas as pd
 
-    for names in (terms, others):
-        check_many(names)
-    rows = unit(embedder.embed(list(terms)))
-    columns = rows if others is None else unit(embedder.embed(list(others)))
-    names = list(terms if others is None else others)
-    return pd.DataFrame(
-        np.clip(rows @ columns.T, -1, 1), index=pd.Index(list(terms)), columns=pd.Index(names)
-    )
+    rank: int
+    neighbour: str
+    similarity: float
+    match: str
+    meaning: str
+
+
+COLUMNS = ("rank", "neighbour", "similarity", "match", "meaning")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a term is read as.
+
+    Attributes:
+        texts: the term; or what it stands for, several where nothing decides.
+        reason: how an abbreviation was read, else "".
+    """
+
+    texts: tuple[str, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The neighbours of a term, how it was read, and why it has none (`fault`, else "")."""
+
+    found: tuple[Neighbour, ...] = field(repr=False)
+    reason: str
+    fault: str = ""
 
 
 class TermIndex:
-    """A vocabulary embedded once, for many look-ups.
+    """A vocabulary embedded once, for many look-ups: by name first, then by vector.
 
     Args:
         embedder: gives the vectors.
-        vocabulary: its terms; a term that repeats counts once.
+        vocabulary: its terms; or a table with the columns `term` and, where there are, `synonyms`
+            (lists, or separated by "|"). A term that repeats counts once. Without `synonyms`
+            those of the shipped vocabulary are used, which is also the default.
 
     Raises:
         UserError: no term, one string instead of a list, or a term that has no vector.
     """
 
-    def __init__(self, embedder: TermEmbedder, vocabulary: Iterable[str]) -> None:
+    def __init__(
+        self, embedder: TermEmbedder, vocabulary: Iterable[str] | pd.DataFrame | None = None
+    ) -> None:
+        import pandas as pd
+
         check_many(vocabulary)
-        self.terms = list(dict.fromkeys(vocabulary))
+        listed = vocabulary["term"] if isinstance(vocabulary, pd.DataFrame) else vocabulary
+        shipped = medical_terms()
+        self._is_own = isinstance(vocabulary, pd.DataFrame) and "synonyms" in vocabulary.columns
+        known = vocabulary if isinstance(vocabulary, pd.DataFrame) and self._is_own else shipped
+        self.terms = list(dict.fromkeys(shipped["term"] if listed is None else listed))
         if not self.terms:
             raise UserError("the vocabulary is empty; expected at least one term")
         self.embedder = embedder
-        self._vectors = unit(embedder.embed(self.terms))
         self._spellings = Counter(term.casefold() for term in self.terms)
+        synonyms = zip(known["term"], map(split_names, known["synonyms"]), strict=True)
+        self._concepts = [(term, *names) for term, names in synonyms]
+        self._named = Names((name, c) for c, names in enumerate(self._concepts) for name in names)
+        self._rows = Names((term, row) for row, term in enumerate(self.terms))
+
+    @cached_property
+    def _vectors(self) -> np.ndarray:
+        return unit(self.embedder.embed(self.terms))
 
     @property
     def digest(self) -> str:
         """A hash of the vocabulary."""
-        return hashlib.sha256("\0".join(self.terms).encode(errors="replace")).hexdigest()
+        listed = [*self.terms, *("\1".join(names) for names in self._concepts)]
+        return hashlib.sha256("\0".join(listed).encode(errors="replace")).hexdigest()
 
-    def nearest(self, term: str, *, k: int = 10) -> pd.DataFrame:
+    def nearest(self, term: str, *, k: int = 10, context: str = "") -> pd.DataFrame:
         """The k nearest terms of the vocabulary, the term itself (in any case) left out.
 
+        Terms with the same name come first, then its synonyms, then others by cosine. Of an
+        abbreviation with several meanings, each has k neighbours.
+
+        Args:
+            term: the term.
+            k: neighbours.
+            context: a sentence with it, which decides among the meanings of an abbreviation.
+
         Returns:
-            `rank` (from 1), `neighbour`, `similarity` (cosine), nearest first; fewer rows where
-            the vocabulary is smaller.
+            The columns of `Neighbour`; fewer rows where the vocabulary is smaller.
 
         Raises:
             UserError: k < 1, or a term that has no vector.
         """
         import pandas as pd
 
-        (found,) = self.neighbours([term], self.embedder.embed([term]), k=k)
-        return pd.DataFrame(found, columns=["rank", "neighbour", "similarity"])
+        (result,) = self.look_up([(term, context)], k=k)
+        check_faults([result.fault], first=0)
+        return pd.DataFrame([asdict(near) for near in result.found], columns=list(COLUMNS))
 
-    def neighbours(
-        self, terms: Sequence[str], vectors: np.ndarray, *, k: int
-    ) -> Iterator[list[Neighbour]]:
-        """The neighbours of each term.
+    def look_up(self, items: Iterable[tuple[str, str]], *, k: int) -> Iterator[Neighbours]:
+        """The neighbours of each term, in order.
 
         Args:
-            terms: the terms asked for.
-            vectors: theirs, shape (terms, dimension).
-            k: neighbours of each.
+            items: term and context ("" where there is none).
+            k: neighbours of each meaning.
         """
         if k < 1:
             msg = f"k must be at least 1, got {k}"
             raise UserError(msg)
-        most = max((self._spellings[term.casefold()] for term in terms), default=0)
-        for start in range(0, len(terms), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            hits = top_k(unit(vectors[part]), [self._vectors], k=k + most)
-            for term, rows, scores in zip(terms[part], hits.rows, hits.scores, strict=True):
-                own = term.casefold()
-                found = [
-                    (self.terms[row], float(np.clip(score, -1, 1)))
-                    for row, score in zip(rows.tolist(), scores, strict=True)
-                    if row >= 0 and self.terms[row].casefold() != own
-                ]
-                yield [(rank, *pair) for rank, pair in enumerate(found[:k], start=1)]
+        for part in chunked(items, size=lambda _: 1, limit=_BLOCK):
+            yield from self._look_up(part, k)
+
+    def _look_up(self, items: Sequence[tuple[str, str]], k: int) -> Iterator[Neighbours]:
+        readings = [self.read(term, context) for term, context in items]
+        texts = [text for reading in readings for text in reading.texts]
+        parts = list(self.embedder.embed_many(texts))
+        faults = iter([fault for part in parts for fault in part.faults])
+        vectors = np.nan_to_num(unit(np.concatenate([part.vectors for part in parts])))
+        by_name = [self._by_name(text) for text in texts]
+        left_out = max(self._spellings[term.casefold()] for term, _ in items)
+        hits = top_k(vectors, [self._vectors], k=k + left_out + max(map(len, by_name)))
+        near = zip(vectors, hits.rows.tolist(), by_name, strict=True)
+        for (term, _), reading in zip(items, readings, strict=True):
+            found = [
+                neighbour
+                for text, (vector, rows, named) in zip(reading.texts, near, strict=False)
+                for neighbour in self._ranked(term, text, vector, rows=rows, named=named)[:k]
+            ]
+            fault = "".join(dict.fromkeys(next(faults) for _ in reading.texts))
+            yield Neighbours(tuple(found), reading.reason, fault)
+
+    def _ranked(
+        self, term: str, text: str, vector: np.ndarray, *, rows: list[int], named: dict[int, str]
+    ) -> list[Neighbour]:
+        """The rows found by name, by kind and cosine, then those by vector alone."""
+        cosines = np.clip(self._vectors[list(named)] @ vector, -1, 1)
+        order = [row for _, row in sorted(zip(-cosines, named, strict=True))]
+        order.sort(key=lambda row: named[row] != NAME)
+        order += [row for row in rows if row >= 0 and row not in named]
+        order = [row for row in order if self.terms[row].casefold() != term.casefold()]
+        cosines = np.clip(self._vectors[order] @ vector, -1, 1).tolist()
+        is_read = text != term
+        return [
+            Neighbour(
+                rank,
+                self.terms[row],
+                cosine,
+                ABBREVIATION if is_read and row in named else named.get(row, VECTOR),
+                text if is_read else "",
+            )
+            for rank, (row, cosine) in enumerate(zip(order, cosines, strict=True), start=1)
+        ]
+
+    def read(self, term: str, context: str = "") -> Reading:
+        """What a term is read as: itself, or what an abbreviation stands for.
+
+        Synonyms in the user's own table decide; else a single meaning in the shipped tables, or
+        the meaning that the context names or whose vector is nearest to the context's.
+        """
+        listed: list[str] = []
+        if is_abbreviation(term):
+            concepts, is_exact = self._named.find(term)
+            listed = [self._concepts[c][0] for c in concepts if is_exact]
+        known = meanings(term)
+        texts = tuple(listed) if listed and (self._is_own or len(known) < 2) else known
+        if texts in ((), (term,)):
+            return Reading((term,))
+        if len(texts) == 1:
+            return Reading(texts, f"{term} is read as {texts[0]}")
+        if context.strip():
+            return self._by_context(term, texts, context)
+        return Reading(texts, f"{term} is ambiguous: {' or '.join(texts)}; add a context")
+
+    def _by_context(self, term: str, texts: tuple[str, ...], context: str) -> Reading:
+        said = [text for text in texts if text.casefold() in context.casefold()]
+        if len(said) == 1:
+            return Reading((said[0],), f"{term} is read as {said[0]}, which the context names")
+        vectors = unit(self.embedder.embed([context, *texts]))
+        cosines = vectors[1:] @ vectors[0]
+        shown = ", ".join(f"{t} {c:.2f}" for t, c in zip(texts, cosines, strict=True))
+        best = texts[int(cosines.argmax())]
+        if np.sort(cosines)[-1] - np.sort(cosines)[-2] < _MARGIN:
+            return Reading(texts, f"{term} is ambiguous in its context ({shown})")
+        return Reading((best,), f"{term} is read as {best} by its context ({shown})")
+
+    def _by_name(self, text: str) -> dict[int, str]:
+        """Row -> match of the vocabulary's terms with this name, or with another of its thing."""
+        if text in COMMON_WORDS:
+            return {}
+        concepts = self._named.find(text)[0]
+        names = dict.fromkeys(name for c in concepts for name in self._concepts[c])
+        found = {row: SYNONYM for name in names for row in self._rows.find(name)[0]}
+        return found | dict.fromkeys(self._rows.find(text)[0], NAME)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from biomed.terms.names import meanings
+from biomed.terms.similarity import COLUMNS
 from domainbert.embedding import NO_TEXT
 from domainbert.scoring import Fault, Task, score_frame
 from domainbert.tables import (
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biomed.terms.embedder import TermEmbedder
-    from biomed.terms.similarity import Neighbour, TermIndex
+    from biomed.terms.similarity import Neighbours, TermIndex
     from domainbert.embedding import Embedder
     from domainbert.tables import Row
 
 TERM = Column("term", "text", ("text", "terms", "concept"), required=True)
 CATEGORY = Column("category", "value")
+SYNONYMS = Column("synonyms", "value", ("synonym",))
 
 
 class _TermTask(Task):
@@ -59,7 +62,8 @@ class _TermTask(Task):
 class EmbedTask(_TermTask):
     """The vector of each term: `term, n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
-    A term longer than a window has a reason that says so; its vector pools all windows.
+    A term longer than a window has a reason that says so; its vector pools all windows. Of an
+    abbreviation the reason says what it may stand for; its vector is that of its letters.
 
     Args:
         embedder: gives the vectors.
@@ -88,18 +92,24 @@ class EmbedTask(_TermTask):
         row |= {f"v{i}": value for i, value in enumerate(vector.tolist())}
         if windows > 1:
             row["reason"] = f"read in {windows} windows; the vector pools them all"
+        elif known := meanings(item):
+            row["reason"] = f"read as written; it may stand for {' or '.join(known)}"
         return [row]
 
 
 class NearestTask(_TermTask):
-    """The nearest terms of a vocabulary, a row each: `term, rank, neighbour, similarity`.
+    """The nearest terms of a vocabulary, a row each: `term` and the columns of `Neighbour`.
+
+    A column `context` with a sentence decides among the meanings of an abbreviation; `reason` says
+    how one was read.
 
     Args:
         index: the vocabulary.
-        k: neighbours of each term.
+        k: neighbours of each term, or of each meaning of an ambiguous abbreviation.
     """
 
     name = "nearest terms"
+    columns = (TERM, Column("context", "value", ("sentence",)))
 
     def __init__(self, index: TermIndex, *, k: int = 10) -> None:
         super().__init__(index.embedder)
@@ -108,25 +118,24 @@ class NearestTask(_TermTask):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        names = [("term", pa.string()), ("rank", pa.int64()), ("neighbour", pa.string())]
-        return pa.schema([*names, ("similarity", pa.float64())])
+        types = (pa.int64(), pa.string(), pa.float64(), pa.string(), pa.string())
+        return pa.schema([("term", pa.string()), *zip(COLUMNS, types, strict=True)])
 
-    def run(self, items: Iterable[str]) -> Iterator[list[Neighbour] | Fault]:
+    def read(self, rows: Sequence[Row]) -> tuple[str, str] | Fault:  # type: ignore[override]
+        """The term of a row, and its context."""
+        term = super().read(rows)
+        return term if isinstance(term, Fault) else (term, str(rows[0].cells.get("context") or ""))
+
+    def run(self, items: Iterable[tuple[str, str]]) -> Iterator[Neighbours | Fault]:
         """The neighbours of each term."""
-        own, copies = itertools.tee(items)
-        for part in self.embedder.embed_many(copies):
-            terms = list(itertools.islice(own, len(part.faults)))
-            good = [i for i, fault in enumerate(part.faults) if not fault]
-            chosen = [terms[i] for i in good]
-            found = iter(self._index.neighbours(chosen, part.vectors[good], k=self._k))
-            for fault in part.faults:
-                yield Fault(fault) if fault else next(found)
+        for result in self._index.look_up(items, k=self._k):
+            yield Fault(result.fault) if result.fault else result
 
-    def rows(self, item: str, result: list[Neighbour]) -> list[dict[str, Any]]:
+    def rows(self, item: tuple[str, str], result: Neighbours) -> list[dict[str, Any]]:
         """A row per neighbour."""
-        names = ("rank", "neighbour", "similarity")
-        found = [{"term": item, **dict(zip(names, row, strict=True))} for row in result]
-        return found or [{"term": item, "reason": "the vocabulary has no other term"}]
+        own = {"term": item[0], "reason": result.reason}
+        found = [own | asdict(neighbour) for neighbour in result.found]
+        return found or [{"term": item[0], "reason": "the vocabulary has no other term"}]
 
     def facts(self) -> dict[str, Any]:
         """The model, the vocabulary and k."""
@@ -161,42 +170,35 @@ def read_options(source: str | Path, **options: Any) -> ReadOptions:
     return ReadOptions(lines=is_text, **options)
 
 
-def read_terms(source: str | Path, *, column: str | None = None) -> list[str]:
-    """All terms of a table or text file, without empty rows.
+def read_terms(source: str | Path, *, column: str | None = None) -> pd.DataFrame:
+    """The rows with a term of a table or text file, with all columns; the term's is `term`.
+
+    A column `category` is renamed so in any case; rows without a category are refused where others
+    have one.
 
     Raises:
         TableError: a source that cannot be read, or has no such column.
     """
-    return [term for term, _ in _terms(source, column)]
+    import pandas as pd
 
-
-def read_categories(source: str | Path) -> tuple[list[str], list[str] | None]:
-    """Terms and their categories; None where the table has no column `category`.
-
-    Raises:
-        TableError: see `read_terms`; or a row without a term or a category.
-    """
-    rows = list(_terms(source, None))
-    categories = [category for _, category in rows if category is not None]
-    if not categories:
-        return [term for term, _ in rows], None
-    if len(categories) < len(rows):
-        missing = len(rows) - len(categories)
-        msg = f"{Path(source).name}: {missing} rows with a term have no category"
-        raise TableError(msg)
-    return [term for term, _ in rows], categories
-
-
-def _terms(source: str | Path, column: str | None) -> Iterator[tuple[str, str | None]]:
     options = read_options(source)
-    available = table_columns(source, options)
     named = {"term": column} if column else None
-    found = match_columns(available, (TERM, CATEGORY), named=named, source=Path(source).name)
+    file = Path(source).name
+    available = table_columns(source, options)
+    found = match_columns(available, (TERM, CATEGORY, SYNONYMS), named=named, source=file)
+    rows = []
     for row in iter_rows(source, options):
         if row.fault:
             msg = f"{row.place}: {row.fault}"
             raise TableError(msg)
         term = row.cells.get(found["term"])
-        category = row.cells.get(found["category"]) if "category" in found else None
         if isinstance(term, str) and term.strip():
-            yield term, category
+            rows.append(dict(row.cells))
+    table = pd.DataFrame(rows, columns=available).rename(columns={v: k for k, v in found.items()})
+    missing = int(table["category"].isna().sum()) if "category" in table.columns else 0
+    if missing == len(table):
+        table = table.drop(columns="category", errors="ignore")
+    elif missing:
+        msg = f"{file}: {missing} rows with a term have no category"
+        raise TableError(msg)
+    return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -10,7 +11,12 @@ import numpy as np
 from pydantic import Field
 
 from biomed.terms.embedder import TermEmbedder
-from biomed.terms.evaluation import evaluate_categories, evaluate_pairs, read_rated_pairs
+from biomed.terms.evaluation import (
+    evaluate_categories,
+    evaluate_pairs,
+    evaluate_synonyms,
+    read_rated_pairs,
+)
 from biomed.terms.relations import (
     context_relations,
     definition_relations,
@@ -273,14 +279,18 @@ def reciprocal_rank(
 
 def measure(embedder: TermEmbedder, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
     """The rows of the card's table of scores; rated pairs where the file is there."""
-    separation = evaluate_categories(embedder, vocabulary).to_dict()
-    scores = {
-        "category accuracy of 5 neighbours, held-out terms": separation["accuracy"],
-        "share of 5 neighbours of the same category": separation["purity"],
-        "silhouette of the categories": separation["silhouette"],
+    separation = evaluate_categories(embedder, vocabulary)
+    scores: dict[str, Any] = {
+        "category accuracy of 5 neighbours, held-out terms": asdict(separation.accuracy),
+        "share of 5 neighbours of the same category": asdict(separation.purity),
+        "silhouette of the categories": separation.silhouette,
     }
-    if not pairs.is_file():
-        return scores
-    found = evaluate_pairs(embedder, read_rated_pairs(pairs)).to_dict()
-    spearman = f"Spearman with physicians, UMNSRS-sim ({found['pairs']} pairs)"
-    return {spearman: found["spearman"], "Pearson": found["pearson"], **scores}
+    if vocabulary["synonyms"].str.len().any():
+        searched = evaluate_synonyms(embedder, vocabulary)
+        name = f"own term first, {len(searched.table)} synonyms of held-out terms"
+        scores[name] = asdict(searched.first)
+    if pairs.is_file():
+        found = evaluate_pairs(embedder, read_rated_pairs(pairs))
+        name = f"Spearman with physicians, UMNSRS-sim ({len(found.table)} pairs)"
+        scores = {name: asdict(found.spearman), "Pearson": asdict(found.pearson), **scores}
+    return scores

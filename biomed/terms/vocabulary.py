@@ -51,7 +51,7 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
     synonyms = table["synonyms"] if "synonyms" in table.columns else table["term"].map(lambda _: "")
     group = table["group"] if "group" in table.columns else table["category"]
     return table[["term", "category"]].assign(
-        synonyms=[_split(value) for value in synonyms],
+        synonyms=[split_names(value) for value in synonyms],
         group=table["category"] + "/" + group,
         held_out=table["term"].map(is_held_out),
     )
@@ -67,7 +67,9 @@ def percent(key: str) -> int:
     return int(hashlib.sha256(key.encode(errors="replace")).hexdigest(), 16) % 100
 
 
-def _split(synonyms: object) -> list[str]:
-    if not isinstance(synonyms, str):
+def split_names(synonyms: object) -> list[str]:
+    """The names of a cell: a list of them, or text with "|" between them."""
+    listed = synonyms.split("|") if isinstance(synonyms, str) else synonyms
+    if not isinstance(listed, list | tuple):
         return []
-    return [name.strip() for name in synonyms.split("|") if name.strip()]
+    return [name.strip() for name in listed if isinstance(name, str) and name.strip()]

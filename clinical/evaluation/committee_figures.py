@@ -149,7 +149,7 @@ def plot_drift(inputs: pd.DataFrame) -> Figure:
                       textcoords="offset points", color=GREY, size=8)  # fmt: skip
     largest = float(inputs[["psi", "chance"]].max(axis=None))
     axes.set(xlim=(0, min(_WIDEST, max(0.4, 1.1 * largest))))
-    axes.set_xlabel("Population stability index (mark: what chance can give)")
+    axes.set_xlabel("Population stability index (mark: the most that chance alone gives)")
     axes.set_yticks(
         np.arange(len(names))[::-1], [QUANTITIES[name].split(" (")[0] for name in names]
     )

@@ -89,7 +89,7 @@ def monitor(
         inputs=inputs,
         periods=periods,
         evaluation=evaluation,
-        findings=findings or ["Nothing changed beyond what chance explains."],
+        findings=findings or ["Nothing changed more than by chance."],
     )
 
 

@@ -13,7 +13,7 @@ from domainbert.errors import UserError
 from domainbert.files import write_json
 
 if TYPE_CHECKING:
-    from clinical.evidence.faithfulness import Faithfulness
+    from clinical.evidence.measured import Measured
     from clinical.risk.model import ReadmissionModel
 
 
@@ -46,7 +46,10 @@ def explain(
     ] = 100,
     other: Annotated[
         list[str] | None,
-        typer.Option(help="With --evaluate: a model trained with another seed; may repeat."),
+        typer.Option(
+            help="With --evaluate: measure instead how far the passages agree with those "
+            "of this model, trained with another seed; may repeat."
+        ),
     ] = None,
     record: Annotated[
         bool, typer.Option("--record", help="With --evaluate: add the result to the model's card.")
@@ -64,10 +67,11 @@ def explain(
         found = _measure(loaded, Path(source), split, stays, others, seed)
         _tell(found)
         facts = {"model": model, "cohort": Path(source).name, "side": split, "seed": seed}
-        measured = _record(found, facts)
+        measured = _record(found, facts | ({"others": other} if other else {}))
         write_json(measured, out)
         if record:
-            loaded.manifest["evidence"] = measured
+            name = "agreement" if other else "evidence"
+            loaded.manifest[name] = measured
             loaded.save_pretrained(_folder(model))
         return
 
@@ -91,9 +95,13 @@ def _measure(
     stays: int,
     others: list[ReadmissionModel],
     seed: int,
-) -> Faithfulness:
-    """Faithfulness on a random part of one side, which the model must not have been trained on."""
+) -> Measured:
+    """Faithfulness, or agreement with other models, on a random part of one side.
+
+    The model must not have been trained on it.
+    """
     from clinical.cohort.splits import overlap, read_cohort, usable_stays
+    from clinical.evidence.agreement import evaluate_agreement
     from clinical.evidence.faithfulness import evaluate_faithfulness
 
     rows = usable_stays(read_cohort(cohort))
@@ -104,10 +112,12 @@ def _measure(
     if stored and (seen := overlap(side["patient_id"], stored).get("train", 0)):
         raise UserError(f"the model was trained on {seen} patients of the side {split!r}")
     chosen = side.sample(min(stays, len(side)), random_state=seed)
-    return evaluate_faithfulness(model, chosen, others=others, seed=seed)
+    if others:
+        return evaluate_agreement(model, chosen, others=others, seed=seed)
+    return evaluate_faithfulness(model, chosen, seed=seed)
 
 
-def _tell(found: Faithfulness) -> None:
+def _tell(found: Measured) -> None:
     from rich.table import Table
 
     head, *rows = found.to_rows()
@@ -120,7 +130,7 @@ def _tell(found: Faithfulness) -> None:
     say(f"measured on {found.stays} stays of {found.patients} patients")
 
 
-def _record(found: Faithfulness, facts: dict[str, Any]) -> dict[str, Any]:
+def _record(found: Measured, facts: dict[str, Any]) -> dict[str, Any]:
     """What is written, and kept in the manifest for the card."""
     return {
         **facts,

@@ -7,24 +7,22 @@ allows for each stay (normalised AOPC, Edin et al., arXiv 2408.08137).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.cohort.splits import patient_keys
-from clinical.evaluation.intervals import MIN_PATIENTS, Interval
 from clinical.evidence.attribution import METHODS, attribute, windows_that_matter
-from clinical.evidence.case import Case, greedy_order
+from clinical.evidence.case import greedy_order
+from clinical.evidence.measured import Measured, Numbers, interval, measure_stays, resampled
 from clinical.evidence.pieces import sentence_pieces, word_starts
-from domainbert.console import counted
-from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
+    from clinical.evaluation.intervals import Interval
+    from clinical.evidence.case import Case
     from clinical.evidence.pieces import Piece
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.stays import ReadStay
@@ -38,82 +36,56 @@ CONTROLS = ("windows", "random")
 """Sentences in the order of their windows' risk, and in a random order."""
 DEFAULT = "occlusion"
 SHUFFLED = "words shuffled"
-BEHIND = f"AOPC of {DEFAULT} minus this"
-TOP = 3
+AREAS = ("AOPC", "normalised AOPC")
 TINY = 1e-12
 
-Numbers = dict[tuple[str, str], float]
+
+def lead(area: str) -> str:
+    """The name of the default method's lead over another one, in the same stays."""
+    return f"{area} of {DEFAULT} minus this"
 
 
-@dataclass(frozen=True)
-class Faithfulness:
+class Faithfulness(Measured):
     """The measured faithfulness of the methods.
 
-    Attributes:
-        stays: how many were measured.
-        patients: of how many patients.
-        intervals: means over stays by (method, measure), with 95% intervals from resampling
-            patients. Measures are "comprehensiveness 5%" and so on, "sufficiency 5%", "AOPC",
-            "normalised AOPC", "AOPC over random", the default's AOPC minus this one, and
-            "agreement"; for "words shuffled", the probability before and after, and the absolute
-            change.
+    Measures are "comprehensiveness 5%" and so on, "sufficiency 5%", "AOPC", "normalised AOPC",
+    "AOPC over random", and the default's lead in both AOPCs (see `lead`); for "words shuffled",
+    the probability before and after, and the absolute change.
     """
 
-    stays: int
-    patients: int
-    intervals: Mapping[tuple[str, str], Interval] = field(repr=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a method and measure: method, measure, value, low, high."""
-        import pandas as pd
-
-        rows = [[*key, i.value, i.low, i.high] for key, i in self.intervals.items()]
-        return pd.DataFrame(rows, columns=["method", "measure", "value", "low", "high"])
-
-    def to_rows(self) -> list[list[str]]:
-        """Table of measures by methods as text, a head row first; without the shuffled words."""
-        kept = [key for key in self.intervals if key[0] != SHUFFLED]
-        methods, measures = (list(dict.fromkeys(names)) for names in zip(*kept, strict=True))
-        cells = [
-            [measure, *(str(self.intervals.get((m, measure), Interval(None))) for m in methods)]
-            for measure in measures
-        ]
-        return [["", *methods], *cells]
+    def to_rows(self, *, without: str = SHUFFLED) -> list[list[str]]:
+        """Table of measures by methods; without the shuffled words."""
+        return super().to_rows(without=without)
 
     def verdicts(self) -> list[str]:
         """What the numbers say of the default method, and of the order of words."""
         said = []
         for name in (*(m for m in METHODS if m != DEFAULT), *CONTROLS):
-            lead = self.intervals[name, BEHIND]
-            shown = lead.low is not None and lead.low > 0
+            leads = [self.intervals[name, lead(area)] for area in AREAS]
+            shown = all(each.low is not None and each.low > 0 for each in leads)
             ahead = "beats" if shown else "is not shown to beat"
-            said.append(f"{DEFAULT} {ahead} {name}: AOPC higher by {lead}.")
+            said.append(
+                f"{DEFAULT} {ahead} {name}: AOPC higher by {leads[0]}, normalised by {leads[1]}."
+            )
         before, after, change = (
             self.intervals[SHUFFLED, m]
             for m in ("probability before", "probability after", "absolute change")
         )
         said.append(
-            f"With the words of each window shuffled the mean probability goes from {before} to "
-            f"{after}; a stay's changes by {change}."
+            f"With the words of each window shuffled, the mean probability changes from {before} "
+            f"to {after}, and that of a stay by {change} on average."
         )
         return said
 
 
 def evaluate_faithfulness(
-    model: ReadmissionModel,
-    stays: pd.DataFrame,
-    *,
-    others: Sequence[ReadmissionModel] = (),
-    bootstrap: int = 1000,
-    seed: int = 0,
+    model: ReadmissionModel, stays: pd.DataFrame, *, bootstrap: int = 1000, seed: int = 0
 ) -> Faithfulness:
     """Measure the methods on stays with `patient_id` and `text` (a note or a list of notes).
 
     Args:
         model: whose explanations are measured.
         stays: neither trained on nor, to report a number, chosen on.
-        others: the same recipe trained with other seeds; "agreement" is the share of a stay's
-            three top passages that overlap one of the three top passages of another model.
         bootstrap: resamples of patients; 0 gives no intervals.
         seed: of random orders, of shuffling and of resampling.
 
@@ -121,23 +93,12 @@ def evaluate_faithfulness(
         UserError: no stay can be scored.
     """
     generator = np.random.default_rng(seed)
-    rows, keys = [], patient_keys(stays["patient_id"])
-    patients = []
-    texts = zip(stays["text"], keys, strict=True)
-    for text, patient in counted(texts, what="explaining", total=len(stays)):
-        case = Case(model, text)
-        if case.risk.status == "ok":
-            rows.append(_measure(case, others, generator))
-            patients.append(patient)
-    if not rows:
-        raise UserError(f"none of the {len(stays)} stays can be scored")
-    found = _intervals(rows, patients, bootstrap, seed)
+    rows, patients = measure_stays(model, stays, lambda case: _measure(case, generator))
+    found = _intervals(resampled(rows, patients, bootstrap=bootstrap, seed=seed))
     return Faithfulness(len(rows), len(set(patients)), found)
 
 
-def _measure(
-    case: Case, others: Sequence[ReadmissionModel], generator: np.random.Generator
-) -> Numbers:
+def _measure(case: Case, generator: np.random.Generator) -> Numbers:
     """All measures of one stay, by method and name."""
     pieces = sentence_pieces(case.stay)
     windows = windows_that_matter(case, pieces)
@@ -149,10 +110,6 @@ def _measure(
     best = greedy_order(case, pieces, windows)
     orders |= {"best": [best], "worst": [best[::-1]]}
     numbers = _numbers(_curves(case, pieces, orders))
-    for name in METHODS if others else ():
-        top = [pieces[i] for i in orders[name][0][:TOP]]
-        shared = [_agreement(top, case.stay, other, name) for other in others]
-        numbers[name, "agreement"] = float(np.mean(shared))
     return numbers | _shuffled(case, generator)
 
 
@@ -203,23 +160,6 @@ def _numbers(curves: Mapping[str, np.ndarray]) -> Numbers:
     return numbers
 
 
-def _agreement(top: Sequence[Piece], stay: ReadStay, other: ReadmissionModel, method: str) -> float:
-    """The share of passages that overlap one of another model's top passages."""
-    numbers = sorted(stay.texts)
-    case = Case(other, [stay.texts[number] for number in numbers])
-    pieces = sentence_pieces(case.stay)
-    values = attribute(case, pieces, method=method)
-    found = [pieces[i] for i in np.argsort(-values, kind="stable")[:TOP]]
-    hits = [
-        any(
-            numbers[one.note] == piece.note and piece.start < one.end and one.start < piece.end
-            for one in found
-        )
-        for piece in top
-    ]
-    return float(np.mean(hits))
-
-
 def _shuffled(case: Case, generator: np.random.Generator) -> Numbers:
     """The risk of the same words with their order shuffled inside each window."""
     windows = []
@@ -236,31 +176,12 @@ def _shuffled(case: Case, generator: np.random.Generator) -> Numbers:
     }
 
 
-def _intervals(
-    rows: Sequence[Numbers], patients: Sequence[object], bootstrap: int, seed: int
-) -> dict[tuple[str, str], Interval]:
-    """Means over stays with intervals, and the ratios of the methods' AOPC to that of random."""
-    names = list(rows[0])
-    values = np.array([[row[name] for name in names] for row in rows])
-    _, codes = np.unique(np.array(patients, dtype=str), return_inverse=True)
-    count = int(codes.max()) + 1
-    generator = np.random.default_rng(seed)
-    repeats = bootstrap if count >= MIN_PATIENTS else 0
-    drawn = generator.multinomial(count, np.full(count, 1 / count), size=repeats)[:, codes]
-    means = np.vstack([values.mean(axis=0), drawn @ values / drawn.sum(axis=1, keepdims=True)])
-    columns = dict(zip(names, means.T, strict=True))
+def _intervals(columns: dict[tuple[str, str], np.ndarray]) -> dict[tuple[str, str], Interval]:
+    """With the ratios of the AOPCs to that of random, and the default's leads."""
     by_chance = columns["random", "AOPC"]
     for name in (*METHODS, *CONTROLS):
         with np.errstate(divide="ignore", invalid="ignore"):
             columns[name, "AOPC over random"] = columns[name, "AOPC"] / by_chance
-        if name != DEFAULT:
-            columns[name, BEHIND] = columns[DEFAULT, "AOPC"] - columns[name, "AOPC"]
-    return {name: _interval(column) for name, column in columns.items()}
-
-
-def _interval(column: np.ndarray) -> Interval:
-    """From a value, followed by those of resamples."""
-    if len(column) == 1:
-        return Interval(float(column[0]))
-    low, high = np.nanquantile(column[1:], [0.025, 0.975])
-    return Interval(float(column[0]), float(low), float(high))
+        for area in AREAS if name != DEFAULT else ():
+            columns[name, lead(area)] = columns[DEFAULT, area] - columns[name, area]
+    return {name: interval(column) for name, column in columns.items()}

@@ -34,7 +34,7 @@ Columns = dict[str, list[Any]]
 KEY = "key"
 SCALE = 20.0  # one over the temperature of the contrastive objective
 _READ = 32  # windows read together in training
-_KEPT = 512  # windows of a step; of more, nothing is kept for the backward pass, which reads again
+_KEPT = 8192  # tokens of a step; of more, nothing is kept for the backward pass, which reads again
 MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
 
 
@@ -78,7 +78,7 @@ class TextModule(InputModule):
         order = lengths.argsort()
         parts = order.split(_READ)
         read: Callable[..., torch.Tensor] = self._pooled
-        if len(order) > _KEPT and torch.is_grad_enabled():
+        if ids.numel() > _KEPT and torch.is_grad_enabled():
             read = partial(checkpoint, self._pooled, use_reentrant=False)
         rows = torch.cat([read(ids[part], lengths[part]) for part in parts])
         rows = rows[order.argsort()]
@@ -239,6 +239,8 @@ def fit_embedder(
         for name, weights in network.named_parameters():
             if "lora_B" in name:
                 weights.mul_(share)
+    if share != 1:
+        best = score(embedder, network)
     trained = embedder.finished(network, encoder=encoder, lora=training.lora)
     trained.name = str(encoder)
     trained.manifest = {

@@ -15,8 +15,8 @@ from biomed.plots import (
     term_layouts,
 )
 from biomed.terms.embedder import TermEmbedder
-from biomed.terms.layout import layout_terms
 from domainbert.figures import save_figure
+from domainbert.layout import layout_terms
 
 RNG = np.random.default_rng(0)
 

@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 
 import clinical
 from clinical.evaluation.baselines import baselines
-from clinical.evaluation.comparison import Comparison
-from clinical.evaluation.report import write_report
+from clinical.evaluation.comparison import Comparison, compare, write_comparison
+from clinical.evaluation.monitoring import monitor, write_monitoring
+from clinical.evaluation.report import describe, write_report
 from clinical.evaluation.subgroups import by_group
+from clinical.evidence.task import ExplainTask
 from clinical.risk.stays import clean
 from clinical.risk.task import ReadmissionTask
 from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
@@ -135,6 +137,42 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
         if file.is_file():
             assert CANARY.encode() not in file.read_bytes()
     assert not [line for line in said if CANARY in line]
+
+
+def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard, tmp_path):
+    table = cohort()
+    notes = table[["stay_id", "text"]].explode("text").head(3)
+    write_table(notes, tmp_path / "notes.parquet")
+    model.manifest["profile"] = {"train": {}, "val": {}}
+    with overheard() as said:
+        found = compare(model, table, bootstrap=0)
+        for name, shown in (("report", False), ("report-with-notes", True)):
+            about = describe(model, found, name="tiny", include_notes=shown)
+            said.append(repr(about))
+            write_comparison(found, tmp_path / name, title="T", facts={}, about=about)
+        watched = monitor(model, table.drop(columns="split"), bootstrap=0)
+        said.append(repr(watched))
+        write_monitoring(watched, tmp_path / "monitor")
+        for name, options in (
+            ("places.csv", {}),
+            ("words.csv", {"text": True}),
+            ("page.csv", {"pages": tmp_path / "pages"}),
+        ):
+            (tmp_path / "pages").mkdir(exist_ok=True)
+            task = ExplainTask(model, **options)
+            score_file(task, tmp_path / "notes.parquet", tmp_path / name)
+        said.append(repr(model.explain(NOTE)))
+        said.append(repr(model.explain(NOTE).show()))
+    assert not [line for line in said if CANARY in line]
+    asked = {"notes.parquet", "words.csv", "pages"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    holding = {path for path in files if CANARY.encode() in path.read_bytes()}
+    assert {path.relative_to(tmp_path).parts[0] for path in holding} == asked | {
+        "report-with-notes"
+    }
+    assert holding & set((tmp_path / "report-with-notes").iterdir()) == {
+        tmp_path / "report-with-notes" / "report.html"
+    }
 
 
 def test_the_listener_hears(overheard):

@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict, replace
 
 import pytest
@@ -63,8 +65,23 @@ def save(folder, encoder, *, full=False, labels=1, rank=4, seed=1, card="# A car
 
 def load(folder, *, task="readmission", labels=1, model_class=CLSClassifier):
     return load_task_model(
-        folder, task=task, labels=labels, model_class=model_class, train_command=COMMAND
+        folder,
+        task=task,
+        labels=labels,
+        network_class=lambda: model_class,
+        train_command=COMMAND,
     )
+
+
+def test_a_model_that_is_not_there_costs_no_import_of_torch(tmp_path):
+    code = (
+        "import sys\nfrom clinical import ReadmissionModel\n"
+        "from domainbert.errors import UserError\n"
+        "try:\n    ReadmissionModel.from_pretrained(sys.argv[1])\n"
+        "except UserError:\n    sys.exit('torch' in sys.modules)\n"
+    )
+    for name in ("hub:owner/name", tmp_path / "nowhere"):
+        subprocess.run([sys.executable, "-c", code, name], check=True, timeout=60)
 
 
 def logits(model):

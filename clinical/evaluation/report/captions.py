@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 # Figure -> the section it belongs to, and its caption.
 CAPTIONS = {
-    "roc": ("results", "ROC curve. The dotted diagonal is what chance gives."),
+    "roc": ("results", "ROC curve. The dotted diagonal is a model that guesses."),
     "precision_recall": (
         "results",
-        "Precision and recall at every threshold, above the prevalence.",
+        ("Precision and recall at every threshold. The dashed line is the prevalence, the dotted "
+        "line a precision of 80%."),
     ),
     "calibration": (
         "results",
@@ -46,8 +47,8 @@ CAPTIONS = {
     ),
     "drift": (
         "time",
-        ("Stability index of what the model reads and predicts. The black marks are what chance "
-        "alone can give; 0.1 and 0.25 are the usual marks for watching and acting."),
+        ("Stability index of what the model reads and predicts. The black marks show the most that "
+        "chance alone gives; 0.1 and 0.25 are the usual limits for watching and acting."),
     ),
 }  # fmt: skip
 WIDE = ("calibration", "groups")
@@ -87,7 +88,7 @@ def _benefit(use: InUse) -> str:
         f"everybody {number(row['alert_all'])}"
         for row in use.benefit.to_dict("records")
     ]
-    return f"Net benefit: {'; '.join(points)}. Alerting nobody has 0."
+    return f"Net benefit: {'; '.join(points)}. That of alerting nobody is 0."
 
 
 def _burden(use: InUse) -> str:

@@ -10,10 +10,13 @@ from domainbert import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pandas as pd
+
     from clinical.evaluation.comparison import Comparison
     from clinical.risk.model import ReadmissionModel
 
 Facts = dict[str, str | None]
+EVIDENCE = "comprehensiveness 5%"
 
 
 def gather(
@@ -39,8 +42,8 @@ def gather(
     }
     days = facts["horizon"]
     facts["heading"] = (
-        f"Evaluation of a prediction model: unplanned readmission within {days} days of discharge, "
-        "from the notes of a hospital stay"
+        "Evaluation of a prediction model: unplanned readmission of hospital patients within "
+        f"{days} days of discharge, from the notes of their stay"
     )
     return facts
 
@@ -73,23 +76,30 @@ def _model_facts(model: ReadmissionModel, name: str) -> Facts:
         f"c = {settings.c:g}.",
         "calibration": calibration,
         "alerting": alerting,
-        "limits": card.get("limits") or None,
+        "limits": _words(card.get("limits")),
         "profile_remark": model.manifest.get("profile", {}).get("remark"),
+        "evidence": _evidence(model.manifest.get("evidence")),
     }
+
+
+def _words(markdown: str | None) -> str | None:
+    """A text of the model's card without the marks of code."""
+    return markdown.replace("`", "") if markdown else None
 
 
 def _training_facts(manifest: Mapping[str, Any]) -> Facts:
     sides, shares = manifest.get("stays", {}), manifest.get("prevalence", {})
     settings = manifest.get("training")
     counts = "; ".join(
-        f"{side} {sides[side]:,} stays, {shares[side]:.1%} readmitted"
-        for side in ("train", "val", "test")
+        f"{name}: {sides[side]:,} stays, {shares[side]:.1%} readmitted"
+        for side, name in (("train", "Training"), ("val", "validation"), ("test", "test"))
         if side in sides and side in shares
     )
     training = imbalance = None
     if isinstance(settings, dict):
+        count = f"{settings['epochs']:g}"
         training = (
-            f"Trained for {settings['epochs']:g} epochs with the objective "
+            f"Trained for {count} epoch{'' if count == '1' else 's'} with the objective "
             f"{manifest.get('objective')}, learning rate {settings['learning_rate']:g}, seed "
             f"{settings['seed']}; the weights with the best validation AUROC were kept, and c, the "
             "calibrator and the alert threshold were chosen on validation."
@@ -106,9 +116,17 @@ def _training_facts(manifest: Mapping[str, Any]) -> Facts:
             f"On the test side of its own cohort ({scores['n_stays']:,} stays of "
             f"{scores['n_patients']:,} other patients): AUROC {area}."
         )
-    found = manifest.get("disparities")
+    found, fitted = manifest.get("disparities"), manifest.get("recalibrated")
+    updating = "The model was not updated in this evaluation."
+    if fitted:
+        updating = (
+            f"Before this evaluation, c, the calibrator and the alert threshold were fitted on "
+            f"{fitted['stays']:,} other stays ({fitted['readmitted']:,} readmitted); the weights "
+            "are those of training."
+        )
     return {
-        "training_data": manifest.get("card", {}).get("data") or None,
+        "updating": updating,
+        "training_data": _words(manifest.get("card", {}).get("data")),
         "training_stays": f"{counts}." if counts else None,
         "training": training,
         "imbalance": imbalance,
@@ -131,7 +149,7 @@ def _cohort_facts(summary: Mapping[str, Any] | None) -> Facts:
         "horizon": f"{definition['horizon_days']:g}",
         "definition": f"{definition['name']} version {definition['version']}",
         "exclusions": "; ".join(removed) or "none",
-        "notes": f"The {kind}, as text.",
+        "notes": f"The {kind}, as text; no note written after the readmission.",
         "preparation": "Times, ids and duplicates are checked row by row; "
         f"{faults:,} faults are listed with the cohort. De-identification marks are blanked. It is "
         "the same for all groups of patients.",
@@ -141,6 +159,30 @@ def _cohort_facts(summary: Mapping[str, Any] | None) -> Facts:
         f"{kept['patients']:,} patients kept, {kept['readmitted']:,} readmitted.",
         "caveats": " ".join(summary["caveats"]) or None,
     }
+
+
+def _evidence(found: Mapping[str, Any] | None) -> str | None:
+    """How much more named passages carry the risk than random ones, from a model's manifest."""
+    if not found:
+        return None
+    ours, chance = (
+        _spell(next(m for m in found["measures"] if (m["method"], m["measure"]) == wanted))
+        for wanted in (("occlusion", EVIDENCE), ("random", EVIDENCE))
+    )
+    return (
+        f"Explanations were tested on {found['stays']} stays of {found['patients']} patients "
+        f"({found['cohort']}): without the 5% of a stay's tokens that are named first, its risk "
+        f"falls by {ours} on average; without random sentences of the same length, by {chance}."
+    )
+
+
+def _characteristics(groups: pd.DataFrame) -> str | None:
+    """The number of stays of each subgroup."""
+    columns = [
+        f"{column}: {', '.join(f'{row.group} {row.n:,}' for row in part.itertuples())}"
+        for column, part in groups.groupby("column", sort=False)
+    ]
+    return f"Stays by {'; '.join(columns)}." if columns else None
 
 
 def _evaluation_facts(comparison: Comparison) -> Facts:
@@ -167,7 +209,11 @@ def _evaluation_facts(comparison: Comparison) -> Facts:
         "baselines, and is not found to be off in calibration.",
         "reliability": f"Calibration slope {found.calibration_slope}. "
         f"{findings or 'No drift since training beyond chance was found.'}",
-        "heterogeneity": "By period of discharge; see the section on time." if months else None,
+        "heterogeneity": "By period of discharge, see the section on time; hospitals or wards were "
+        "not compared."
+        if months
+        else None,
+        "characteristics": _characteristics(comparison.groups),
         "differences": None
         if use is None or use.inputs.empty
         else findings or "No quantity of the notes differs from training beyond chance.",

@@ -1,16 +1,19 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from biomed.corpora import Gold, TaggedText
+from biomed.models import shipped
 from biomed.ner import calibration
 from biomed.ner.calibration import Scored
 from biomed.ner.commands import app
 from biomed.ner.decoding import calibrated
 from biomed.ner.network import WordTagger
 from biomed.ner.tagger import EntityTagger
+from domainbert.calibration import bins_of, calibration_error
 from domainbert.errors import UserError
 
 
@@ -29,10 +32,8 @@ def test_maps_are_found_and_help(overconfident):
     for slope, intercept in maps.values():
         assert slope == pytest.approx(0.5, abs=0.12)
         assert intercept == pytest.approx(-0.5, abs=0.25)
-    before = calibration.calibration_error(overconfident.scores, overconfident.right)
-    after = calibration.calibration_error(
-        calibration.cross_fitted(overconfident), overconfident.right
-    )
+    before = calibration_error(overconfident.scores, overconfident.right)
+    after = calibration_error(calibration.cross_fitted(overconfident), overconfident.right)
     assert before > 0.1
     assert after < 0.06
     mapped = calibration.apply({"a": [0.5, -0.5]}, overconfident)
@@ -43,9 +44,9 @@ def test_maps_are_found_and_help(overconfident):
 
 def test_bins_and_error():
     scores, right = np.array([0.1, 0.95, 0.97, 1.0]), np.array([False, True, True, False])
-    assert [n for *_, n in calibration.bins_of(scores, right)] == [1, 3]
+    assert [n for *_, n in bins_of(scores, right)] == [1, 3]
     error = (0.1 + 3 * abs(2.92 / 3 - 2 / 3)) / 4
-    assert calibration.calibration_error(scores, right) == pytest.approx(error)
+    assert calibration_error(scores, right) == pytest.approx(error)
     assert calibrated(np.array([0.0, 1.0]), 1, 0) == pytest.approx([0, 1], abs=1e-5)
 
 
@@ -79,7 +80,9 @@ def test_a_calibrated_model(disease, drug, tmp_path):
     command = ["calibrate", str(tmp_path / "model"), str(tmp_path / "devel.tsv"), *out]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "140 entities, 71.4% right" in result.output
+    after = json.loads((tmp_path / "numbers.json").read_text())["sides"]["devel"]["after"]
+    assert "devel" in result.output
+    assert f"{after:.3f}" in result.output
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     slope, intercept = json.loads((tmp_path / "numbers.json").read_text())["maps"]["Disease"]
     better = WordTagger.from_pretrained(tmp_path / "better", device="cpu")
@@ -89,3 +92,35 @@ def test_a_calibrated_model(disease, drug, tmp_path):
     assert (plain.score_kind, mapped.score_kind) == ("span_probability", "calibrated")
     assert EntityTagger(better, drug).score_kind == "span_probability"
     assert better.fingerprint() != disease.fingerprint()
+    card = (tmp_path / "better" / "README.md").read_text()
+    assert "140 entities that the model finds in" in card
+    assert "each half was measured by a fit on the other" in card
+    # Calibrated again, it gets the same maps: they are fitted on the network's own scores.
+    again = calibration.fit_maps(calibration.scored_entities(better, [gold()]))
+    assert again == calibration.fit_maps(calibration.scored_entities(disease, [gold()]))
+
+
+def test_other_sides_are_only_measured(disease):
+    devel, test = gold(200), replace(gold(60), name="other")
+    model = WordTagger(disease.network, disease.tokenizer)
+    numbers, curves = calibration.calibrate(model, [devel], [test])
+    maps = model.settings.calibration
+    assert set(numbers["sides"]) == {"devel", "other"}
+    assert maps == calibration.fit_maps(calibration.scored_entities(disease, [devel]))
+    # All its scores are near 1, and two thirds are right.
+    (mean, share, number), *_ = numbers["bins"]
+    assert (share, number) == (pytest.approx(2 / 3), 90)
+    assert mean == pytest.approx(2 / 3, abs=0.02)
+    assert numbers["sides"]["other"]["before"] > 0.2 > numbers["sides"]["other"]["after"]
+    (_, right), (after, _) = curves.values()
+    assert len(right) == len(after) == 90
+
+
+@pytest.mark.parametrize("name", ["disease", "drug", "disease-drug"])
+def test_the_shipped_models_are_calibrated(name):
+    config = json.loads((shipped()[name] / "config.json").read_text("utf-8"))["domainbert"]
+    assert {f"B-{kind}" for kind in config["settings"]["calibration"]} <= set(config["labels"])
+    assert len(config["labels"]) == 1 + 2 * len(config["settings"]["calibration"])
+    known = config["manifest"]["calibration"]
+    assert known["sides"]["devel"]["after"] < known["sides"]["devel"]["before"]
+    assert known["note"] in (shipped()[name] / "README.md").read_text("utf-8")

@@ -14,9 +14,10 @@ from biomed.ner.dictionaries import (
     score_links,
     vocabulary_names,
 )
-from biomed.ner.linking import Dictionary, EntityLinker, Link, normalised
+from biomed.ner.linking import Dictionary, EntityLinker, Link
 from biomed.ner.tagger import EntityTagger
 from biomed.ner.task import TagTask
+from biomed.terms.names import normalised
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
 
@@ -70,6 +71,7 @@ def test_names_that_differ_in_form(one, other):
 
 def test_names_that_differ():
     assert normalised("type 1 diabetes") != normalised("type 2 diabetes")
+    assert normalised("hepatitis A") != normalised("hepatitis")
     assert normalised("hypotension") != normalised("hypertension")
 
 

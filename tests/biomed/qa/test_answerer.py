@@ -131,6 +131,63 @@ def test_answers_are_whole_words(answerer):
     assert answer.text in "patient xinsulin was".split() or " " in answer.text
 
 
+def test_an_answer_comes_with_its_sentence(answerer):
+    text = "He was stable. He was on insulin (at home). Not renal.\n\nInsulin"
+    found = answerer.answer(QUESTION, text, top_k=3)
+    assert [a.sentence for a in found] == [
+        "He was on insulin (at home).",
+        "Insulin",
+        "Not renal.",
+    ]
+    assert all(text[a.sentence_start : a.sentence_end] == a.sentence for a in found)
+    (across,) = answerer.answer(QUESTION, "Was it heart. Failure was not.")
+    assert (across.text, across.sentence) == ("heart. Failure", "Was it heart. Failure was not.")
+    (none,) = answerer.answer(QUESTION, "at home")
+    assert (none.sentence, none.sentence_start, none.sentence_end) == ("", 0, 0)
+
+
+@pytest.mark.parametrize("text", ["( . ) , - !", "\u2014 \U0001fac0 ?"])
+def test_marks_alone_are_no_answer(undecided, text):
+    (answer,) = undecided.answer(QUESTION, text, threshold=-np.inf)
+    assert (answer.text, answer.score) == ("", -np.inf)
+
+
+@pytest.mark.parametrize(
+    ("question", "number", "margin", "expected"),
+    [
+        ("how many?", "9", 13, "9"),
+        ("how many?", "9", 11, "insulin"),  # it scores 12 more
+        ("how old was he?", "Twice", 13, "Twice"),
+        ("was it?", "9", 13, "insulin"),
+        ("at what dose?", "dose", 13, "insulin"),  # no number at all
+    ],
+)
+def test_a_question_for_a_number_prefers_one(
+    answerer, monkeypatch, question, number, margin, expected
+):
+    """The number scores -5, insulin 7."""
+    monkeypatch.setattr("biomed.qa.answerer.NUMBER_MARGIN", margin)
+    text = f"{number} patient was at home with the insulin"
+    (answer,) = answerer.answer(question, text, threshold=-np.inf)
+    assert answer.text == expected
+    assert answer.score == pytest.approx(-5 if expected == number else 7, abs=1e-3)
+    # One below the threshold takes nobody's place.
+    assert answerer.answer(question, text)[0].text == "insulin"
+
+
+@pytest.mark.parametrize(
+    ("question", "asks"),
+    [
+        *(("How many patients were there?", True), ("How  long did it take", True)),
+        *(("What was the daily dose of it?", True), ("At which percentage?", True)),
+        *(("How was it given?", False), ("What is the longest name?", False)),
+    ],
+)
+def test_questions_for_a_number(tokenizer, new_known, question, asks):
+    reader = QuestionAnswerer(new_known(tokenizer), tokenizer).reader
+    assert reader.pair(question, "text").asks_number is asks
+
+
 @given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=60), st.sampled_from(["", " "]))
 @settings(max_examples=60)
 def test_spans_are_exact_for_any_text(undecided, words, between):
@@ -143,6 +200,9 @@ def test_spans_are_exact_for_any_text(undecided, words, between):
         assert text[answer.start : answer.end] == answer.text
         # A word of more tokens than an answer may have is none, and here it may be the only one.
         assert answer.text.strip() == answer.text
+        assert any(map(str.isalnum, answer.text)) or not answer.is_found
+        sentence = text[answer.sentence_start : answer.sentence_end]
+        assert answer.text in answer.sentence == sentence
         assert answer.is_found or answer.score == -np.inf
 
 
@@ -339,6 +399,7 @@ class TestWithHuggingFace:
             if i <= j < i + longest
             and (i == context[0] or words[i] != words[i - 1])
             and (j == context[-1] or words[j] != words[j + 1])
+            and any(map(str.isalnum, text[offsets[i][0] : offsets[j][1]]))
         )
         score = best[0] - start[0] - end[0]
         return offsets[-best[1]][0], offsets[-best[2]][1], score

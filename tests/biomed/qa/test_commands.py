@@ -191,6 +191,19 @@ def test_train(tiny_encoder, tmp_path):
     assert run.invoke(app, arguments).exit_code == 0
     scores = json.loads((tmp_path / "s.json").read_text())["extractive"]
     assert {**scores, **manifest["validation"]} == manifest["validation"]
+    # A model is fitted to other questions without training.
+    arguments[arguments.index("--held-out") + 1] = "0.9"
+    arguments += ["--calibrate", str(tmp_path / "fitted")]
+    assert run.invoke(app, arguments).exit_code == 0
+    fitted = json.loads((tmp_path / "fitted" / "config.json").read_text())["domainbert"]
+    questions = json.loads((tmp_path / "s.json").read_text())["extractive"]["questions"]
+    assert fitted["manifest"]["no_answer"]["questions"] == questions > 20
+    assert fitted["settings"]["threshold"] == fitted["manifest"]["no_answer"]["threshold"]
+    slope, intercept = fitted["settings"]["calibration"]
+    card = (tmp_path / "fitted" / "README.md").read_text()
+    assert f"slope {slope:.3f}, intercept {intercept:.3f}" in card
+    assert f"fitted on the {questions} held-out questions" in card
+    assert "| probability | there is an answer | questions |" in card
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biomed.qa.answerer import QuestionAnswerer
-from biomed.qa.evaluation import best_threshold, evaluate, find_threshold, judge
+from biomed.qa.evaluation import (
+    ask_elsewhere,
+    best_threshold,
+    evaluate,
+    find_calibration,
+    find_threshold,
+    judge,
+)
 from biomed.qa.questions import Passage, Question, QuestionSet, evenly
+from domainbert.calibration import platt
 
 SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=12).map(np.array)
 
@@ -37,12 +45,12 @@ def test_questions_are_asked_of_another_article(answerer):
     words = ["insulin", "kidney", "insulin", "fever"]
     asked = [question(n, f"article {n}", word) for n, word in enumerate(words)]
     judged = judge(answerer, QuestionSet("q", tuple(asked)))
-    found = find_threshold(answerer, judged, count=9)
+    found = find_threshold(*ask_elsewhere(answerer, judged, count=9))
     # Own scores 7 -1 7 -5; of the next article -1 7 -5 7.
     assert (found["questions"], found["answered"] + found["abstained"]) == (4, 1.0)
     nothing = question(9, "article 9", "x")
     judged = judge(answerer, QuestionSet("q", (asked[0], nothing)))
-    found = find_threshold(answerer, judged, count=9)
+    found = find_threshold(*ask_elsewhere(answerer, judged, count=9))
     assert found["questions"] == 2
 
 
@@ -61,20 +69,37 @@ def test_only_questions_that_a_passage_can_answer_are_judged(answerer):
 
 def test_one_article_tells_nothing(answerer):
     asked = (question(1, "a", "insulin"), question(2, "a", "renal"))
-    found = find_threshold(answerer, judge(answerer, QuestionSet("q", asked)), count=9)
+    judged = judge(answerer, QuestionSet("q", asked))
+    found = find_threshold(*ask_elsewhere(answerer, judged, count=9))
     assert (found["threshold"], found["questions"]) == (0.0, 0)
 
 
-def test_a_model_keeps_its_threshold(answerer, tmp_path):
+def test_a_probability_is_fitted_on_questions_with_and_without_an_answer():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0, 3, 4000)
+    has = rng.uniform(size=4000) < platt(scores, 0.8, 0.5)
+    size = min(has.sum(), (~has).sum())
+    found = find_calibration(scores[has][:size], scores[~has][:size])
+    assert found["map"][0] == pytest.approx(0.8, abs=0.05)
+    assert found["error"] < 0.03
+    assert sum(number for *_, number in found["bins"]) == 2 * size
+    assert all(abs(mean - share) < 0.05 for mean, share, _ in found["bins"])
+    assert find_calibration(scores[:19], scores[19:38]) is None
+
+
+def test_a_model_keeps_its_threshold_and_calibration(answerer, tmp_path):
     text = "patient on renal at home"
     assert answerer.answer("was it?", text)[0].is_found
     answerer.save_pretrained(tmp_path / "model")
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")
     assert again.settings == answerer.settings
-    again.set_threshold(3.5)
+    again.settings = again.settings.replaced(threshold=3.5, calibration=(0.5, -1.0))
     assert not again.answer("was it?", text)[0].is_found
     again.save_pretrained(tmp_path / "model")
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")
-    assert again.settings == answerer.settings.replaced(threshold=3.5)
-    assert again.answer("was it?", text)[0].score == pytest.approx(3, abs=1e-3)
-    assert not again.answer("was it?", text)[0].is_found
+    assert again.settings == answerer.settings.replaced(threshold=3.5, calibration=(0.5, -1.0))
+    (none,) = again.answer("was it?", text)
+    assert none.score == pytest.approx(3, abs=1e-3)
+    assert none.probability == pytest.approx(platt(none.score, 0.5, -1.0))
+    assert none.score_kind == "logit_margin"
+    assert not none.is_found

@@ -25,8 +25,9 @@ BAD = {
 def test_one_row_an_answer(answerer):
     table = score_frame(AskTask(answerer, top_k=2), pd.DataFrame(ROWS))
     assert list(table.columns) == [
-        *("question_id", "row", "rank", "answer", "score", "score_kind", "start", "end"),
-        *("document", "passage_start", "passage_end", "status", "reason"),
+        *("question_id", "row", "rank", "answer", "score", "score_kind", "probability"),
+        *("start", "end", "document", "passage_start", "passage_end"),
+        *("sentence", "sentence_start", "sentence_end", "status", "reason"),
     ]
     names = ["question_id", "row", "rank", "answer", "start", "end", "status"]
     assert table[names].fillna(-1).to_numpy().tolist() == [
@@ -35,6 +36,11 @@ def test_one_row_an_answer(answerer):
         ["c", 2, 1, "heart failure", 2, 15, "ok"],
         ["c", 2, 2, "insulin", 20, 27, "ok"],
     ]
+    assert table["sentence"].fillna("").tolist() == [
+        *("patient on insulin", ""),
+        *["x heart failure and insulin"] * 2,
+    ]
+    assert table["probability"].isna().all()
     # Without an answer the score is that of the best rejected candidate.
     assert table["score"].round(2).tolist() == [7.0, -5.0, 7.0, 7.0]
 

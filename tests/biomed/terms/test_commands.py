@@ -74,6 +74,11 @@ def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
     assert "fever" in invoke("similar", "edema", *options, "-k", "6")
     cosine = float(invoke("similar", "edema", "--to", "fever", "--model", tiny_encoder))
     assert -1 <= cosine < 1
+    said = invoke("similar", "PNA", "--to", "MS", *options)
+    assert "PNA is read as pneumonia" in said
+    assert "pneumonia and mitral stenosis" in said
+    said = invoke("similar", "heart attack", "--model", tiny_encoder, "-k", "2")
+    assert said.index("myocardial infarction") < said.index("synonym") < said.index("vector")
     out = tmp_path / "near.jsonl"
     invoke("similar", "--terms", terms, "--out", out, *options, "-k", "2")
     assert len(read_table(out)) == 14
@@ -90,6 +95,16 @@ def test_plot_writes_picture_and_coordinates(tiny_encoder, terms, tmp_path, endi
     table = read_table(tmp_path / "terms.coordinates.csv")
     assert list(table.columns) == ["term", "category", "x", "y"]
     assert (tmp_path / "terms.pca-coordinates.csv").is_file()
+
+
+def test_coordinates_keep_the_columns_of_the_table(tiny_encoder, tmp_path):
+    source, out = tmp_path / "own.csv", tmp_path / "own.svg"
+    source.write_text("code,Term,x\nA1,edema,7\nA2,,8\nA3,insulin,9\n")
+    invoke("plot", source, "--out", out, "--model", tiny_encoder)
+    table = read_table(tmp_path / "own.coordinates.csv")
+    assert list(table.columns) == ["code", "term", "x (input)", "x", "y"]
+    assert table[["code", "x (input)"]].to_numpy().tolist() == [["A1", "7"], ["A3", "9"]]
+    assert table["x"].astype(float).sum() == pytest.approx(0, abs=1e-5)
 
 
 def test_plot_leaves_the_terms_file_alone(tiny_encoder, terms, tmp_path):

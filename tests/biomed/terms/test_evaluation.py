@@ -8,6 +8,7 @@ from biomed.terms.evaluation import (
     compare_encoders,
     evaluate_categories,
     evaluate_pairs,
+    evaluate_synonyms,
     read_rated_pairs,
 )
 from domainbert.tables import TableError, write_table
@@ -39,7 +40,7 @@ def test_correlations_are_scipys(embedder, pairs):
     pearson = stats.pearsonr(found.table["cosine"], pairs["rating"]).statistic
     assert found.pearson.value == pytest.approx(pearson, abs=1e-9)
     assert found.spearman.low < found.spearman.value < found.spearman.high
-    assert found.to_dict()["pairs"] == 40
+    assert len(found.table) == 40
 
 
 def test_the_worst_pairs_are_those_far_from_their_place(embedder, pairs):
@@ -122,6 +123,28 @@ def test_too_few_terms_or_categories_are_refused(embedder, vocabulary):
         evaluate_categories(embedder, vocabulary.assign(category="one"))
     with pytest.raises(ValueError, match="needed are more than 5 terms"):
         evaluate_categories(embedder, vocabulary.iloc[4:8])
+
+
+def test_a_synonym_searches_its_own_term_among_all(embedder, vocabulary):
+    pieces = [["heart attack", "cardiac"], [], ["edema"]]
+    table = vocabulary.assign(synonyms=[*pieces, *[[]] * 9], held_out=[True] * 3 + [False] * 9)
+    found = evaluate_synonyms(embedder, table, bootstrap=50)
+    assert found.table["synonym"].tolist() == ["heart attack", "cardiac", "edema"]
+    assert found.table["term"].tolist() == ["heart", "heart", "left"]
+    for row in found.table.itertuples():
+        cosines = embedder.similarity_matrix([row.synonym], WORDS).iloc[0]
+        assert row.found == cosines.idxmax()
+        assert row.own_rank == 1 + (cosines > cosines[row.term]).sum()
+    assert found.table["found"][2] == "edema"
+    assert found.first.value == pytest.approx((found.table["own_rank"] == 1).mean())
+    assert found.first.low <= found.first.value <= found.first.high
+    worst = found.worst(1).iloc[0]
+    gaps = found.table["cosine"] - found.table["own_cosine"]
+    assert worst["cosine"] - worst["own_cosine"] == pytest.approx(gaps.max())
+    measures = compare_encoders([embedder], vocabulary=table)["measure"].tolist()
+    assert measures[-1] == "own term first for a synonym"
+    with pytest.raises(ValueError, match="no term of this vocabulary has a synonym"):
+        evaluate_synonyms(embedder, table.iloc[3:])
 
 
 def test_encoders_stand_side_by_side(embedder, pairs, vocabulary):

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.terms.similarity import TermIndex
+from biomed.terms.embedder import TermEmbedder
+from biomed.terms.similarity import COLUMNS, TermIndex
 from biomed.terms.tables import (
     EmbedTask,
     NearestTask,
     embed_frame,
-    read_categories,
     read_options,
     read_terms,
 )
@@ -37,7 +37,8 @@ def test_the_matrix_is_named_and_symmetric(embedder):
 def test_nearest_is_the_sorted_row_without_the_term_itself(embedder):
     row = embedder.similarity_matrix(["edema"], VOCABULARY).iloc[0].drop("edema")
     found = embedder.nearest("EDEMA", VOCABULARY, k=3)
-    assert list(found.columns) == ["rank", "neighbour", "similarity"]
+    assert list(found.columns) == list(COLUMNS)
+    assert set(found["match"]) == {"vector"}
     assert found["rank"].tolist() == [1, 2, 3]
     assert found["similarity"].tolist() == pytest.approx(row.nlargest(3).tolist(), abs=1e-6)
     assert found["neighbour"].tolist() == row.nlargest(3).index.tolist()
@@ -69,17 +70,18 @@ def test_one_string_is_no_vocabulary(embedder):
 
 
 def test_a_frame_keeps_its_rows_and_says_what_became_of_each(embedder):
-    terms = ["insulin", None, "", ["x"], "chest pain " * 50, "中文"]
-    frame = pd.DataFrame({"code_id": list("abcdef"), "term": terms})
+    terms = ["insulin", None, "", ["x"], "chest pain " * 50, "中文", "MS"]
+    frame = pd.DataFrame({"code_id": list("abcdefg"), "term": terms})
     table = embed_frame(embedder, frame)
     assert table.columns[:5].tolist() == ["code_id", "row", "term", "n_tokens", "n_windows"]
     assert table.columns[-2:].tolist() == ["status", "reason"]
-    assert table["code_id"].tolist() == list("abcdef")
-    assert table["status"].tolist() == ["ok", "empty", "empty", "error", "ok", "error"]
+    assert table["code_id"].tolist() == list("abcdefg")
+    assert table["status"].tolist() == ["ok", "empty", "empty", "error", "ok", "error", "ok"]
     assert table["reason"].tolist()[3:] == [
         "it is list, not a string",
         "read in 2 windows; the vector pools them all",
         "no word of it is in the encoder's vocabulary",
+        "read as written; it may stand for multiple sclerosis or mitral stenosis",
     ]
     vectors = vectors_of(table)
     assert vectors[0] == pytest.approx(embedder.embed("insulin"), abs=1e-5)
@@ -123,20 +125,125 @@ def test_a_text_file_has_one_term_on_each_line(embedder, tmp_path):
     table = read_table(out)
     assert table["term"].fillna("").tolist() == ["edema", "", "insulin"]
     assert table["status"].tolist() == ["ok", "empty", "ok"]
-    assert read_terms(source) == ["edema", "insulin"]
+    assert read_terms(source)["term"].tolist() == ["edema", "insulin"]
     with pytest.raises(TableError, match=r"absent\.txt: no such file"):
         read_terms(tmp_path / "absent.txt")
 
 
-def test_terms_and_categories_of_a_table(tmp_path):
+def test_the_terms_of_a_table_keep_its_columns(tmp_path):
     path = tmp_path / "terms.csv"
-    path.write_text("term,category\nedema,signs\n,\ninsulin,drugs\n")
-    assert read_categories(path) == (["edema", "insulin"], ["signs", "drugs"])
-    path.write_text("term\nedema\n")
-    assert read_categories(path) == (["edema"], None)
+    path.write_text("code,Term,Category\n1,edema,signs\n2,,\n3,insulin,drugs\n")
+    expected = [["1", "edema", "signs"], ["3", "insulin", "drugs"]]
+    table = read_terms(path)
+    assert list(table.columns) == ["code", "term", "category"]
+    assert table.to_numpy().tolist() == expected
+    path.write_text("term,category\nedema,\n")
+    assert list(read_terms(path).columns) == ["term"]
     path.write_text("term,category\nedema,signs\ninsulin,\n")
     with pytest.raises(TableError, match=r"terms\.csv: 1 rows with a term have no category"):
-        read_categories(path)
+        read_terms(path)
+
+
+# Names before vectors
+
+
+def found_by(embedder, term, vocabulary=None, **options):
+    """Neighbour, match and meaning of each of the nearest terms."""
+    table = TermIndex(embedder, vocabulary).nearest(term, **options)
+    return list(table[["neighbour", "match", "meaning"]].itertuples(index=False, name=None))
+
+
+def test_a_synonym_comes_before_the_nearest_vector_with_its_own_cosine(embedder):
+    index = TermIndex(embedder)
+    first = index.nearest("heart attack", k=3).iloc[0]
+    assert (first["neighbour"], first["match"]) == ("myocardial infarction", "synonym")
+    cosine = embedder.similarity("heart attack", "myocardial infarction")
+    assert first["similarity"] == pytest.approx(cosine, abs=1e-6)
+    found = index.nearest("Failures, heart", k=4)
+    assert (found["neighbour"][0], found["match"][0]) == ("heart failure", "name")
+    assert set(found["match"][1:]) == {"vector"}
+    assert found["similarity"][1:].is_monotonic_decreasing
+
+
+def test_a_list_of_terms_has_the_shipped_synonyms_in_both_directions(embedder):
+    assert found_by(embedder, "heart attack", ["pain", "myocardial infarction"], k=1) == [
+        ("myocardial infarction", "synonym", "")
+    ]
+    assert found_by(embedder, "myocardial infarction", ["pain", "heart attack"], k=1) == [
+        ("heart attack", "synonym", "")
+    ]
+
+
+def test_your_own_synonyms_replace_the_shipped_ones(embedder):
+    table = pd.DataFrame(
+        {"term": ["edema", "insulin"], "synonyms": ["heart attack|swelling", None]}
+    )
+    assert found_by(embedder, "swelling", table, k=1) == [("edema", "synonym", "")]
+    assert found_by(embedder, "heart attack", table, k=1) == [("edema", "synonym", "")]
+    lists = table.assign(synonyms=[["swelling"], []])
+    assert found_by(embedder, "swellings", lists, k=1) == [("edema", "synonym", "")]
+    assert TermIndex(embedder, table).digest != TermIndex(embedder, lists).digest
+
+
+@pytest.mark.parametrize(("one", "other"), [("hepatitis A", "hepatitis B"), ("all", "ALL")])
+def test_one_letter_tells_terms_apart(embedder, one, other):
+    assert found_by(embedder, one, [other, "hepatitis"], k=2)[0][1] == "vector"
+
+
+def test_an_abbreviation_is_read_as_its_one_meaning(embedder):
+    index = TermIndex(embedder, VOCABULARY)
+    (found,) = index.look_up([("PNA", "")], k=2)
+    assert found.reason == "PNA is read as pneumonia"
+    first, second = found.found
+    assert (first.neighbour, first.match) == ("pneumonia", "abbreviation")
+    assert first.similarity == pytest.approx(1, abs=1e-6)
+    cosine = embedder.similarity("pneumonia", second.neighbour)
+    assert second.similarity == pytest.approx(cosine, abs=1e-6)
+
+
+def test_an_ambiguous_abbreviation_has_the_neighbours_of_each_meaning(embedder):
+    vocabulary = ["mitral stenosis", "multiple sclerosis", "edema"]
+    (found,) = TermIndex(embedder, vocabulary).look_up([("MS", "")], k=2)
+    assert found.reason.startswith("MS is ambiguous: multiple sclerosis or mitral stenosis")
+    assert [(n.rank, n.meaning) for n in found.found] == [
+        *((1, "multiple sclerosis"), (2, "multiple sclerosis")),
+        *((1, "mitral stenosis"), (2, "mitral stenosis")),
+    ]
+    firsts = [n.neighbour for n in found.found if n.rank == 1]
+    assert firsts == ["multiple sclerosis", "mitral stenosis"]
+
+
+def test_a_context_or_your_own_table_decides(embedder):
+    index = TermIndex(embedder, VOCABULARY)
+    named = index.read("MS", "Long known mitral stenosis; MS was severe.")
+    assert named.texts == ("mitral stenosis",)
+    assert named.reason == "MS is read as mitral stenosis, which the context names"
+    table = pd.DataFrame({"term": ["mitral stenosis"], "synonyms": ["MS"]})
+    own = TermIndex(embedder, table).read("MS")
+    assert (own.texts, own.reason) == (("mitral stenosis",), "MS is read as mitral stenosis")
+
+
+@pytest.mark.encoder
+def test_the_vector_of_a_context_decides_or_leaves_it_open():
+    index = TermIndex(TermEmbedder.from_pretrained(device="cpu"), ["edema"])
+    read = index.read("MS", "Optic neuritis, on interferon for MS.")
+    assert read.texts == ("multiple sclerosis",)
+    assert read.reason.startswith("MS is read as multiple sclerosis by its context (multiple scl")
+    open_ = index.read("MS", "Known MS.")
+    assert len(open_.texts) == 1 or "is ambiguous in its context" in open_.reason
+
+
+def test_a_table_of_terms_may_have_contexts(embedder):
+    frame = pd.DataFrame(
+        {"term": ["MS", "MS", "edema"], "context": ["mitral stenosis (MS)", None, None]}
+    )
+    table = score_frame(NearestTask(TermIndex(embedder, VOCABULARY), k=1), frame)
+    assert table["meaning"].tolist() == [
+        *("mitral stenosis", "multiple sclerosis", "mitral stenosis", ""),
+    ]
+    assert table["reason"].fillna("").str[:15].tolist() == [
+        *("MS is read as m", "MS is ambiguous", "MS is ambiguous", ""),
+    ]
 
 
 def test_neighbours_of_a_table_are_those_of_each_term(embedder):

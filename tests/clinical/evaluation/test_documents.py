@@ -19,8 +19,10 @@ from clinical.evaluation.report.documents import (
     tripod,
     uses,
 )
+from clinical.evaluation.report.facts import gather
 from clinical.evaluation.report.hospital import questions, read_data, template
 from clinical.evaluation.subgroups import by_group
+from clinical.risk.model import ReadmissionModel
 
 HERE = Path(__file__).parent
 
@@ -71,6 +73,34 @@ def test_the_checklist_has_52_items_that_point_to_sections_of_the_page(about):
     assert len({item.key for item in items}) == 52
     sections = {"title", "summary", "use", "methods", "results", "alerts", "groups", "time"}
     assert {item.where for item in items} <= sections | {"open", "limits"}
+
+
+def test_updating_characteristics_and_evidence_come_from_the_model_and_the_groups(
+    new_network, tokenizer, comparison
+):
+    model = ReadmissionModel(new_network(), tokenizer)
+    bare = gather(model, comparison, name="tiny")
+    assert bare["updating"] == "The model was not updated in this evaluation."
+    assert bare["evidence"] is None
+    women = int((comparison.stays["sex"] == "F").sum())
+    assert f"sex: F {women}, M {900 - women}" in bare["characteristics"]
+    model.manifest["recalibrated"] = {"stays": 400, "readmitted": 50}
+    measure = {"measure": "comprehensiveness 5%", "low": None, "high": None}
+    model.manifest["evidence"] = {
+        "stays": 9,
+        "patients": 8,
+        "cohort": "new.parquet",
+        "measures": [
+            {"method": "occlusion", "value": 0.25, **measure},
+            {"method": "random", "value": 0.0, **measure},
+        ],
+    }
+    facts = gather(model, comparison, name="tiny")
+    assert "fitted on 400 other stays (50 readmitted)" in facts["updating"]
+    assert "its risk falls by 0.250 on average" in facts["evidence"]
+    items = {item.key: item for item in tripod(facts)}
+    assert items["12f"].answer == items["24"].answer == (facts["updating"],)
+    assert facts["characteristics"] in items["20b"].answer
 
 
 def test_every_name_in_the_documents_is_a_fact_or_a_question(about):

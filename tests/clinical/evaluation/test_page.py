@@ -22,10 +22,12 @@ FLAGS = (
 @pytest.fixture(scope="module")
 def report(about, comparison, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    examples = (
-        '<article class="example"><h3>Right</h3><blockquote>A passage.</blockquote></article>',
+    example = (
+        '<article class="example"><h3>Right</h3><ul class="passages">'
+        '<li class="raises">▲ Raises the risk: <q>He lives alone.</q> <small>(note 1)</small></li>'
+        '<li class="lowers">▼ Lowers the risk: <q>No fever.</q></li></ul></article>'
     )
-    full = About(about.facts, Hospital({"funding": "The state."}, 20.0), examples)
+    full = About(about.facts, Hospital({"funding": "The state."}, 20.0), (example,))
     flow = pd.DataFrame({"reason": ["all admissions"], "removed": [0], "left": [900]})
     return write_comparison(
         comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, about=full
@@ -143,4 +145,14 @@ def test_examples_are_escaped_and_of_each_kind(model):
     assert len(found) == len(kinds)
     assert all("<script>" not in str(fragment) for fragment in found)
     assert any("&lt;script&gt;" in str(fragment) for fragment in found)
+    riskiest = stays.loc[stays["probability"][alerts & (stays["readmitted"] == 1)].idxmax()]
+    passages = model.explain(list(riskiest["text"]), top=3).passages
+    shown = re.findall(r"note 1, characters ([\d,]+) to ([\d,]+)", found[0])
+    assert shown == [
+        (f"{one.start:,}", f"{one.end:,}")
+        for one in passages
+        if one.value > 0 or one.probability_contribution <= -0.005
+    ]
+    without = riskiest["probability"] - passages[0].probability_contribution
+    assert f"without it the risk is {without:.1%}" in found[0]
     assert example_calls(model, stays, threshold=None) == []

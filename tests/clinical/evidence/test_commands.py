@@ -65,18 +65,26 @@ def test_evaluation_of_a_cohort_goes_into_the_card(folder, notes, tmp_path):
     cohort.to_parquet(tmp_path / "cohort.parquet")
     out = tmp_path / "evidence.json"
     words = (tmp_path / "cohort.parquet", "--model", folder, "--out", out, "--evaluate")
-    result = run(*words, "--record", "--other", folder)
+    result = run(*words, "--record")
     assert result.exit_code == 0, result.output
     found = json.loads(out.read_text())
     assert (found["stays"], found["patients"], found["side"]) == (3, 3, "test")
     by = {(m["method"], m["measure"]): m for m in found["measures"]}
-    assert by["occlusion", "agreement"]["value"] == 1  # with itself
     assert 0 <= by["random", "normalised AOPC"]["value"] <= 1
     assert by["occlusion", "AOPC"]["low"] is None  # too few patients
     card = (folder / "README.md").read_text()
     assert "## Evidence" in card
     assert "normalised AOPC" in card
     assert "furosemide" not in card + out.read_text() + result.output
+    result = run(*words, "--record", "--other", folder)
+    assert result.exit_code == 0, result.output
+    found = json.loads(out.read_text())
+    by = {(m["method"], m["measure"]): m["value"] for m in found["measures"]}
+    assert by["occlusion", "agreement"] == 1  # with itself
+    assert by["occlusion", "agreement by chance"] <= 1
+    card = (folder / "README.md").read_text()
+    assert "normalised AOPC" in card  # kept
+    assert "Stability, on 3 stays of 3 patients" in card
 
 
 def test_a_side_that_is_not_there(folder, tmp_path):

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from clinical.evidence.agreement import evaluate_agreement
 from clinical.evidence.faithfulness import SHARES, chosen_tokens, evaluate_faithfulness
 from clinical.evidence.pieces import sentence_pieces
 
@@ -43,6 +44,9 @@ def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(evidence
     assert values["occlusion", "AOPC"] == pytest.approx(np.mean(curve))
     lead = found.intervals["random", "AOPC of occlusion minus this"]
     assert lead.low <= lead.value <= lead.high
+    lead = found.intervals["random", "normalised AOPC of occlusion minus this"]
+    both = [values[name, "normalised AOPC"] for name in ("occlusion", "random")]
+    assert lead.value == pytest.approx(both[0] - both[1])
     assert any(line.startswith("occlusion ") and "random" in line for line in found.verdicts())
 
 
@@ -51,3 +55,17 @@ def test_few_patients_have_no_interval(evidence_model, stays):
     assert evaluate_faithfulness(evidence_model, stays[:3]) == found
     assert {interval.low for interval in found.intervals.values()} == {None}
     assert all("not shown" in line for line in found.verdicts()[:-1])
+
+
+def test_a_model_agrees_with_itself_and_random_sentences_with_nobody(evidence_model, stays):
+    texts = [". ".join(map(str.capitalize, text.split(". "))) for text in stays["text"]]
+    stays = stays.assign(text=texts)
+    found = evaluate_agreement(evidence_model, stays, others=[evidence_model], bootstrap=100)
+    values = found.to_frame().set_index(["method", "measure"])["value"]
+    assert (found.stays, found.patients) == (20, 20)
+    for method in ("occlusion", "gradients", "attention"):
+        assert values[method, "agreement"] == 1
+        assert 0 < values[method, "agreement by chance"] < 0.5
+    chance = found.intervals["occlusion", "agreement by chance"]
+    assert chance.low < chance.value < chance.high
+    assert "share of 1.000 [1.000, 1.000] overlaps" in found.verdicts()[0]

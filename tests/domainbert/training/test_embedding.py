@@ -256,7 +256,13 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder):
         "model_class": Embedder,
     }
     data = {"words": examples("contrastive")}
+    options["score"] = lambda embedder, network: {
+        "right": float(embedder.vectors_of(["heart failure"], network=network)[0, 0])
+    }
     whole, half = (fit_embedder(data, share=share, **options) for share in (1.0, 0.5))
+    for model in (whole, half):
+        own = model.embed(["heart failure"])[0, 0]
+        assert model.manifest["validation"]["right"] == pytest.approx(own, abs=1e-4)
     plain = Embedder.from_pretrained(tiny_encoder).network.state_dict()
     trained, averaged = whole.network.state_dict(), half.network.state_dict()
     name = "encoder.layer.0.attention.self.query.weight"

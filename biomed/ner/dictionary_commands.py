@@ -1,4 +1,4 @@
-"""The commands `biomed ner calibrate`, `dictionary` and `links`."""
+"""The commands `biomed ner dictionary` and `links`."""
 
 from __future__ import annotations
 
@@ -11,47 +11,6 @@ from rich.table import Table
 from domainbert.console import one_line_errors, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
-
-
-@one_line_errors
-def calibrate(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")],
-    golds: Annotated[
-        list[Path], typer.Argument(metavar="GOLD...", help="Devel sides, never a test side.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the calibrated model to this folder.")
-    ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
-) -> None:
-    """Make an entity model's scores probabilities, and show how far they are from being so."""
-    from biomed.corpora import read_gold
-    from biomed.ner import calibration as maps
-    from biomed.ner.network import WordTagger
-
-    for path in filter(None, (figure, json)):
-        check_output(path, golds)
-    model = WordTagger.from_pretrained(name)
-    found = maps.scored_entities(model, [read_gold(path) for path in golds])
-    fitted = maps.fit_maps(found)
-    curves = {"score": (found.scores, found.right)}
-    curves["calibrated on the other half"] = (maps.cross_fitted(found), found.right)
-    errors = {each: maps.calibration_error(*curve) for each, curve in curves.items()}
-    stdout.print(f"{len(found.scores):,} entities, {found.right.mean():.1%} right")
-    for each, error in errors.items():
-        stdout.print(f"expected calibration error, {each}: {error:.3f}")
-    if figure:
-        maps.plot_reliability(curves, figure)
-    if json:
-        bins = {each: maps.bins_of(*curve) for each, curve in curves.items()}
-        write_json({"maps": fitted, "errors": errors, "bins": bins}, json)
-    if out:
-        model.settings = model.settings.replaced(calibration=fitted)
-        model.save_pretrained(out)
-        say(f"calibrated model in {out}")
 
 
 @one_line_errors

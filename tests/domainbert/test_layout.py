@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.terms.labels import place_labels, spread_order
-from biomed.terms.layout import faithfulness, layout_terms
+from domainbert.labels import place_labels, spread_order
+from domainbert.layout import faithfulness, layout_terms
 
 RNG = np.random.default_rng(0)
 
@@ -20,7 +20,7 @@ def clusters(n, *, dimension=16):
 def test_trustworthiness_is_scikit_learns(monkeypatch, k):
     from sklearn.manifold import trustworthiness
 
-    monkeypatch.setattr("biomed.terms.layout._ROWS", 11)
+    monkeypatch.setattr("domainbert.layout._ROWS", 11)
     points, places = RNG.normal(size=(60, 8)), RNG.normal(size=(60, 2))
     kept, found = faithfulness(points, places, k=k)
     assert found == pytest.approx(trustworthiness(points, places, n_neighbors=k), abs=1e-9)
