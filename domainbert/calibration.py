@@ -72,6 +72,6 @@ def plot_reliability(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: 
             label=f"{name} (error {error:.3f})",
         )
         axes.scatter(mean, share, s=8 + 120 * count / count.max(), color=colour, alpha=0.7)
-    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score", ylabel="share of right ones")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score", ylabel="share that is right")
     axes.legend(loc="upper left", frameon=False)
     save_figure(figure, path)

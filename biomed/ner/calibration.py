@@ -28,9 +28,9 @@ _FEWEST = 50  # entities to fit a type on
 _NOTE = (
     "Platt scaling for each entity type makes the score the probability that an entity is right; "
     "fitted on the {entities} entities that the model finds in {devel}. The expected calibration "
-    "error before and after is {errors}.{how} The table is of {table}."
+    "error before and after is {errors}; on devel each half was measured by a fit on the other. "
+    "The table is of {table}."
 )
-_HALVES = " On the sides that it was fitted on, each half was measured by a fit on the other."
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+_WORDS: dict[str, str] = tomllib.loads(
+    (Path(__file__).parents[1] / "data" / "cues.toml").read_text(encoding="utf-8")
+)
 Kind = Literal["any", "disease", "drug"]
 
 
@@ -50,157 +55,9 @@ _INFORMANT = (
     "at bedside|present|informed"
 )
 
-NEGATED = """no
-(?:not|never) (?:have|had|having)
-not
-never
-without
-w/o
-denie[sd]
-denying
-neg(?:ative)? for
-no (?:evidence|signs?|symptoms?|history|hx|h/o|e/o) (?:of|for)?
-absence of
-free of
-ruled out for
-r/o'd for
-fails to show"""
-POSSIBLE = """possibl[ey]
-probabl[ey]
-presumed
-likely
-suspect(?:s|ed)?
-suspicious for
-suspicion (?:for|of)
-concern(?:s|ed|ing)? (?:for|of|about)
-c/f
-worrisome for
-question(?:able)?(?: of)?
-cannot (?:exclude|rule out)
-r/o
-rule out
-to exclude
-may have
-might have
-could be
-may be
-might be
-doubt
-unlikely
-vs\\.?
-versus
-differential(?: diagnosis)?(?: includes?)?
-ddx
-eval(?:uate|uation)? for
-assess(?:ed|ment)? for
-workup for
-work up for
-monitor(?:ed|ing)? for
-watch(?:ing)? for
-test(?:ed|ing)? for
-screen(?:ed|ing)? for
-return (?:if|for)
-if
-risk (?:of|for)
-prevent(?:ion of)?
-in case of
-prn(?: for)?
-as needed for"""
-HISTORICAL = """h/o
-hx(?: of)?
-history of
-s/p
-status post
-prior
-previous(?:ly)?
-past
-remote
-childhood
-no longer has
-last
-old
-recovered from"""
-PAST_HISTORY = """pmhx?(?: of| sig(?:nificant)? for| notable for| includes?)?
-past (?:medical )?history (?:of|significant for|notable for)"""
-STOPPED = """stop(?:ped)?
-d/c
-dc
-dc'd
-d/c'd
-discontinued?
-off
-finished
-completed
-tried
-failed
-previously (?:on|took|taking|received|treated (?:with|w/))
-was on
-switch(?:ed)?(?: from)?
-changed from
-last"""
-NOT_TAKEN = """hold(?:ing)?
-held
-avoid(?:ing)?
-no
-not (?:on|taking)
-non-?compliant (?:w/|with)
-non compliant (?:w/|with)
-refuse[sd]
-declined?
-allergi(?:c|es) to
-allergy to
-intoleran(?:t|ce) (?:of|to)
-not a candidate for
-without
-denies
-never (?:on|took)"""
-CONSIDERED = """consider(?:ing)?
-(?:may|might|could) (?:add|start|need|try|use|switch to)
-discuss(?:ed)?(?: starting)?"""
 
-# Words that are no cue for a negated or historical entity.
-NOT_A_CUE = _of(
-    r"""no (?:significant |further |acute |real )?(?:change|increase|decrease|improvement|relief)
-no (?:significant |further )?(?:response|difficulty|problems?|issues?)(?: with| from| to| in)?
-not (?:only|certain|sure|necessarily)
-(?:gram|rh|hiv)[\s-]negative
-(?:not|cannot|can't|could not) (?:be )?(?:entirely )?(?:excluded|ruled out)
-history (?:per|from|obtained)"""
-)
-# Nothing reaches beyond these words.
-TERMINATORS = _of(
-    """but
-however
-although
-though
-yet
-except(?: for)?
-aside from
-apart from
-now
-currently
-today
-presents?
-presenting
-p/w
-c/o
-complain(?:s|ing)(?: of)?
-who
-which
-reports?
-admitted
-here (?:for|with)
-found to
-started?
-continues?
-cont
-has
-have
-had
-to
-\\[x\\]
-\\(\\+\\)"""
-)
+NOT_A_CUE = _of(_WORDS["not_a_cue"])
+TERMINATORS = _of(_WORDS["terminators"])
 DRUG_BARRIERS = _of("on\nwith\nw/\nfor\nafter\nfrom\nto\ndespite\ngiven\ntaking\nby")
 
 CUES = (
@@ -223,17 +80,12 @@ CUES = (
         after=True,
         words=2,
     ),
-    Cue("negated", _of(NEGATED), items="list", kind="disease"),
+    Cue("negated", _of(_WORDS["negated"]), items="list", kind="disease"),
     Cue("negated", re.compile(r"\[ ?\]|\(-\)"), words=2),
-    Cue("negated", _of(NOT_TAKEN), words=3, items="list", kind="drug"),
+    Cue("negated", _of(_WORDS["not_taken"]), words=3, items="list", kind="drug"),
     Cue(
         "negated",
-        _of(
-            """(?:was |were |is |been )?(?:ruled out|excluded|negative|neg|absent|denied)(?! for)
-r/o'd
-not (?:seen|present|found|identified|detected)
-(?::\\s*)?(?:none|no|denie[sd])(?=\\s*(?:$|[.,;]))"""
-        ),
+        _of(_WORDS["negated_after"]),
         after=True,
         words=1,
     ),
@@ -244,57 +96,33 @@ not (?:seen|present|found|identified|detected)
         words=2,
         kind="drug",
     ),
-    Cue("possible", _of(POSSIBLE), kind="disease"),
+    Cue("possible", _of(_WORDS["possible"]), kind="disease"),
     Cue("possible", re.compile(r"\?"), words=0, kind="disease"),
-    Cue("possible", _of(CONSIDERED), words=3, items="list", kind="drug"),
+    Cue("possible", _of(_WORDS["considered"]), words=3, items="list", kind="drug"),
     Cue(
         "possible",
-        _of(
-            """(?:is |was |are )?(?:suspected|considered|questioned|possible|unlikely|less likely)
-likely(?=\\s*(?:$|[.,;)]))
-(?:not|cannot|can't|could not) (?:be )?(?:entirely )?(?:excluded|ruled out)
-vs\\.?
-versus
-ppx
-prophylaxis
-precautions
-screen(?:ing)?(?! neg)"""
-        ),
+        _of(_WORDS["possible_after"]),
         after=True,
         words=1,
         kind="disease",
     ),
     Cue("possible", re.compile(r"\?"), after=True, words=0),
     Cue("possible", _of("if"), after=True, words=3, kind="drug"),
-    Cue("historical", _of(HISTORICAL), items="list", kind="disease"),
+    Cue("historical", _of(_WORDS["historical"]), items="list", kind="disease"),
     Cue("historical", _of("s/p\nstatus post\nprior"), words=8, kind="disease"),
-    Cue("historical", _of(PAST_HISTORY), words=60, items="all", kind="disease"),
+    Cue("historical", _of(_WORDS["past_history"]), words=60, items="all", kind="disease"),
     Cue("historical", _of("h/o\nhx(?: of)?\nhistory of\nlast"), words=1, kind="drug"),
-    Cue("historical", _of(STOPPED), words=2, items="list", kind="drug"),
+    Cue("historical", _of(_WORDS["stopped"]), words=2, items="list", kind="drug"),
     Cue(
         "historical",
-        _of(
-            """(?:was |were |been )?(?:stopped|d/c'd|dc'd|discontinued|finished|completed)
-(?:in |x )?(?:19|20)\\d\\d(?!\\s*(?:iu|units?|u|mg|mcg|ml|k)\\b)
-last (?:week|month|year|wk|mo)"""
-        ),
+        _of(_WORDS["stopped_after"]),
         after=True,
         words=1,
         kind="drug",
     ),
     Cue(
         "historical",
-        _of(
-            """(?:in )?(?:19|20)\\d\\d
-in (?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*
-(?:\\d+|several|many|years|yrs) (?:years |yrs |months |mo |weeks |wks )?ago
-as a child
-in childhood
-at (?:age )?\\d+(?:\\s?(?:mo|months|yrs?|years|y/?o))?
-resolved
-cured
-s/p (?:\\w+ )?(?:\\w+ectomy|resection|excision|ablation|repair|mohs|hartmann's?|laser)"""
-        ),
+        _of(_WORDS["historical_after"]),
         after=True,
         words=1,
         kind="disease",

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from biomed.qa.display import AnswerView
     from biomed.qa.reading import Window
 
-NUMBER_MARGIN = 4.0
-"""A question for a number prefers an answer that holds one and scores at most this much less."""
+NUMBER_MARGIN, NUMBER_LONGEST = 4.0, 16
+"""A question for a number prefers an answer of at most so many tokens that holds one and scores at
+most this much less."""
 
 
 @dataclass(frozen=True)
@@ -265,14 +266,17 @@ class QuestionAnswerer(BiomedFolder):
     ) -> Iterator[Candidate]:
         passage, (first, last) = pair.passages[window.passage], window.tokens
         null = float(row[0].sum())
-        wanted = [(passage.worded, 0.0)] + [(passage.numbers, NUMBER_MARGIN)] * pair.asks_number
-        for needed, bonus in wanted:
+        wanted = [(passage.worded, self.max_answer, 0.0)]
+        if pair.asks_number:
+            short = min(NUMBER_LONGEST, self.max_answer)
+            wanted.append((passage.numbers, short, NUMBER_MARGIN))
+        for needed, longest, bonus in wanted:
             for begin, end, score in best_spans(
                 *row[first - last - 1 : -1].T,
                 begins=passage.begins[first:last],
                 ends=passage.ends[first:last],
                 needed=needed[first:last],
-                longest=self.max_answer,
+                longest=longest,
                 top_k=top_k,
             ):
                 place = window.passage, first + begin, first + end

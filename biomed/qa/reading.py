@@ -21,8 +21,8 @@ _LETTERS = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(
     r"\d+|\b(?:zero|none|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|"
     r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|"
-    r"hundreds?|thousands?|millions?|billions?|dozens?|half|halves|third|quarter|single|once|"
-    r"twice)\b",
+    r"hundreds?|thousands?|millions?|billions?|dozens?|half|halves|quarter|single|once|twice|"
+    r"first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)\b",
     re.IGNORECASE,
 )
 _ASKS_NUMBER = re.compile(

@@ -246,16 +246,17 @@ def _show_similar(index: TermIndex, term: str, to: str | None, *, context: str, 
         for one, other in pairs:
             which = f"  {one} and {other}" if len(pairs) > 1 else ""
             stdout.print(f"{index.embedder.similarity(one, other):.3f}{which}")
+        reasons = [reading.reason for reading in readings]
     else:
-        readings = list(index.look_up([(term, context)], k=k))
-        check_faults([readings[0].fault], first=0)
+        found = next(iter(index.look_up([(term, context)], k=k)))
+        check_faults([found.fault], first=0)
         table = Table("", "neighbour", "cosine", "match", "meaning")
-        for n in readings[0].found:
+        for n in found.found:
             table.add_row(str(n.rank), n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning)
         stdout.print(table)
-    for reading in readings:
-        if reading.reason:
-            say(reading.reason)
+        reasons = [found.reason]
+    for reason in filter(None, reasons):
+        say(reason)
 
 
 def _comparison_table(comparison: pd.DataFrame) -> Table:

@@ -48,7 +48,7 @@ class Neighbour:
     neighbour: str
     similarity: float
     match: str
-    meaning: str
+    meaning: str = field(repr=False)
 
 
 COLUMNS = ("rank", "neighbour", "similarity", "match", "meaning")
@@ -63,8 +63,8 @@ class Reading:
         reason: how an abbreviation was read, else "".
     """
 
-    texts: tuple[str, ...]
-    reason: str = ""
+    texts: tuple[str, ...] = field(repr=False)
+    reason: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Neighbours:
     """The neighbours of a term, how it was read, and why it has none (`fault`, else "")."""
 
     found: tuple[Neighbour, ...] = field(repr=False)
-    reason: str
+    reason: str = field(repr=False)
     fault: str = ""
 
 

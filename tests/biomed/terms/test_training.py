@@ -21,7 +21,12 @@ from biomed.terms.relations import (
     vocabulary_relations,
     without_names,
 )
-from biomed.terms.training import TermRecipe, all_relations, fit, repeated
+from biomed.terms.training import (
+    TermRecipe,
+    all_relations,
+    fit,
+    repeated,
+)
 from biomed.terms.vocabulary import medical_terms
 from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe
