@@ -16,7 +16,6 @@ from biomed.corpora.documents import spans_of
 from biomed.ner.decoding import calibrated, log_odds
 from domainbert.calibration import bins_of, calibration_error, fit_platt
 from domainbert.errors import UserError
-from domainbert.inference import chunked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,15 +53,7 @@ def scored_entities(model: WordTagger, golds: Iterable[Gold]) -> Scored:
     """
     rows: list[tuple[str, float, bool]] = []
     for gold in golds:
-        pieces = (model.reader.read(text.words) for text in gold.texts)
-        limit = model.runner.buffer_tokens
-        chunks = chunked(pieces, size=lambda text: 1 + len(text.ids), limit=limit)
-        none = np.zeros(0, np.int64)
-        entities = (
-            found
-            for chunk in chunks
-            for found in model.entities(chunk, breaks=[none] * len(chunk), raw=True)
-        )
+        entities = model.entities_of((text.words for text in gold.texts), raw=True)
         for text, found in zip(gold.texts, entities, strict=True):
             right = set(spans_of(text.tags))
             rows += [

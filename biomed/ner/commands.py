@@ -200,15 +200,16 @@ def evaluate(
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
 ) -> None:
-    """Score a model by strict IOB2 over words; for documents, also by exact character spans.
+    """Score a model by strict IOB2 over words, and count its errors by kind.
 
-    Several models are scored as an ensemble. On the notes corpus they are used together, and the
-    assertions and two lists of names are scored too.
+    Documents are also scored by exact character spans. Several models are scored as an ensemble.
+    On the notes corpus they are used together, and the assertions and two lists of names are
+    scored too.
     """
     from biomed.corpora import read_gold, without
     from biomed.ner import evaluation
     from biomed.ner.network import WordTagger
-    from biomed.ner.reports import note_report, print_scores
+    from biomed.ner.reports import note_report, print_errors, print_scores
     from biomed.ner.tagger import EntityTagger
 
     renaming = _renaming(label)
@@ -235,6 +236,8 @@ def evaluate(
     for unit, found in scores.items():
         result[unit] = found.to_dict()
         print_scores(unit, found)
+    result["errors"] = scores["words"].errors
+    print_errors(scores["words"].errors)
     if train:
         shared = len(right.texts) - len(without(right.texts, read_gold(train).texts))
         result["shared_with_train"] = shared

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biomed.corpora.documents import flat_spans
 from biomed.ner.decoding import tags_for
+from biomed.ner.errors import errors_by_kind
 from domainbert.errors import UserError
 from domainbert.intervals import ratio_interval
 
@@ -43,11 +44,13 @@ class Scores:
     """The scores over all types and of each type.
 
     `interval` is that of the F1 over all types: 2.5% to 97.5% of 1,000 resamples of the texts.
+    `errors`, over words only, are those of `biomed.ner.errors.errors_by_kind`.
     """
 
     overall: Score
     by_type: tuple[Score, ...]
     interval: tuple[float, float]
+    errors: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The values of each score by its type, for JSON."""
@@ -155,7 +158,8 @@ def evaluate_sides(
             read[words] = model.tags(words, **options)
         known = {"O", *tags_for(gold.types)}
         found = [[tag if tag in known else "O" for tag in tags] for tags in read[words]]
-        result.append(score_tags([text.tags for text in gold.texts], found))
+        scores = score_tags([text.tags for text in gold.texts], found)
+        result.append(replace(scores, errors=errors_by_kind(gold.texts, found)))
     return result
 
 

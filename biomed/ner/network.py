@@ -18,7 +18,7 @@ from domainbert.inference import chunked
 from domainbert.settings import Count, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import torch
@@ -142,16 +142,20 @@ class WordTagger(BiomedFolder):
         if any(isinstance(words, str) for words in sentences):
             msg = "expected each sentence as a list of words, got a string; split it first"
             raise UserError(msg)
-        pieces = [self.reader.read(words) for words in sentences]
-        size = self.runner.buffer_tokens
-        result = []
+        found = self.entities_of(sentences, scores_of=scores_of)
+        return [
+            tags_of([span[:3] for span in spans], words=len(words))
+            for words, spans in zip(sentences, found, strict=True)
+        ]
+
+    def entities_of(
+        self, sentences: Iterable[Sequence[str]], **options: Any
+    ) -> Iterator[list[tuple[int, int, str, float]]]:
+        """The entities of each sentence, in constant memory; for the options see `entities`."""
+        pieces, size = map(self.reader.read, sentences), self.runner.buffer_tokens
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
             none = [np.zeros(0, dtype=np.int64)] * len(chunk)
-            found = self.entities(chunk, breaks=none, scores_of=scores_of)
-            for text, entities in zip(chunk, found, strict=True):
-                spans = [(first, end, kind) for first, end, kind, _ in entities]
-                result.append(tags_of(spans, words=len(text.is_read)))
-        return result
+            yield from self.entities(chunk, breaks=none, **options)
 
     def entities(
         self,

@@ -138,6 +138,14 @@ def print_scores(title: str, scores: Scores) -> None:
     stdout.print(table)
 
 
+def print_errors(errors: dict[str, dict[str, int]]) -> None:
+    """A table of the entities that are right and wrong, by kind of error."""
+    table = Table("entities", *next(iter(errors.values())))
+    for kind, counts in errors.items():
+        table.add_row(kind, *map(str, counts.values()))
+    stdout.print(table)
+
+
 def note_report(
     tagger: EntityTagger, *, side: str | None, labels: dict[str, str]
 ) -> dict[str, Any]:

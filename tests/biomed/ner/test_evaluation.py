@@ -3,6 +3,7 @@ import random
 import pytest
 
 from biomed.corpora import Gold, TaggedText, read_gold, tags_of
+from biomed.ner.errors import errors_by_kind
 from biomed.ner.evaluation import (
     check_types,
     evaluate_documents,
@@ -91,3 +92,16 @@ def test_documents_by_characters(tagger, tmp_path):
     check_types(tagger.labels, gold)
     with pytest.raises(ValueError, match=r"entities of type Drug; the model finds Disease\. Map"):
         check_types(["Disease"], gold)
+
+
+def test_errors_by_kind():
+    words = "SIG of BRCA1 and heart failure or lung cancer".split()
+    gold = tags_of([(0, 1, "x"), (2, 3, "x"), (4, 6, "x"), (7, 9, "x")], words=9)
+    found = tags_of([(0, 1, "y"), (1, 2, "x"), (4, 5, "x"), (7, 9, "x")], words=9)
+    assert errors_by_kind([TaggedText(tuple(words), tuple(gold))], [found]) == {
+        "right": {"short forms": 0, "other": 1},
+        "boundary": {"short forms": 0, "other": 1},
+        "type": {"short forms": 1, "other": 0},
+        "missed": {"short forms": 1, "other": 0},
+        "invented": {"short forms": 0, "other": 1},
+    }
