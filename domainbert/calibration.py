@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,8 @@ def platt(values: np.ndarray | float, slope: float, intercept: float) -> np.ndar
 def fit_platt(values: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     """Slope and intercept that make values the probabilities of being right (Platt 1999).
 
+    Where larger values are less often right, the map is nearly flat at the share of right ones.
+
     Args:
         values: shape (n,), any real numbers.
         right: shape (n,), bool, with both kinds.
@@ -30,8 +32,11 @@ def fit_platt(values: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     from sklearn.linear_model import LogisticRegression
 
     fitted = LogisticRegression(C=1e4).fit(np.asarray(values)[:, None], right)
-    slope = max(float(fitted.coef_[0, 0]), _FLATTEST)
-    return round(slope, 4), round(float(fitted.intercept_[0]), 4)
+    slope, intercept = float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+    if slope < _FLATTEST:
+        slope = _FLATTEST
+        intercept = float(logit(np.mean(right)) - slope * np.mean(values))
+    return round(slope, 4), round(intercept, 4)
 
 
 def bins_of(scores: np.ndarray, right: np.ndarray, *, bins: int = 10) -> list[tuple[float, ...]]:

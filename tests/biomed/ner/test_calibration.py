@@ -13,7 +13,7 @@ from biomed.ner.commands import app
 from biomed.ner.decoding import calibrated
 from biomed.ner.network import WordTagger
 from biomed.ner.tagger import EntityTagger
-from domainbert.calibration import bins_of, calibration_error
+from domainbert.calibration import bins_of, calibration_error, fit_platt, platt
 from domainbert.errors import UserError
 
 
@@ -124,3 +124,10 @@ def test_the_shipped_models_are_calibrated(name):
     known = config["manifest"]["calibration"]
     assert known["sides"]["devel"]["after"] < known["sides"]["devel"]["before"]
     assert known["note"] in (shipped()[name] / "README.md").read_text("utf-8")
+
+
+def test_a_score_that_ranks_backwards_is_flat_at_the_share_that_is_right():
+    values, right = np.array([7.6, 7.7, 7.9, 8.0] * 50), np.array([True, True, True, False] * 50)
+    slope, intercept = fit_platt(values, right)
+    assert 0 < slope < 0.001
+    assert platt(values, slope, intercept) == pytest.approx(0.75, abs=0.01)
