@@ -1,7 +1,7 @@
 """A cross-encoder that first learns what a bi-encoder knows, then the rated pairs of STS-B.
 
 New pairs of the training sentences are scored by a bi-encoder trained on the rated pairs (recipe
-`sts`), the cross-encoder trains on them, and then on the rated pairs. STS-B dev chooses the weights.
+`sts`), the cross-encoder trains on them, and then on the rated pairs. STS-B dev chooses.
 
     python experiments/cross_encoder.py --bi runs/sts --out runs/cross
 """

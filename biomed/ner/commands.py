@@ -271,7 +271,7 @@ def calibrate(
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
 ) -> None:
-    """Make an entity model's scores probabilities, and show how far they are from being so."""
+    """Calibrate an entity model's scores, and show the calibration error before and after."""
     from biomed.ner import calibration
     from biomed.ner.network import WordTagger
     from domainbert.calibration import plot_reliability

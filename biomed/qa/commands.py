@@ -188,7 +188,7 @@ def evaluate(
     calibrate: Annotated[
         Path | None,
         typer.Option(
-            help="Fit threshold and probability on some of the questions; a folder for the model."
+            help="Fit threshold and probability on these questions; write the model to this folder."
         ),
     ] = None,
 ) -> None:

@@ -39,12 +39,14 @@ def bitext(
     model: Annotated[list[str], typer.Option("--model", help="May be repeated.")],
     seen: Annotated[
         list[Path] | None,
-        typer.Option(help="Sentences of training, either language; pairs with one are left out."),
+        typer.Option(
+            help="Training sentences, either language; pairs that contain one are left out."
+        ),
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="Pairs to choose at random.")] = 1500,
     seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
 ) -> None:
-    """Measure how often a sentence's nearest translation is its own."""
+    """Measure how often the nearest translation of a sentence is the right one."""
     from biomed.sentences.bitext import evaluate_bitext, read_sentences, unseen_translations
 
     known = [text for file in seen or () for text in read_sentences(file)]
@@ -178,7 +180,7 @@ def rerank(
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for the table and the figure.")],
     model: Annotated[
-        list[str] | None, typer.Option(help="May be repeated; by default the plain encoder.")
+        list[str] | None, typer.Option(help="May be repeated; by default the model sentences.")
     ] = None,
     sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
     scale: Annotated[float, typer.Option(help="The largest score of --sts.")] = 5.0,

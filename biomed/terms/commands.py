@@ -89,7 +89,7 @@ def similar(
     """Find the terms of a vocabulary that are nearest to a term, or to each term of a file.
 
     Terms with the same name or a synonym come first, then the others by cosine. An abbreviation is
-    read as what it stands for; of several meanings each has its neighbours.
+    read as what it stands for; if it has several meanings, each gets its own neighbours.
     """
     from biomed.terms.similarity import TermIndex
     from biomed.terms.tables import NearestTask, read_options, read_terms

@@ -27,7 +27,7 @@ def evaluate(
     ] = None,
     include_notes: Annotated[
         bool,
-        typer.Option("--include-notes", help="Show parts of notes of four stays in the report."),
+        typer.Option("--include-notes", help="Show passages from the notes of up to four stays."),
     ] = False,
     bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:

@@ -23,7 +23,7 @@ def explain(
     model: options.ModelName,
     out: Annotated[Path, typer.Option(help="The table of passages; with --evaluate, JSON.")],
     method: Annotated[str, typer.Option(help="occlusion, gradients or attention.")] = "occlusion",
-    top: Annotated[int, typer.Option(min=1, help="Raising passages a stay, and lowering.")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="Passages per stay, of each direction.")] = 5,
     with_text: Annotated[
         bool, typer.Option("--with-text", help="Also write the passages' own words.")
     ] = False,

@@ -78,7 +78,7 @@ def recalibrate(
     out: options.ModelFolder,
     split: Annotated[str, typer.Option(help="The side to fit on.")] = "val",
 ) -> None:
-    """Fit c, the calibrator and the alert threshold on your own stays; the weights stay."""
+    """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
     from clinical.cohort.splits import read_cohort
     from clinical.evaluation.comparison import compare, record
     from clinical.risk.model import ReadmissionModel
