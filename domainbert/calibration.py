@@ -30,8 +30,11 @@ def fit_platt(values: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     from sklearn.linear_model import LogisticRegression
 
     fitted = LogisticRegression(C=1e4).fit(np.asarray(values)[:, None], right)
-    slope = max(float(fitted.coef_[0, 0]), _FLATTEST)
-    return round(slope, 4), round(float(fitted.intercept_[0]), 4)
+    slope, intercept = float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+    if slope < _FLATTEST:  # higher values are not more often right: nearly the same for all
+        slope, share = _FLATTEST, np.mean(right)
+        intercept = float(np.log(share / (1 - share)) - slope * np.mean(values))
+    return round(slope, 4), round(intercept, 4)
 
 
 def bins_of(scores: np.ndarray, right: np.ndarray, *, bins: int = 10) -> list[tuple[float, ...]]:
