@@ -1,4 +1,4 @@
-"""Platt scaling, and how far probabilities are from what happens."""
+"""Platt scaling, expected calibration error and reliability diagrams."""
 
 from __future__ import annotations
 

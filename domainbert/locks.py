@@ -41,10 +41,10 @@ def _opened(folder: Path) -> TextIO | None:
         file = path.open("a+")
     except FileNotFoundError:
         return None
-    except FileExistsError:  # it was there for `mkdir`, and is gone
-        if folder.exists():
-            raise
-        return None
+    except FileExistsError:
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise  # a file, or a link to nowhere
+        return None  # it was there for `mkdir`, and was removed, or made again
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -109,6 +109,11 @@ def calibrate(
 ) -> tuple[dict[str, Any], Curves]:
     """Fit a model's scores on devel sides, and measure them on others.
 
+    The model's settings and manifest are changed.
+
+    Raises:
+        UserError: too few entities, see `fit_maps`, or two test sides of one name.
+
     Returns:
         The manifest's note, the errors on each side, and bins of the scores after (on the sides
         that were only measured, or on devel); and the curves {"before" and "calibrated": (scores,
@@ -118,6 +123,8 @@ def calibrate(
     maps = fit_maps(found)
     parts = {"devel": (found, cross_fitted(found))}
     for gold in test:
+        if gold.name in parts:
+            raise UserError(f"two sides are named {gold.name}; rename one of the files")
         other = scored_entities(model, [gold])
         parts[gold.name] = (other, apply(maps, other))
     sides = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -50,7 +50,7 @@ class Answer:
         passage_end: one past the window's last character.
         probability: how likely it is that the documents answer the question, from the score by
             the model's calibration; None if it has none.
-        sentence: what holds the answer, or the run of sentences if it crosses their borders.
+        sentence: the sentence with the answer, or all sentences that it spans.
         sentence_start: its first character.
         sentence_end: one past its last character.
     """
@@ -64,7 +64,7 @@ class Answer:
     passage_start: int = 0
     passage_end: int = 0
     probability: float | None = None
-    sentence: str = ""
+    sentence: str = field(default="", repr=False)
     sentence_start: int = 0
     sentence_end: int = 0
 
@@ -248,14 +248,12 @@ class QuestionAnswerer(BiomedFolder):
             return [Answer("", 0, 0, float("nan"))]
         found = [c for window, row in logits for c in self._spans(pair, window, row, top_k=top_k)]
         best = best_candidates((c for c in found if c.score > limit), top_k=top_k)
+        score = max((c.score for c in found), default=float("-inf"))
+        probability = self._probability(score)
         if not best:
-            score = max((c.score for c in found), default=float("-inf"))
-            return [Answer("", 0, 0, score, probability=self._probability(score))]
+            return [Answer("", 0, 0, score, probability=probability)]
         sentences = {c.passage: sentence_spans(pair.documents[c.passage]) for c in best}
-        return [
-            _answer(pair, c, sentences[c.passage], probability=self._probability(c.score))
-            for c in best
-        ]
+        return [_answer(pair, c, sentences[c.passage], probability=probability) for c in best]
 
     def _probability(self, score: float) -> float | None:
         known = self.settings.calibration

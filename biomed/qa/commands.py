@@ -214,7 +214,7 @@ def evaluate(
         from biomed.qa.training import measure
 
         answerer.settings = answerer.settings.replaced(threshold=None, calibration=None)
-        measure(answerer, gold, share=held_out)
+        measure(answerer, gold)
         answerer.save_pretrained(calibrate)
         say(f"calibrated model in {calibrate}")
         found = answerer.manifest["validation"]

@@ -204,20 +204,20 @@ def ask_elsewhere(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best scores of at most `count` questions from their own and from another article.
 
-    `judged` are the answers from their own articles, at any score. Both results have shape
-    (questions,), and are empty if all questions are on one article.
+    Both results have shape (questions,), and are empty if all questions are on one article.
     """
-    by_id = {j.question.id: j for j in judged if not j.question.is_impossible}
-    asked = evenly(QuestionSet("", tuple(j.question for j in by_id.values())), count).questions
-    pairs, own = [], []
+    answerable = {j.question.id: j.question for j in judged if not j.question.is_impossible}
+    asked = evenly(QuestionSet("", tuple(answerable.values())), count).questions
+    pairs: list[tuple[str, list[str]]] = []
     for number, question in enumerate(asked):
         following = (*asked[number + 1 :], *asked[:number])
         other = next((o for o in following if not o.articles & question.articles), None)
         if other:
-            pairs.append((question.text, [passage.text for passage in other.passages]))
-            own.append(by_id[question.id].answers[0].score)
-    elsewhere = [a[0].score for a in answerer.answer_many(pairs, threshold=-math.inf)]
-    return np.array(own), np.array(elsewhere)
+            sides = (question.passages, other.passages)
+            pairs += [(question.text, [passage.text for passage in side]) for side in sides]
+    # No answer has the score of the best candidate, whichever would be preferred.
+    scores = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=math.inf)])
+    return scores[::2], scores[1::2]
 
 
 def find_threshold(
@@ -244,8 +244,10 @@ def find_calibration(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, Any] |
     Returns:
         "map": slope and intercept; "error" and "bins": the expected calibration error, and mean
         probability, share with an answer and number of each bin, by maps fitted on the other half
-        of the questions. None with fewer than 20 questions.
+        of the questions. None with fewer than 20 questions whose scores are finite.
     """
+    finite = np.isfinite(own) & np.isfinite(elsewhere)
+    own, elsewhere = own[finite], elsewhere[finite]
     if len(own) < FEWEST_QUESTIONS:
         return None
     scores, right = np.concatenate((own, elsewhere)), np.arange(2 * len(own)) < len(own)

@@ -41,8 +41,8 @@ SCORES_NOTE = (
 CALIBRATION_NOTE = (
     "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
     "{intercept:.3f}). It was fitted on the {questions} held-out questions that chose the "
-    "threshold, each asked of its own article and of another one; so it takes for granted that "
-    "half of all questions have an answer. Of maps fitted on one half of these questions and "
+    "threshold, each asked of its own article and of another one; so it assumes that half of all "
+    "questions have an answer. Of maps fitted on one half of these questions and "
     "measured on the other, the expected calibration error is {error:.3f}."
 )
 log = logging.getLogger(__name__)
@@ -227,6 +227,7 @@ def measure(
     Without a threshold in the settings, the one that best separates right from wrong articles is
     chosen. Scores and notes go to the manifest.
     """
+    model.manifest.pop("calibration", None)
     judged = judge(model, validation)
     found = score(judged)
     f1 = {"value": found.f1, "low": found.f1_low, "high": found.f1_high}

@@ -96,6 +96,8 @@ def similar(
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
+    if terms is not None and (to or context):
+        raise typer.BadParameter("--to and --context are for one term; a file has a column context")
 
     def load_index() -> TermIndex:
         return TermIndex(_load(model), None if vocabulary is None else read_terms(vocabulary))
@@ -140,7 +142,11 @@ def plot(
     coordinates = out.with_suffix(".coordinates.csv")
     for file in (out, coordinates, out.with_suffix(".pca-coordinates.csv")):
         check_output(file, [source] if source else [])
-    table = read_terms(source) if source else medical_terms()[["term", "category"]]
+    table = (
+        read_terms(source, with_categories=True)
+        if source
+        else medical_terms()[["term", "category"]]
+    )
     layouts = term_layouts(
         table["term"],
         table.get("category"),
@@ -241,7 +247,7 @@ def _show_similar(index: TermIndex, term: str, to: str | None, *, context: str, 
     from domainbert.embedding import check_faults
 
     if to is not None:
-        readings = [index.read(text, context) for text in (term, to)]
+        readings = [index.read(term, context), index.read(to)]
         pairs = list(product(*(reading.texts for reading in readings)))
         for one, other in pairs:
             which = f"  {one} and {other}" if len(pairs) > 1 else ""

@@ -74,7 +74,12 @@ def meanings(term: str) -> tuple[str, ...]:
 
     Case does not matter, except that a common word such as "all" is no abbreviation.
     """
-    return () if term in COMMON_WORDS else _meanings().get(_folded(term), ())
+    return () if is_common(term) else _meanings().get(_folded(term), ())
+
+
+def is_common(term: str) -> bool:
+    """Whether a term is a common word such as "all", and is not written as an abbreviation."""
+    return term.casefold() in COMMON_WORDS and not term.isupper()
 
 
 @cache

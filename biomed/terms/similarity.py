@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.terms.names import COMMON_WORDS, Names, is_abbreviation, meanings
+from biomed.terms.names import Names, is_abbreviation, is_common, meanings
 from biomed.terms.vocabulary import medical_terms, split_names
 from domainbert.embedding import check_faults, check_many
 from domainbert.errors import UserError
@@ -104,8 +104,10 @@ class TermIndex:
             raise UserError("the vocabulary is empty; expected at least one term")
         self.embedder = embedder
         self._spellings = Counter(term.casefold() for term in self.terms)
-        synonyms = zip(known["term"], map(split_names, known["synonyms"]), strict=True)
-        self._concepts = [(term, *names) for term, names in synonyms]
+        named: dict[str, list[str]] = {}
+        for term, synonyms in zip(known["term"], known["synonyms"], strict=True):
+            named.setdefault(term, []).extend(split_names(synonyms))
+        self._concepts = [(term, *names) for term, names in named.items()]
         self._named = Names((name, c) for c, names in enumerate(self._concepts) for name in names)
         self._rows = Names((term, row) for row, term in enumerate(self.terms))
 
@@ -220,7 +222,10 @@ class TermIndex:
         said = [text for text in texts if text.casefold() in context.casefold()]
         if len(said) == 1:
             return Reading((said[0],), f"{term} is read as {said[0]}, which the context names")
-        vectors = unit(self.embedder.embed([context, *texts]))
+        parts = list(self.embedder.embed_many([context, *texts]))
+        if any(fault for part in parts for fault in part.faults):
+            return Reading(texts, f"{term} is ambiguous, and its context cannot be read")
+        vectors = unit(np.concatenate([part.vectors for part in parts]))
         cosines = vectors[1:] @ vectors[0]
         shown = ", ".join(f"{t} {c:.2f}" for t, c in zip(texts, cosines, strict=True))
         best = texts[int(cosines.argmax())]
@@ -230,7 +235,7 @@ class TermIndex:
 
     def _by_name(self, text: str) -> dict[int, str]:
         """Row -> match of the vocabulary's terms with this name, or with another of its thing."""
-        if text in COMMON_WORDS:
+        if is_common(text):
             return {}
         concepts = self._named.find(text)[0]
         names = dict.fromkeys(name for c in concepts for name in self._concepts[c])

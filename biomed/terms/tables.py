@@ -170,22 +170,21 @@ def read_options(source: str | Path, **options: Any) -> ReadOptions:
     return ReadOptions(lines=is_text, **options)
 
 
-def read_terms(source: str | Path, *, column: str | None = None) -> pd.DataFrame:
-    """The rows with a term of a table or text file, with all columns; the term's is `term`.
+def read_terms(source: str | Path, *, with_categories: bool = False) -> pd.DataFrame:
+    """The rows with a term of a table or text file, with all columns.
 
-    A column `category` is renamed so in any case; rows without a category are refused where others
-    have one.
+    The columns of terms, categories and synonyms are named `term`, `category` and `synonyms`.
 
     Raises:
-        TableError: a source that cannot be read, or has no such column.
+        TableError: a source that cannot be read, or has no column of terms; with
+            `with_categories`, rows without a category where others have one.
     """
     import pandas as pd
 
     options = read_options(source)
-    named = {"term": column} if column else None
     file = Path(source).name
     available = table_columns(source, options)
-    found = match_columns(available, (TERM, CATEGORY, SYNONYMS), named=named, source=file)
+    found = match_columns(available, (TERM, CATEGORY, SYNONYMS), source=file)
     rows = []
     for row in iter_rows(source, options):
         if row.fault:
@@ -198,7 +197,7 @@ def read_terms(source: str | Path, *, column: str | None = None) -> pd.DataFrame
     missing = int(table["category"].isna().sum()) if "category" in table.columns else 0
     if missing == len(table):
         table = table.drop(columns="category", errors="ignore")
-    elif missing:
+    elif missing and with_categories:
         msg = f"{file}: {missing} rows with a term have no category"
         raise TableError(msg)
     return table

@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from domainbert.tables import TableError, read_table, require_cells
 
 if TYPE_CHECKING:
@@ -70,6 +72,6 @@ def percent(key: str) -> int:
 def split_names(synonyms: object) -> list[str]:
     """The names of a cell: a list of them, or text with "|" between them."""
     listed = synonyms.split("|") if isinstance(synonyms, str) else synonyms
-    if not isinstance(listed, list | tuple):
+    if not isinstance(listed, list | tuple | np.ndarray):
         return []
     return [name.strip() for name in listed if isinstance(name, str) and name.strip()]

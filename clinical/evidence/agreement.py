@@ -33,7 +33,7 @@ class Agreement(Measured):
         """One sentence a method."""
         return [
             f"Of the {TOP} top passages by {name}, a share of {self.intervals[name, SHARED]} "
-            f"overlaps one of the {TOP} of another seed; random sentences: "
+            "overlaps a top passage of a model trained with another seed; of random sentences, "
             f"{self.intervals[name, CHANCE]}."
             for name in METHODS
         ]

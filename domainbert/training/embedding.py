@@ -34,7 +34,7 @@ Columns = dict[str, list[Any]]
 KEY = "key"
 SCALE = 20.0  # one over the temperature of the contrastive objective
 _READ = 32  # windows read together in training
-_KEPT = 8192  # tokens of a step; of more, nothing is kept for the backward pass, which reads again
+_KEPT = 8192  # padded tokens of a column; larger batches use gradient checkpointing
 MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
 
 

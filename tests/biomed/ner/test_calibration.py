@@ -112,6 +112,8 @@ def test_other_sides_are_only_measured(disease):
     assert (share, number) == (pytest.approx(2 / 3), 90)
     assert mean == pytest.approx(2 / 3, abs=0.02)
     assert numbers["sides"]["other"]["before"] > 0.2 > numbers["sides"]["other"]["after"]
+    with pytest.raises(UserError, match="two sides are named other; rename"):
+        calibration.calibrate(model, [devel], [test, test])
     (_, right), (after, _) = curves.values()
     assert len(right) == len(after) == 90
 

@@ -85,6 +85,9 @@ def test_a_probability_is_fitted_on_questions_with_and_without_an_answer():
     assert sum(number for *_, number in found["bins"]) == 2 * size
     assert all(abs(mean - share) < 0.05 for mean, share, _ in found["bins"])
     assert find_calibration(scores[:19], scores[19:38]) is None
+    unread = np.append(scores[has][:size], [-np.inf, np.nan])
+    same = find_calibration(unread, np.append(scores[~has][:size], [0.0, 0.0]))
+    assert same["map"] == found["map"]
 
 
 def test_a_model_keeps_its_threshold_and_calibration(answerer, tmp_path):

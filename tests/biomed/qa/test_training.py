@@ -63,7 +63,8 @@ def test_what_is_saved_is_what_was_measured(trained, held_out, tmp_path):
     assert not (tmp_path / "model" / "model.safetensors").exists()
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")
     assert again.settings == trained.settings
-    assert again.settings == SHORT.replaced(threshold=trained.threshold)
+    fitted = {"threshold": trained.threshold, "calibration": trained.settings.calibration}
+    assert again.settings == SHORT.replaced(**fitted)
     pairs = [(q.text, q.passages[0].text) for q in held_out.questions]
     found = [list(a.answer_many(pairs)) for a in (trained, again)]
     assert found[0] == found[1]

@@ -1,11 +1,13 @@
 """Cosines, neighbours, and the tables that hold them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from biomed.terms.embedder import TermEmbedder
-from biomed.terms.similarity import COLUMNS, TermIndex
+from biomed.terms.similarity import COLUMNS, Reading, TermIndex
 from biomed.terms.tables import (
     EmbedTask,
     NearestTask,
@@ -141,7 +143,8 @@ def test_the_terms_of_a_table_keep_its_columns(tmp_path):
     assert list(read_terms(path).columns) == ["term"]
     path.write_text("term,category\nedema,signs\ninsulin,\n")
     with pytest.raises(TableError, match=r"terms\.csv: 1 rows with a term have no category"):
-        read_terms(path)
+        read_terms(path, with_categories=True)
+    assert read_terms(path)["term"].tolist() == ["edema", "insulin"]
 
 
 # Names before vectors
@@ -229,8 +232,45 @@ def test_the_vector_of_a_context_decides_or_leaves_it_open():
     read = index.read("MS", "Optic neuritis, on interferon for MS.")
     assert read.texts == ("multiple sclerosis",)
     assert read.reason.startswith("MS is read as multiple sclerosis by its context (multiple scl")
-    open_ = index.read("MS", "Known MS.")
-    assert len(open_.texts) == 1 or "is ambiguous in its context" in open_.reason
+
+
+class Turned:
+    """An embedder whose texts have vectors at known angles."""
+
+    def __init__(self, **degrees):
+        self._degrees = {name.replace("_", " "): value for name, value in degrees.items()}
+
+    def embed_many(self, texts):
+        angles = np.radians([self._degrees.get(text, 0) for text in texts])
+        vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        unread = ["no token" if text == "??" else "" for text in texts]
+        yield SimpleNamespace(vectors=vectors, faults=unread)
+
+
+@pytest.mark.parametrize(("degrees", "read"), [(40, 1), (10, 2)])
+def test_a_context_decides_only_where_one_meaning_is_clearly_nearer(degrees, read):
+    index = TermIndex(Turned(multiple_sclerosis=degrees), ["edema"])
+    reading = index.read("MS", "Known MS.")
+    assert len(reading.texts) == read
+    assert ("is ambiguous in its context" in reading.reason) == (read == 2)
+    unread = index.read("MS", "??")
+    assert len(unread.texts) == 2
+    assert unread.reason == "MS is ambiguous, and its context cannot be read"
+
+
+def test_common_words_are_no_abbreviations(embedder):
+    index = TermIndex(embedder, VOCABULARY)
+    for word in ("all", "All", "As", "Mr", "he"):
+        assert index.read(word).texts == (word,)
+    assert index.read("ALL").texts != ("ALL",)
+
+
+def test_synonyms_of_a_frame_may_be_arrays_and_rows_may_repeat(embedder, tmp_path):
+    frame = pd.DataFrame({"term": ["edema", "edema"], "synonyms": [["ZQX"], ["ZQX", "swelling"]]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    index = TermIndex(embedder, pd.read_parquet(tmp_path / "t.parquet"))
+    assert index.read("ZQX") == Reading(("edema",), "ZQX is read as edema")
+    assert index.nearest("swelling", k=1)["match"].tolist() == ["synonym"]
 
 
 def test_a_table_of_terms_may_have_contexts(embedder):

@@ -84,7 +84,7 @@ def test_evaluation_of_a_cohort_goes_into_the_card(folder, notes, tmp_path):
     assert by["occlusion", "agreement by chance"] <= 1
     card = (folder / "README.md").read_text()
     assert "normalised AOPC" in card  # kept
-    assert "Stability, on 3 stays of 3 patients" in card
+    assert "## Agreement between seeds\n\nOn 3 stays of 3 patients" in card
 
 
 def test_a_side_that_is_not_there(folder, tmp_path):

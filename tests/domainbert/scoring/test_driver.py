@@ -391,8 +391,10 @@ def test_a_folder_that_goes_while_it_is_locked_is_made_again(tmp_path, monkeypat
     with locked(folder):
         assert (folder / ".lock").read_text() == str(os.getpid())
     (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError), locked(tmp_path / "file"):
-        pass
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(FileExistsError), locked(tmp_path / name):
+            pass
 
 
 def test_two_processes_never_hold_one_output_while_the_first_tidies_up(tmp_path):
