@@ -13,32 +13,14 @@ if TYPE_CHECKING:
 
     from domainbert.storage import TaskConfig
 
-# How each task's model is used; {name} is the model's.
-USAGE = {
-    "terms": """
-embedder = biomed.TermEmbedder.from_pretrained("{name}")
-embedder.similarity("heart failure", "cardiomyopathy")
-""",
-    "sentences": """
-encoder = biomed.SentenceEncoder.from_pretrained("{name}")
-encoder.encode(texts)
-""",
-    "pairs": """
-model = biomed.CrossEncoder.from_pretrained("{name}")
-model.predict(first, second)
-""",
-    "entities": """
-tagger = biomed.EntityTagger.from_pretrained("{name}")
-tagger.tag(text)
-""",
-    "qa": """
-answerer = biomed.QuestionAnswerer.from_pretrained("{name}")
-answerer.answer(question, context)
-""",
-    "yesno": """
-decider = biomed.YesNoAnswerer.from_pretrained("{name}")
-decider.decide(question, context)
-""",
+# How a card uses each task's model: variable, class, call.
+_USAGE = {
+    "terms": ("embedder", "TermEmbedder", 'similarity("heart failure", "cardiomyopathy")'),
+    "sentences": ("encoder", "SentenceEncoder", "encode(texts)"),
+    "pairs": ("model", "CrossEncoder", "predict(first, second)"),
+    "entities": ("tagger", "EntityTagger", "tag(text)"),
+    "qa": ("answerer", "QuestionAnswerer", "answer(question, context)"),
+    "yesno": ("decider", "YesNoAnswerer", "decide(question, context)"),
 }
 
 
@@ -60,13 +42,15 @@ class BiomedFolder(Model):
         from jinja2 import Environment, PackageLoader
 
         card = config.manifest.get("card", {})
+        variable, kind, call = _USAGE[config.task]
+        loaded = f'biomed.{kind}.from_pretrained("{card.get("name", "MODEL")}")'
         # The card is Markdown for people, not HTML for a browser: nothing to escape.
         environment = Environment(loader=PackageLoader("biomed"), autoescape=False)  # noqa: S701
         return environment.get_template("model_card.md.j2").render(
             config=asdict(config),
             manifest=config.manifest,
             card=card,
-            usage=USAGE.get(config.task, "").strip().format(name=card.get("name", "MODEL")),
+            usage=f"{variable} = {loaded}\n{variable}.{call}",
             scores=score_rows(config.manifest),
         )
 

@@ -33,6 +33,17 @@ _CELLS = 15  # a larger heat map has no numbers
 
 
 def plot_terms(
+    terms: Sequence[str], categories: Sequence[str] | None = None, **options: Any
+) -> Figure:
+    """Draw medical terms by t-SNE: similar terms are close, and colours are categories.
+
+    The caption gives the perplexity and the share of true neighbourhoods that the picture keeps.
+    Labels never overlap; a label without room is left out. See `term_layouts` for the arguments.
+    """
+    return plot_layouts(term_layouts(terms, categories, **options))
+
+
+def term_layouts(
     terms: Sequence[str],
     categories: Sequence[str] | None = None,
     *,
@@ -40,11 +51,8 @@ def plot_terms(
     pca: bool = False,
     perplexity: float | None = None,
     seed: int = 0,
-) -> Figure:
-    """Draw medical terms by t-SNE: similar terms are close, and colours are categories.
-
-    The caption gives the perplexity and the share of true neighbourhoods that the picture keeps.
-    Labels never overlap; a label without room is left out.
+) -> list[TermLayout]:
+    """The coordinates behind `plot_terms`: the t-SNE layout, and PCA's if asked for.
 
     Args:
         terms: two or more (thousands take minutes).
@@ -57,22 +65,6 @@ def plot_terms(
     Raises:
         ValueError: fewer than two terms, or another number of categories.
     """
-    layouts = term_layouts(
-        terms, categories, embedder=embedder, pca=pca, perplexity=perplexity, seed=seed
-    )
-    return plot_layouts(layouts)
-
-
-def term_layouts(
-    terms: Sequence[str],
-    categories: Sequence[str] | None = None,
-    *,
-    embedder: TermEmbedder | None = None,
-    pca: bool = False,
-    perplexity: float | None = None,
-    seed: int = 0,
-) -> list[TermLayout]:
-    """The coordinates behind `plot_terms`: the t-SNE layout, and PCA's if asked for."""
     from biomed.terms.embedder import TermEmbedder
 
     terms = list(terms)

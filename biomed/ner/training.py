@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 SCORES_NOTE = (
     "An entity counts if its type and both its ends are right (strict IOB2, each text on its own); "
     "entities of types that a corpus does not annotate are not counted. Intervals are 95%, from "
-    "1,000 bootstrap resamples of the texts. "
-    "Devel chose the weights and the best of several seeds, so its scores are optimistic; test "
-    "was used for nothing but measuring."
+    "1,000 bootstrap resamples of the texts. Devel chose the weights{seeds}, so its scores are "
+    "optimistic; test was used only for measuring."
 )
 
 
@@ -287,7 +286,8 @@ def fit_seeds(
         if best is None or devel > highest:
             best, highest = model, devel
         best.manifest["seeds"] = runs
-        best.manifest |= {"scores": _card_scores(best.manifest, runs), "scores_note": SCORES_NOTE}
+        note = SCORES_NOTE.format(seeds=" and the best of several seeds" if runs[1:] else "")
+        best.manifest |= {"scores": _card_scores(best.manifest, runs), "scores_note": note}
         yield best
 
 
