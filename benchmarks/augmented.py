@@ -22,6 +22,7 @@ from biomed.sentences.augment import AugmentRecipe, augment
 from biomed.sentences.data import Examples, read_examples
 from biomed.sentences.evaluation import evaluate_sts
 from biomed.sentences.training import train_from_recipe
+from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.training.recipes import read_recipe
 
 GOLD, VALIDATION = 1000, 300
@@ -102,7 +103,7 @@ def main() -> int:
             upper = number < asked.upper
             runs.append(few_rated(train, test, seed=seed, upper=upper, pooling=asked.pooling))
         say(f"seed {seed}: {runs[-1]}")
-    plain = _spearman(SentenceEncoder.from_pretrained(pooling=asked.pooling), test)
+    plain = _spearman(SentenceEncoder.from_pretrained(DEFAULT_ENCODER, pooling=asked.pooling), test)
     rows = [{"trained on": "nothing (plain)", "Spearman": f"{plain:.4f}", "by seed": ""}]
     for name in runs[0]:
         values = [run[name] for run in runs if name in run]

@@ -22,6 +22,7 @@ from biomed import SentenceEncoder
 from biomed.sentences.data import Examples, read_examples
 from biomed.sentences.evaluation import evaluate_sts
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
+from domainbert.encoders import DEFAULT_ENCODER
 from domainbert.figures import COLOURS, new_axes, save_figure
 from domainbert.training.recipes import read_recipe
 
@@ -92,7 +93,7 @@ def main() -> int:
     train = rest.take(order[VALIDATION:]).without(validation).take(range(number))
     found: dict[str, dict[str, Any]] = {"plain": {}}
     for pooling in POOLINGS:
-        plain = SentenceEncoder.from_pretrained(pooling=pooling)
+        plain = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, pooling=pooling)
         found["plain"][pooling] = evaluate_sts(plain, test, scale=SCALE)["Spearman"]
         for name, change in OBJECTIVES.items():
             encoder = cell(pooling, change, train, validation)

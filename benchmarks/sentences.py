@@ -46,7 +46,7 @@ TOLERANCE = 1e-5
 
 def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
     """Seconds of both ways, and the largest difference of a number of their unit vectors."""
-    ours = SentenceEncoder.from_pretrained(unit_norm=True, device="cpu")
+    ours = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, unit_norm=True, device="cpu")
     theirs = SentenceTransformer(find_encoder().location, device="cpu")
     theirs.max_seq_length = ours.windower.window
     some = texts[:SAMPLE]
@@ -132,7 +132,10 @@ def mine(sentences: list[str], number: int) -> None:
     if len(texts) < number:
         sys.exit(f"the sentences have {len(texts)} runs of words, fewer than {number}")
     queries = [texts[row - row % ANSWERS] for row in range(number)]
-    encoder, found = SentenceEncoder.from_pretrained(device="cpu"), list[Examples]()
+    encoder, found = (
+        SentenceEncoder.from_pretrained(DEFAULT_ENCODER, device="cpu"),
+        list[Examples](),
+    )
     with_layers(encoder, 1)  # for the memory, which is measured, the others change nothing
     pairs = Examples(queries, texts, [], [])
     seconds = seconds_of(lambda: found.append(mine_negatives(pairs, encoder, margin=0)))
