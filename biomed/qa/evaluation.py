@@ -200,14 +200,14 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
 
 
 def ask_elsewhere(
-    answerer: QuestionAnswerer, judged: Sequence[Judged], *, count: int
+    answerer: QuestionAnswerer, questions: QuestionSet, *, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best scores of at most `count` questions from their own and from another article.
 
     Both results have shape (questions,), and are empty if all questions are on one article.
     """
-    answerable = {j.question.id: j.question for j in judged if not j.question.is_impossible}
-    asked = evenly(QuestionSet("", tuple(answerable.values())), count).questions
+    answerable = {q.id: q for q in questions if q.is_scorable and not q.is_impossible}
+    asked = evenly(questions.subset(answerable.values()), count).questions
     pairs: list[tuple[str, list[str]]] = []
     for number, question in enumerate(asked):
         following = (*asked[number + 1 :], *asked[:number])

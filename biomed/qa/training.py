@@ -234,7 +234,7 @@ def measure(
     row = f"{len(judged)} questions of {validation.name}"
     scores = {"F1": {row: found.f1 if found.f1_low is None else f1}}
     scores["exact match"] = {row: found.exact}
-    own, elsewhere = ask_elsewhere(model, judged, count=choosing)
+    own, elsewhere = ask_elsewhere(model, validation, count=choosing)
     none = find_threshold(own, elsewhere, model.settings.threshold)
     model.settings = model.settings.replaced(threshold=none["threshold"])
     row = f"{none['questions']} of them"

@@ -64,10 +64,13 @@ def evaluate_agreement(
     def measure(case: Case) -> Numbers:
         pieces = sentence_pieces(case.stay)
         chance = [pieces[i] for i in generator.permutation(len(pieces))[:TOP]]
+        notes = sorted(case.stay.texts)
+        cases = [Case(other, [case.stay.texts[note] for note in notes]) for other in others]
         numbers: Numbers = {}
         for method in METHODS:
             mine = _top(case, method)
-            theirs = [_others_top(case, other, method) for other in others]
+            # The others count the notes from 0.
+            theirs = [[(notes[p.note], p.start, p.end) for p in _top(one, method)] for one in cases]
             for name, chosen in ((SHARED, mine), (CHANCE, chance)):
                 numbers[method, name] = float(np.mean([_overlap(chosen, one) for one in theirs]))
         return numbers
@@ -82,13 +85,6 @@ def _top(case: Case, method: str) -> list[Piece]:
     pieces = sentence_pieces(case.stay)
     values = attribute(case, pieces, method=method)
     return [pieces[i] for i in np.argsort(-values, kind="stable")[:TOP]]
-
-
-def _others_top(case: Case, other: ReadmissionModel, method: str) -> list[tuple[int, int, int]]:
-    """The places of another model's top passages, counted in the notes of `case`."""
-    numbers = sorted(case.stay.texts)
-    found = _top(Case(other, [case.stay.texts[number] for number in numbers]), method)
-    return [(numbers[one.note], one.start, one.end) for one in found]
 
 
 def _overlap(pieces: Sequence[Piece], places: Sequence[tuple[int, int, int]]) -> float:

@@ -44,13 +44,13 @@ def test_questions_are_asked_of_another_article(answerer):
     """Half of the articles have an answer that scores 7, the others one of -1 or -5."""
     words = ["insulin", "kidney", "insulin", "fever"]
     asked = [question(n, f"article {n}", word) for n, word in enumerate(words)]
-    judged = judge(answerer, QuestionSet("q", tuple(asked)))
-    found = find_threshold(*ask_elsewhere(answerer, judged, count=9))
+    questions = QuestionSet("q", tuple(asked))
+    found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
     # Own scores 7 -1 7 -5; of the next article -1 7 -5 7.
     assert (found["questions"], found["answered"] + found["abstained"]) == (4, 1.0)
     nothing = question(9, "article 9", "x")
-    judged = judge(answerer, QuestionSet("q", (asked[0], nothing)))
-    found = find_threshold(*ask_elsewhere(answerer, judged, count=9))
+    questions = QuestionSet("q", (asked[0], nothing))
+    found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
     assert found["questions"] == 2
 
 
@@ -69,8 +69,8 @@ def test_only_questions_that_a_passage_can_answer_are_judged(answerer):
 
 def test_one_article_tells_nothing(answerer):
     asked = (question(1, "a", "insulin"), question(2, "a", "renal"))
-    judged = judge(answerer, QuestionSet("q", asked))
-    found = find_threshold(*ask_elsewhere(answerer, judged, count=9))
+    questions = QuestionSet("q", asked)
+    found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
     assert (found["threshold"], found["questions"]) == (0.0, 0)
 
 
