@@ -76,7 +76,8 @@ def start(way: str) -> Any:
         import ray
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        ray.init(num_cpus=WORKERS, include_dashboard=False, logging_level="ERROR")
+        # One more than the workers reserve, for the tasks that read and shuffle (docs/scale.md).
+        ray.init(num_cpus=WORKERS + 1, include_dashboard=False, logging_level="ERROR")
         ray.data.DataContext.get_current().enable_progress_bars = False
         return score_with_ray
     if way == "spark":

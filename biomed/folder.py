@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from biomed import models
+from domainbert.intervals import Interval
 from domainbert.model import Model
 
 if TYPE_CHECKING:
@@ -70,5 +71,5 @@ def spell(value: float | dict[str, float] | None) -> str:
     if value is None:
         return ""
     if isinstance(value, dict):
-        return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+        return str(Interval(**value))
     return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -52,8 +52,8 @@ def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
     import json
 
-    from clinical.evaluation.resampling import spell
     from clinical.models import shipped
+    from domainbert.intervals import spell
 
     for name, folder in shipped().items():
         config = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.sentences.data import read_examples
-from biomed.terms.evaluation import bootstrap_interval
+from domainbert.intervals import bootstrap_interval
 from domainbert.pooling import unit
 from domainbert.ranking import top_k
 from domainbert.tables import TableError
@@ -17,7 +17,7 @@ from domainbert.tables import TableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from biomed.terms.evaluation import Interval
+    from domainbert.intervals import Interval
 
 
 def read_sentences(source: str | Path) -> list[str]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.sentences.search import SentenceIndex
-from biomed.terms.evaluation import Interval, bootstrap_interval, evaluate_pairs
+from biomed.terms.evaluation import evaluate_pairs
 from domainbert.errors import UserError
+from domainbert.intervals import Interval, bootstrap_interval
 from domainbert.pooling import unit
 from domainbert.training.sentences import spearman
 

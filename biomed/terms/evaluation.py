@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.intervals import RESAMPLES, Interval, bootstrap_interval
 from domainbert.pooling import unit
 from domainbert.tables import TableError, read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -23,20 +24,6 @@ if TYPE_CHECKING:
 UMNSRS_COLUMNS = ("Term1", "Term2", "Mean")
 PAIR_COLUMNS = ("first", "second", "rating")
 NEIGHBOURS = 5
-BOOTSTRAP = 1000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number and its 95% interval: the 2.5% and 97.5% quantiles of bootstrap resamples."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        """As tables show it."""
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 @dataclass(frozen=True)
@@ -143,7 +130,7 @@ def read_rated_pairs(path: str | Path) -> pd.DataFrame:
 
 
 def evaluate_pairs(
-    embedder: Embedder, pairs: pd.DataFrame, *, bootstrap: int = BOOTSTRAP, seed: int = 0
+    embedder: Embedder, pairs: pd.DataFrame, *, bootstrap: int = RESAMPLES, seed: int = 0
 ) -> PairAgreement:
     """Correlate cosines with ratings.
 
@@ -192,7 +179,7 @@ def evaluate_categories(
     vocabulary: pd.DataFrame,
     *,
     k: int = NEIGHBOURS,
-    bootstrap: int = BOOTSTRAP,
+    bootstrap: int = RESAMPLES,
     seed: int = 0,
 ) -> CategorySeparation:
     """How often a term's nearest neighbours are of its own clinical category.
@@ -241,7 +228,7 @@ def evaluate_categories(
 
 
 def evaluate_synonyms(
-    embedder: Embedder, vocabulary: pd.DataFrame, *, bootstrap: int = BOOTSTRAP, seed: int = 0
+    embedder: Embedder, vocabulary: pd.DataFrame, *, bootstrap: int = RESAMPLES, seed: int = 0
 ) -> SynonymSearch:
     """Search each synonym among all terms by its vector; see `SynonymSearch`.
 
@@ -337,20 +324,3 @@ def _vote(categories: Sequence[str]) -> str:
         np.asarray(categories, dtype=str), return_index=True, return_counts=True
     )
     return str(names[np.lexsort((first, -counts))[0]])
-
-
-def bootstrap_interval(
-    measure: Callable[[np.ndarray], float], *, n: int, bootstrap: int = BOOTSTRAP, seed: int = 0
-) -> Interval:
-    """A measure with its 95% interval.
-
-    Args:
-        measure: row numbers -> value.
-        n: rows.
-        bootstrap: resamples.
-        seed: of the resamples.
-    """
-    generator = np.random.default_rng(seed)
-    draws = [measure(generator.integers(n, size=n)) for _ in range(bootstrap)]
-    low, high = np.nanpercentile(draws, [2.5, 97.5])
-    return Interval(measure(np.arange(n)), float(low), float(high))

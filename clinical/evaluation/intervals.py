@@ -11,12 +11,12 @@ from clinical.evaluation.measures import MEASURES, OperatingPoint, Stays, recall
 from clinical.evaluation.resampling import (
     DEFINED,
     MIN_PATIENTS,
-    Interval,
     patient_codes,
     resampled_weights,
 )
 from clinical.risk.calibration import checked
 from domainbert.errors import UserError
+from domainbert.intervals import EDGES, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -164,7 +164,7 @@ def _interval(value: float, drawn: NDArray[np.float64], *, at_least: float, name
     drawn = drawn[~np.isnan(drawn)]
     if not len(drawn) or len(drawn) < at_least:
         return Interval(value)
-    low, high = (float(edge) for edge in np.quantile(drawn, [0.025, 0.975]))
+    low, high = (float(edge) for edge in np.quantile(drawn, EDGES))
     if name == "ece":
         low, high = max(0.0, 2 * value - high), max(value, 2 * value - low)
     return Interval(value, low, high)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.intervals import EDGES
 from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -22,30 +23,6 @@ MIN_PATIENTS = 20
 
 DEFINED = 0.9
 """Smallest share of resamples that must give a number for it to have an interval."""
-
-_EDGES = (0.025, 0.975)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number and its 95% interval; None where the data cannot give it."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-    def __str__(self) -> str:
-        """As tables show it: `0.791 [0.697, 0.871]`."""
-        return spell(asdict(self))
-
-
-def spell(value: Mapping[str, Any] | None) -> str:
-    """A number with its interval, from the dictionary of an `Interval`."""
-    if not value or value["value"] is None:
-        return "–"
-    if value["low"] is None:
-        return f"{value['value']:.3f}"
-    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
 
 
 @dataclass(frozen=True)
@@ -115,6 +92,6 @@ def resample(
     low, high, error = gaps.copy(), gaps.copy(), gaps.copy()
     if enough.any():
         kept = drawn[:, enough]
-        low[enough], high[enough] = np.nanquantile(kept, _EDGES, axis=0)
+        low[enough], high[enough] = np.nanquantile(kept, EDGES, axis=0)
         error[enough] = np.nanstd(kept, axis=0, ddof=1)
     return Resampled(value, low, high, error)

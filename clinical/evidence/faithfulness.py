@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from clinical.evaluation.intervals import Interval
     from clinical.evidence.case import Case
     from clinical.evidence.pieces import Piece
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.stays import ReadStay
+    from domainbert.intervals import Interval
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 RANDOM = 2

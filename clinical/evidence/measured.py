@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clinical.cohort.splits import patient_keys
-from clinical.evaluation.intervals import MIN_PATIENTS, Interval
+from clinical.evaluation.resampling import MIN_PATIENTS
 from clinical.evidence.case import Case
 from domainbert.console import counted
 from domainbert.errors import UserError
+from domainbert.intervals import EDGES, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -93,5 +94,5 @@ def interval(column: np.ndarray) -> Interval:
     """From a value, followed by those of resamples."""
     if len(column) == 1:
         return Interval(float(column[0]))
-    low, high = np.nanquantile(column[1:], [0.025, 0.975])
+    low, high = np.nanquantile(column[1:], EDGES)
     return Interval(float(column[0]), float(low), float(high))

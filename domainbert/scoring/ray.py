@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.scoring.driver import PART_ITEMS
 from domainbert.scoring.engines import (
     NUMBER,
     PARTITIONS_PER_WORKER,
@@ -78,7 +77,7 @@ def score(
     return rows.map_batches(
         _Worker,
         fn_constructor_args=(ray.put(dumps(task)), layout, threads),
-        batch_size=PART_ITEMS,
+        batch_size=None,  # a block each: Ray would join partitions to fill a batch
         batch_format="pyarrow",
         num_cpus=threads,
         compute=ActorPoolStrategy(min_size=1, max_size=workers),  # one: CPUs are left for reading

@@ -238,6 +238,6 @@ def relate(facts: Facts, *, external: bool, local: bool) -> Facts:
 
 
 def _spell(interval: Mapping[str, Any]) -> str:
-    from clinical.evaluation.resampling import spell
+    from domainbert.intervals import spell
 
     return spell(interval)

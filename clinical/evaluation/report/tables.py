@@ -13,8 +13,8 @@ from clinical.evaluation.subgroups import READINGS
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from clinical.evaluation.resampling import Interval
     from clinical.evaluation.use import InUse
+    from domainbert.intervals import Interval
 
 LONGEST = 200  # characters of a table's cell; a longer one is likely to be a note
 _FINDINGS = {"stable": "stable", "watch": "watch", "act": "act on it"}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from clinical.evaluation.intervals import (
     MIN_PATIENTS,
     Evaluation,
-    Interval,
     evaluate,
     verdicts,
 )
 from clinical.evaluation.measures import MEASURES, recall_at_precision
+from domainbert.intervals import Interval
 
 
 def hospital(n=600, *, per_patient=1, seed=0):

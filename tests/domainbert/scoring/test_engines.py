@@ -136,8 +136,9 @@ def test_ray_gives_what_one_process_gives(ray_data, model, tmp_path):
 
     frame = notes()
     task = LoadedRisk(model, tmp_path)
-    found = score(ray_data.from_pandas(frame), task, workers=2, partitions=6).to_pandas()
-    check_same(found, score_frame(task, frame))
+    found = score(ray_data.from_pandas(frame), task, workers=2, partitions=6).materialize()
+    assert found.num_blocks() > 1  # the partitions stay apart, so that two workers can share them
+    check_same(found.to_pandas(), score_frame(task, frame))
     assert 1 <= len(list(tmp_path.iterdir())) <= 2  # loads, for 6 partitions
 
 
