@@ -3,7 +3,7 @@
 Each way scores the same short stays with `readmission-demo`, a small table and a large one, in a
 process of its own; the ways take turns. An engine's start and the loading of the model cost the
 same for both tables, so the difference between the two gives the throughput, and what is left of
-the small one the fixed cost. Processor time is that of the whole tree of processes.
+the small one the fixed cost.
 
     python benchmarks/engines.py --out engines.json
 """
@@ -93,28 +93,19 @@ def start(way: str) -> Any:
     return score_alone
 
 
-def processor_seconds() -> float:
-    """Of this process and its descendants, also those that ended."""
-    import psutil
-
-    me = psutil.Process()
-    return sum(sum(p.cpu_times()[:4]) for p in [me, *me.children(recursive=True)])
-
-
 def measure(way: str, paths: list[Path], out: Path) -> None:
-    """Score each table with one way; write seconds, processor seconds and scores."""
+    """Score each table with one way; write seconds and scores."""
     from clinical import ReadmissionModel
     from clinical.risk.task import ReadmissionTask
 
     task = ReadmissionTask(ReadmissionModel.from_pretrained("readmission-demo", device="cpu"))
     score = start(way)
     score(paths[0], task)  # the first time, Spark compiles and Ray starts its workers
-    found: dict[str, Any] = {"seconds": [], "processor": []}
+    found: dict[str, Any] = {"seconds": []}
     for path in paths:
-        before, clock = processor_seconds(), time.perf_counter()
+        clock = time.perf_counter()
         table = score(path, task)
         found["seconds"].append(time.perf_counter() - clock)
-        found["processor"].append(processor_seconds() - before)
     found["scores"] = table.sort_values("stay_id")["score"].tolist()
     out.write_text(json.dumps(found))
 
@@ -141,13 +132,11 @@ def main() -> None:
                 words = [way, *map(str, paths), str(out)]
                 subprocess.run([sys.executable, __file__, "--measure", *words], check=True)  # noqa: S603
                 runs[way].append(json.loads(out.read_text()))
-                say(f"  seconds {runs[way][-1]['seconds']}, processor {runs[way][-1]['processor']}")
-    rates, costs, fixed = {}, {}, {}
+                say(f"  seconds {runs[way][-1]['seconds']}")
+    rates, fixed = {}, {}
     for way, found in runs.items():
-        seconds, cores = (np.array([f[k] for f in found]) for k in ("seconds", "processor"))
-        more = sizes[1] - sizes[0]
-        rates[way] = more / (seconds[:, 1] - seconds[:, 0])
-        costs[way] = 1000 * (cores[:, 1] - cores[:, 0]) / more
+        seconds = np.array([f["seconds"] for f in found])
+        rates[way] = (sizes[1] - sizes[0]) / (seconds[:, 1] - seconds[:, 0])
         fixed[way] = seconds[:, 0] - sizes[0] / rates[way]
     expected = np.array(runs[WAYS[0]][0]["scores"])
     worst = {way: float(np.abs(np.array(found[-1]["scores"]) - expected).max())
@@ -158,7 +147,6 @@ def main() -> None:
                 "way": way,
                 "stays/s": spread(rates[way], ".1f"),
                 "× one process": spread(rates[way] / rates[WAYS[0]], ".2f"),
-                "processor s per 1,000 stays": spread(costs[way], ".0f"),
                 "fixed cost of a run, s": spread(fixed[way], ".0f"),
                 "differ by": f"{worst[way]:.0e}",
             }
