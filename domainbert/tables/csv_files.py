@@ -34,6 +34,7 @@ _NO_ROW = (
 )
 _NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
+_IN_SIGHT = 1 << 20  # bytes from the start of a row; more where the row is longer or flawed
 LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
 _ZIP = b"PK\x03\x04"
@@ -317,10 +318,10 @@ def _sound_rows(read: _Read, *, width: int, separator: str) -> Iterator[tuple[in
     row = re.compile(field + rb"(?:%b" % comma + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
     buffer, place, line, is_over = read(len(_MARK)).removeprefix(_MARK), 0, 1, False
     is_rest = False  # of a line that is longer than the longest row
+    in_sight = least = min(_IN_SIGHT, LONGEST_ROW)
     while True:
-        # All of the longest row in sight: what does not match then will not match at all.
-        if len(buffer) - place < LONGEST_ROW and not is_over:
-            chunk = read(2 * LONGEST_ROW)
+        if len(buffer) - place < in_sight and not is_over:
+            chunk = read(2 * in_sight)
             buffer, place, is_over = buffer[place:] + chunk, 0, not chunk
             continue
         if place >= len(buffer):
@@ -331,6 +332,12 @@ def _sound_rows(read: _Read, *, width: int, separator: str) -> Iterator[tuple[in
             continue
         match = row.match(buffer, place)
         end = match.end() if match else buffer.find(b"\n", place) + 1 or len(buffer)
+        is_whole = match is not None and buffer.endswith(b"\n", place, end)
+        if not is_whole and in_sight < LONGEST_ROW and not is_over:
+            # With all of the longest row in sight, what does not match will not match at all.
+            in_sight = min(4 * in_sight, LONGEST_ROW)
+            continue
+        in_sight = least
         text = buffer[place:end]
         is_cut = end == len(buffer) and not is_over  # a row longer than the longest
         is_row = match is not None and not is_cut and text.strip(b"\r\n")

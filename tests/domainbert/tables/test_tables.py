@@ -819,6 +819,7 @@ def test_rows_in_are_rows_accounted_for(tmp_path_factory, rows, block):
                 expected.append((None, None) if damage else (str(number), f"x{text}x"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "LONGEST_ROW", block)
+        patch.setattr(csv_files, "_IN_SIGHT", block // 16)
         found = list(iter_rows(path))
     assert [(row.cells.get("n"), row.cells.get("text")) for row in found] == expected
     assert [bool(row.fault) for row in found] == [n is None for n, _ in expected]
@@ -958,13 +959,12 @@ def test_a_folder_that_is_not_there_is_said_before_the_work(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl.gz", ".parquet"])
-def test_a_table_larger_than_its_pieces_streams(tmp_path, monkeypatch, ending):
-    rows, piece = 10_000, 500
+def test_a_table_larger_than_its_pieces_streams(tmp_path, ending):
+    rows, piece = 40_000, 500
     path = tmp_path / f"large{ending}"
     ids = [f"{n:04d}" for n in range(piece)]
     frame = pd.DataFrame({"stay_id": ids, "text": "word " * 200})
 
-    monkeypatch.setattr(csv_files, "LONGEST_ROW", 100_000)
     tracemalloc.start()
     with TableWriter(path) as writer:
         for _ in range(rows // piece):
@@ -973,6 +973,5 @@ def test_a_table_larger_than_its_pieces_streams(tmp_path, monkeypatch, ending):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert read == rows
-    # CSV is read in blocks of at most three rows of the greatest length.
     # A piece may be held several times over, as bytes, as text and as a frame; the whole never is.
     assert peak < 1000 * rows / 3
