@@ -25,6 +25,7 @@ DATA = Path(__file__).parents[1] / "data" / "notes"
 HELD_OUT = 8  # every so many templates, one is for devel
 MISSPELT = 0.03  # share of long names with an error
 LABELS = {"disease": DISEASE, "drug": CHEMICAL}
+MARKS = {"@": DISEASE, "$": CHEMICAL}  # before a filler that is one entity
 _SLOT = re.compile(r"\{(\w+)\}")
 _LISTS = {"numbered": "\n{}. ", "dashed": "\n- ", "lined": "\n"}
 _ITEMS = {
@@ -34,6 +35,7 @@ _ITEMS = {
         "{disease}",
         "{disease} ({date})",
         "{disease} on {drug}",
+        "{modified}",
     ),
     "orders": ("{order}",),
     "plan": ("{disease}: {plan_words}, {order}", "{disease}: continue {drug}", "{disease}"),
@@ -97,10 +99,11 @@ class Generator:
         else:
             options = _ORDER if slot == "order" else self.fillers[slot]
             filler = _choice(options, random)
-            if filler.startswith("@"):
-                yield filler[1:], DISEASE
+            parts = self._filled(filler.lstrip("".join(MARKS)), random)
+            if label := MARKS.get(filler[0]):
+                yield "".join(text for text, _ in parts), label
             else:
-                yield from self._filled(filler, random)
+                yield from parts
 
     def _listed(self, slot: str, random: np.random.Generator) -> Iterator[Part]:
         """A list within a line, with commas or semicolons, sometimes "and" before the last."""
