@@ -339,7 +339,7 @@ def _sound_rows(read: _Read, *, width: int, separator: str) -> Iterator[tuple[in
             continue
         in_sight = least
         text = buffer[place:end]
-        is_cut = end == len(buffer) and not is_over  # a row longer than the longest
+        is_cut = end == len(buffer) and not (is_whole or is_over)  # longer than the longest row
         is_row = match is not None and not is_cut and text.strip(b"\r\n")
         if not is_row:
             yield line, _NO_ROW if text.strip() else "", b""
