@@ -15,6 +15,8 @@ import numpy as np
 # hyphen, zero-width joiners, word joiner).
 _INNER = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u00ad\u200c\u200d\u2060"
 _WORD = re.compile(rf"[^\W_]+(?:[{_INNER}]+[^\W_]*)*|\S")
+# Shorthand of clinical notes that is several words, such as "s/p" (status post).
+_SHORTHAND = re.compile(r"(?<!\w)(?:[scf]/b|s/p|[cap]/w|[cyhrw]/o|d/c|[fw]/u|b/l|w/)(?!\w)", re.I)
 _NARROWEST = 40  # characters: lines are not wrapped at fewer
 
 
@@ -50,6 +52,17 @@ def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
         offset += len(line) + 1
     numbers = np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
     return np.unique(numbers[(numbers > 0) & (numbers < len(words))])
+
+
+def starts_of_shorthand(text: str, words: np.ndarray) -> np.ndarray:
+    """The words that start shorthand with a slash ("CAD s/p PCI"), into which no entity continues.
+
+    Returns:
+        As `starts_after_breaks`.
+    """
+    starts = np.array([match.start() for match in _SHORTHAND.finditer(text)], dtype=np.int64)
+    numbers = np.searchsorted(words[:, 0], starts)
+    return numbers[numbers > 0]
 
 
 def _list_items(lines: list[tuple[int, str]]) -> list[int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from biomed.corpora.words import split_words, starts_after_breaks
+import numpy as np
+
+from biomed.corpora.words import split_words, starts_after_breaks, starts_of_shorthand
 from biomed.ner.assertion import assert_spans
 from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
     import pandas as pd
     import torch
 
@@ -47,7 +48,7 @@ class EntityTagger:
     word is read in the window where it has the most context, and the tags are the best IOB2
     sequence over the whole text, so results do not depend on where windows end. Entities are
     whole words with at least one letter. They may continue over a line break, but not over a blank
-    line or from one list item into the next (`biomed.corpora.starts_after_breaks`).
+    line, into the next list item, or into shorthand such as "s/p" (`biomed.corpora.words`).
 
     Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
     """
@@ -194,7 +195,8 @@ class EntityTagger:
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
-        return _ReadText(text, words, starts_after_breaks(text, words), pieces)
+        starts = (starts_after_breaks(text, words), starts_of_shorthand(text, words))
+        return _ReadText(text, words, np.union1d(*starts), pieces)
 
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]

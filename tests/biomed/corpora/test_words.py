@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biomed.corpora import read_corpus, split_words, starts_after_breaks
+from biomed.corpora.words import starts_of_shorthand
 
 
 def words_of(text):
@@ -77,6 +78,13 @@ def test_a_blank_line_starts_a_paragraph():
 )
 def test_a_line_that_was_not_wrapped_ends_a_list_item(text, starts):
     assert items(text) == starts
+
+
+def test_shorthand_with_a_slash():
+    text = "s/p CABG, CAD s/p PCI, HTN w/ N/V, CHF c/b AKI, NSTEMI R/O, and/or w/o TMP/SMX b/l"
+    numbers = starts_of_shorthand(text, words := split_words(text))
+    assert [text[words[n, 0] :][:3] for n in numbers] == ["s/p", "w/ ", "c/b", "R/O", "w/o", "b/l"]
+    assert starts_of_shorthand("", split_words("")).tolist() == []
 
 
 @given(st.text(alphabet="aB1- .\n\r\t\u0085", max_size=60))
