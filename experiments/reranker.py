@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the cross-encoder")
     parser.add_argument("--questions", type=int, default=1000, help="of MedQuAD (1,000)")
     parser.add_argument("--asked", type=int, default=200, help="questions of the test (200)")
-    parser.add_argument("--candidates", type=int, default=10, help="passages reranked (10)")
     parser.add_argument("--epochs", type=float, default=1.0)
     asked = parser.parse_args()
     encoder = SentenceEncoder.from_pretrained(asked.model)
@@ -70,7 +69,6 @@ def main() -> None:
         asked=set(held[: asked.asked]),
         rerank=model,
         with_words=True,
-        candidates=asked.candidates,
     )
     for way, result in found.items():
         scores = ", ".join(f"{name} {score}" for name, score in result.scores.items())
