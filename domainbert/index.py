@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from domainbert.errors import UserError
 from domainbert.files import folder_beside, write_json
 from domainbert.locks import locked
+from domainbert.parts import PartWriter
 from domainbert.pooling import unit
 from domainbert.ranking import top_k
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from domainbert.embedding import Embedder
+    from domainbert.parts import Storage
     from domainbert.ranking import Hits
 
-Storage = Literal["float32", "float16", "int8"]
 STORAGES = ("float32", "float16", "int8")
 HEAD = "index.json"
 VERSION = 1
@@ -154,38 +155,38 @@ class VectorIndex:
         Raises:
             UserError: another dimension or number of ids, or a vector that is not finite.
         """
-        import pyarrow as pa
+        with self.adding() as rows:
+            rows.add(vectors, ids=ids, starts=starts, ends=ends, texts=texts)
 
-        vectors = unit(np.asarray(vectors, dtype=np.float32))
-        self._check_new(vectors, ids, starts, ends, texts)
-        if not len(vectors):
-            return
-        none = [0] * len(vectors)
-        table = pa.table(
-            {
-                "id": pa.array(ids, pa.string()),
-                "start": pa.array(none if starts is None else starts, pa.int64()),
-                "end": pa.array(none if ends is None else ends, pa.int64()),
-                "text": pa.array([""] * len(vectors) if texts is None else texts, pa.string()),
-            }
-        )
+    @contextmanager
+    def adding(self) -> Iterator[PartWriter]:
+        """Append rows piece by piece: `with index.adding() as rows: rows.add(...)`.
+
+        When the block ends, all of them are in the index, and `about` as it is then is kept. If
+        the block fails, nothing has changed. No other process can add meanwhile.
+        """
         with locked(self.folder):
             head = _read_head(self.folder)
-            name = f"part-{len(head['parts']):05d}"
-            stored, scales = _stored(vectors, self.storage)
-            for suffix, array in (("vectors", stored), ("scales", scales)):
-                if array is not None:
-                    with (self.folder / f"{name}.{suffix}.npy").open("wb") as handle:
-                        np.save(handle, array)
-                        handle.flush()
-                        os.fsync(handle.fileno())
-            path = self.folder / f"{name}.arrow"
-            with path.open("wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
+            self._parts, self.about = list(head["parts"]), head["about"]
+            writer = PartWriter(
+                self.folder,
+                first=len(self._parts),
+                dimension=self.dimension,
+                storage=self.storage,
+                most=BLOCK_ROWS,
+            )
+            try:
+                yield writer
+                writer.write()
+            except BaseException:
+                for path in self.folder.glob("part-*"):
+                    if path.name.split(".")[0] not in {part["name"] for part in self._parts}:
+                        path.unlink()
+                raise
             # The head is written last: what it does not name is not part of the index.
-            head["parts"].append({"name": name, "rows": len(vectors)})
+            head["parts"] += writer.parts
             write_json(head, self.folder / HEAD)
-        self._parts = head["parts"]
+            self._parts = head["parts"]
 
     def search(self, queries: np.ndarray, *, k: int = 10) -> Hits:
         """The k nearest rows of each query by cosine, exactly over what is stored.
@@ -284,25 +285,6 @@ class VectorIndex:
                 f"{self.storage} numbers; build the index again"
             )
             raise VectorIndexError(msg)
-
-    def _check_new(self, vectors: np.ndarray, ids: Sequence[str], *columns: Any) -> None:
-        if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
-            msg = f"vectors have shape {vectors.shape}, expected (rows, {self.dimension})"
-            raise UserError(msg)
-        for name, column in zip(("ids", "starts", "ends", "texts"), (ids, *columns), strict=True):
-            if column is not None and len(column) != len(vectors):
-                msg = f"{len(vectors)} vectors but {len(column)} {name}; give one for each"
-                raise UserError(msg)
-        if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
-            msg = f"{bad} of {len(vectors)} vectors are not finite; leave those texts out"
-            raise UserError(msg)
-
-
-def _stored(vectors: np.ndarray, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
-    if storage != "int8":
-        return vectors.astype(storage), None
-    scales = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny) / 127
-    return np.round(vectors / scales[:, None]).astype(np.int8), scales.astype(np.float32)
 
 
 def _read_head(folder: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -99,7 +99,9 @@ def index(
     text: options.TextColumn = None,
     id_column: IdColumn = None,
     window: Annotated[int | None, typer.Option(help="Maximum tokens of a passage.")] = None,
-    storage: Annotated[str, typer.Option(help="float32, float16 or int8.")] = "float32",
+    storage: Annotated[
+        Literal["float32", "float16", "int8"] | None, typer.Option(help="By default float32.")
+    ] = None,
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""
     from biomed.sentences.search import SentenceIndex
@@ -108,11 +110,13 @@ def index(
     texts, ids = read_texts(source, text=text, identifier=id_column)
     encoder = load_encoder(model)
     if (out / "index.json").is_file():
-        built = SentenceIndex.open(out, encoder)
+        built = SentenceIndex.open(out, encoder, window=window, storage=storage)
+        built.add(texts, ids=ids)
     else:
-        built = SentenceIndex.build([], encoder, folder=out, window=window, storage=storage)  # type: ignore[arg-type]
-    faults = built.add(texts, ids=ids)
-    if faults:
+        built = SentenceIndex.build(
+            texts, encoder, ids=ids, folder=out, window=window, storage=storage or "float32"
+        )
+    if faults := built.faults:
         say(f"{len(faults)} texts could not be indexed; the first is {next(iter(faults))}")
     say(f"{len(built):,} passages in {out}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, tee
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from biomed.sentences.encoder import SentenceEncoder
     from domainbert.graph import Graph
-    from domainbert.index import Storage
     from domainbert.pairs import PairModel
+    from domainbert.parts import Storage
 
 PASSAGE = 256  # tokens of a passage
 CANDIDATES = 100  # passages that a cross-encoder reranks
@@ -53,13 +54,15 @@ class SentenceIndex:
 
     Make one with `build`, or open a folder with `open`.
 
-    Args:
+    Attributes:
         encoder: gives the vectors of passages and queries.
         vectors: the index of passages.
+        faults: id of each text added here that has no passage -> why.
     """
 
     def __init__(self, encoder: SentenceEncoder, vectors: VectorIndex) -> None:
         self.encoder, self.vectors = encoder, vectors
+        self.faults: dict[str, str] = {}
         self._keep: Any = None
 
     @classmethod
@@ -90,7 +93,7 @@ class SentenceIndex:
         if folder is None:
             temporary = tempfile.TemporaryDirectory(prefix="sentence-index-")
             folder = Path(temporary.name) / "index"
-        window = window or min(PASSAGE, encoder.windower.window)
+        window = min(PASSAGE, encoder.windower.window) if window is None else window
         vectors = VectorIndex.create(
             folder,
             fingerprint=encoder.fingerprint(),
@@ -100,17 +103,34 @@ class SentenceIndex:
         )
         index = cls(encoder, vectors)
         index._keep = temporary
-        index.add(texts, ids=ids)
+        try:
+            index.add(texts, ids=ids)
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
         return index
 
     @classmethod
-    def open(cls, folder: str | Path, encoder: SentenceEncoder) -> SentenceIndex:
+    def open(
+        cls,
+        folder: str | Path,
+        encoder: SentenceEncoder,
+        *,
+        window: int | None = None,
+        storage: str | None = None,
+    ) -> SentenceIndex:
         """Open an index folder.
 
         Raises:
-            UserError: no index, a damaged one, or one of another encoder.
+            UserError: no index, a damaged one, or one of another encoder, window or storage.
         """
-        return cls(encoder, VectorIndex.open(folder, embedder=encoder))
+        index = cls(encoder, VectorIndex.open(folder, embedder=encoder))
+        own = {"window": index.vectors.about["window"], "storage": index.vectors.storage}
+        for name, asked in (("window", window), ("storage", storage)):
+            if asked not in (None, own[name]):
+                msg = f"{folder} has {name} {own[name]}, got {asked}; leave it out, or build anew"
+                raise UserError(msg)
+        return index
 
     def __len__(self) -> int:
         """Passages."""
@@ -121,10 +141,10 @@ class SentenceIndex:
         return f"SentenceIndex({len(self)} passages, {self.encoder.name!r})"
 
     def add(self, texts: Iterable[Any], *, ids: Iterable[str] | None = None) -> dict[str, str]:
-        """Append texts, piece by piece, in flat memory.
+        """Append texts, piece by piece, in flat memory: all of them, or none if one fails.
 
         Returns:
-            Id of each text that has no passage -> why.
+            The new `faults`: id of each text that has no passage -> why.
 
         Raises:
             UserError: ids do not match the texts, or one string instead of a list.
@@ -132,27 +152,34 @@ class SentenceIndex:
         check_many(texts)
         faults: dict[str, str] = {}
         own, copies = tee(texts)
-        names = iter(ids) if ids is not None else (str(n) for n in count(self._texts()))
         first = 0
-        for part in self.encoder.embed_passages(copies, window=self.vectors.about["window"]):
-            held = list(islice(own, part.count))
-            here = [str(name) for name in islice(names, part.count)]
-            if len(here) < len(held):
-                msg = f"there are more texts than ids ({first + len(here)}); give one for each text"
+        with self.vectors.adding() as index:
+            total = self._texts()
+            names = iter(ids) if ids is not None else map(str, count(total))
+            for part in self.encoder.embed_passages(copies, window=self.vectors.about["window"]):
+                held = list(islice(own, part.count))
+                here = [str(name) for name in islice(names, part.count)]
+                if len(here) < len(held):
+                    msg = f"there are more texts than ids ({first + len(here)})"
+                    raise UserError(f"{msg}; give one for each text")
+                faults |= {here[number - first]: why for number, why in part.faults.items()}
+                rows = (part.texts - first).tolist()
+                places = list(zip(rows, part.starts, part.ends, strict=True))
+                index.add(
+                    part.vectors,
+                    ids=[here[row] for row in rows],
+                    starts=part.starts,
+                    ends=part.ends,
+                    texts=[held[row][start:end] for row, start, end in places],
+                )
+                first += part.count
+                given = (int(name) + 1 for name in here if name.isdecimal())
+                total = max([total + part.count, *given])
+            if ids is not None and next(names, None) is not None:
+                msg = f"there are more ids than texts ({first}); give one for each text"
                 raise UserError(msg)
-            faults |= {here[number - first]: why for number, why in part.faults.items()}
-            rows = (part.texts - first).tolist()
-            self.vectors.add(
-                part.vectors,
-                ids=[here[row] for row in rows],
-                starts=part.starts,
-                ends=part.ends,
-                texts=[
-                    held[row][start:end]
-                    for row, start, end in zip(rows, part.starts, part.ends, strict=True)
-                ],
-            )
-            first += part.count
+            self.vectors.about["texts"] = total
+        self.faults |= faults
         return faults
 
     def search(
@@ -207,8 +234,10 @@ class SentenceIndex:
 
     def _texts(self) -> int:
         """Number of the next text without an id of its own."""
-        names = self.vectors.rows(np.arange(len(self)))["id"] if len(self) else []
-        return 1 + max((int(name) for name in set(names) if name.isdecimal()), default=-1)
+        if "texts" in self.vectors.about:
+            return int(self.vectors.about["texts"])
+        names = set(self.vectors.rows(np.arange(len(self)))["id"])  # built before they were counted
+        return 1 + max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 class Words:

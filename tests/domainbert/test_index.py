@@ -155,6 +155,44 @@ def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     assert again.search(VECTORS[[95]], k=1).rows.tolist() == [[55]]
 
 
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
+def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch, storage):
+    monkeypatch.setattr(module, "BLOCK_ROWS", 64)
+    whole, pieces = (new_index(tmp_path / name, storage) for name in ("whole", "pieces"))
+    whole.add(VECTORS, ids=ids(300), texts=ids(300))
+    with pieces.adding() as rows:
+        for start in range(0, 300, 16):
+            some = slice(start, start + 16)
+            rows.add(VECTORS[some], ids=ids(300)[some], texts=ids(300)[some])
+        assert len(VectorIndex.open(tmp_path / "pieces")) == 0
+        with pytest.raises(UserError, match="is in use by process"):
+            VectorIndex.open(tmp_path / "pieces").add(VECTORS, ids=ids(300))
+    again = VectorIndex.open(tmp_path / "pieces")
+    assert [len(block) for block in again.blocks()] == [64, 64, 64, 64, 44]
+    assert again.vectors(range(300)).tolist() == whole.vectors(range(300)).tolist()
+    assert again.rows(range(300)).equals(whole.rows(range(300)))
+
+
+def test_rows_of_a_block_that_fails_are_not_added(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_ROWS", 64)
+    index = new_index(tmp_path / "i")
+    index.add(VECTORS[:50], ids=ids(50))
+    before = sorted(path.name for path in (tmp_path / "i").iterdir())
+
+    def stop(rows):
+        index.about["note"] = 1
+        rows.add(VECTORS, ids=ids(300))
+        assert list((tmp_path / "i").glob("part-00001*"))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), index.adding() as rows:
+        stop(rows)
+    assert sorted(path.name for path in (tmp_path / "i").iterdir()) == before
+    index.add(VECTORS[50:60], ids=ids(10, 50))
+    assert VectorIndex.open(tmp_path / "i").about == {}
+    assert index.rows(range(60))["id"].tolist() == ids(60)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

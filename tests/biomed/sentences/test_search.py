@@ -1,9 +1,13 @@
 """Search: every passage is found at its place, by meaning, by words, and reranked."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from biomed.sentences.commands import app
 from biomed.sentences.search import SentenceIndex, Words, fuse
 from biomed.sentences.tables import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
@@ -62,6 +66,81 @@ def test_texts_without_ids_are_numbered_on(encoder):
     index = SentenceIndex.build(TEXTS[:2], encoder)
     index.add(["Chest pain.", "Stable."])
     assert index.search(["Chest pain.", "Stable."], k=1)[1][0].id == "3"
+
+
+def test_texts_without_a_passage_keep_their_numbers(encoder, tmp_path):
+    index = SentenceIndex.build(["Fever.", ""], encoder, folder=tmp_path / "i")
+    assert index.faults == {"1": "no text"}
+    SentenceIndex.open(tmp_path / "i", encoder).add(["Chest pain.", "Stable."], ids=["9", "x"])
+    index = SentenceIndex.open(tmp_path / "i", encoder)
+    index.add(["Insulin."])
+    assert index.vectors.rows(range(4))["id"].tolist() == ["0", "9", "x", "10"]
+
+
+def test_an_index_that_does_not_count_its_texts_is_numbered_on(encoder, tmp_path):
+    index = SentenceIndex.build(TEXTS[:2], encoder, folder=tmp_path / "i", window=24)
+    head = json.loads((tmp_path / "i" / "index.json").read_text())
+    assert head["about"] == {"window": 24, "texts": 2}
+    del head["about"]["texts"]  # as older versions wrote it
+    (tmp_path / "i" / "index.json").write_text(json.dumps(head))
+    index = SentenceIndex.open(tmp_path / "i", encoder)
+    index.add(["Chest pain."])
+    assert index.search("Chest pain.", k=1)[0][0].id == "2"
+
+
+def files(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != ".lock"}
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [(20, "there are more texts than ids"), (31, "there are more ids than texts")],
+)
+def test_texts_are_added_all_or_none(index, encoder, tmp_path, monkeypatch, ids, message):
+    monkeypatch.setattr("domainbert.index.BLOCK_ROWS", 4)
+    monkeypatch.setattr(encoder.runner, "buffer_tokens", 40)  # several pieces
+    texts = [f"{text} {number}" for number in range(10) for text in ("Fever.", "Pain.", "Edema.")]
+    before, files_before = len(index), files(tmp_path / "i")
+    with pytest.raises(UserError, match=message):
+        index.add(texts, ids=map(str, range(ids)))
+    assert files(tmp_path / "i") == files_before
+    assert len(index) == before
+    with pytest.raises(UserError, match=message):
+        SentenceIndex.build(texts, encoder, ids=map(str, range(ids)), folder=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    index.add(texts, ids=map(str, range(30)))
+    found = SentenceIndex.open(tmp_path / "i", encoder).vectors.rows(range(before, before + 30))
+    assert found["id"].tolist() == [str(number) for number in range(30)]
+    assert found["text"].tolist() == texts
+
+
+def test_the_command_indexes_a_table_or_leaves_things_as_they_were(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("biomed.sentences.commands.load_encoder", lambda _: encoder)
+    notes, out = tmp_path / "notes.csv", tmp_path / "out"
+
+    def run(*options):
+        return CliRunner().invoke(app, ["index", str(notes), "--out", str(out), *options])
+
+    notes.write_text('id,text\na,Fever.\nb,"Pain."x\n')
+    assert run().exit_code == 1
+    notes.write_text("id,text\na,Fever.\nb,Pain.\n")
+    assert run("--window", "9999").exit_code == 1
+    assert not out.exists()
+    assert run("--window", "20").exit_code == 0
+    before = files(out)
+    for options, said in (
+        (("--window", "30"), "window 20, got 30"),
+        (
+            ("--storage", "int8"),
+            "storage float32, got int8",
+        ),
+    ):
+        result = run(*options)
+        assert result.exit_code == 1
+        assert said in " ".join(result.output.split())
+    assert files(out) == before
+    assert run("--window", "20", "--storage", "float32").exit_code == 0
+    assert len(SentenceIndex.open(out, encoder)) == 4
 
 
 def test_another_encoder_is_refused(index, new_network, tokenizer, tmp_path):
