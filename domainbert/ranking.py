@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
+QUERIES = 256  # compared with a block of rows at a time
+
+
 @dataclass(frozen=True)
 class Hits:
     """The nearest rows of each query, best first.
@@ -28,6 +31,8 @@ class Hits:
 
 def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int) -> Hits:
     """The k rows with the largest dot product with each query; of equal ones the first rows.
+
+    Memory grows with a block and the results, not with queries times rows of a block.
 
     Args:
         queries: shape (queries, dimension), float32.
@@ -45,15 +50,17 @@ def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int) -> Hits:
     rows = np.full((number, k), -1, dtype=np.int64)
     first = 0
     for block in blocks:
-        found = queries @ block.T
-        if len(block) > k and first == 0:
-            # The k-th best of a part bounds the k-th best of all from below.
-            part = min(len(block), max(4 * k, 2048))
-            bound = np.partition(found[:, :part], part - k, axis=1)[:, part - k]
-        else:
-            bound = scores[:, -1]
-        where, column = np.nonzero(found >= bound[:, None])
-        _merge(scores, rows, where, column + first, found[where, column])
+        for start in range(0, number, QUERIES):
+            some = slice(start, start + QUERIES)
+            found = queries[some] @ block.T
+            if len(block) > k and first == 0:
+                # The k-th best of a part bounds the k-th best of all from below.
+                part = min(len(block), max(4 * k, 2048))
+                bound = np.partition(found[:, :part], part - k, axis=1)[:, part - k]
+            else:
+                bound = scores[some, -1]
+            where, column = np.nonzero(found >= bound[:, None])
+            _merge(scores[some], rows[some], where, column + first, found[where, column])
         first += len(block)
     empty = ~np.isfinite(scores)
     return Hits(np.where(empty, -1, rows), np.where(empty, np.nan, scores))

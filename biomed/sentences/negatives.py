@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from biomed.sentences.encoder import SentenceEncoder
 
-_QUERIES = 512  # compared with a block of texts at a time
 log = logging.getLogger(__name__)
 
 
@@ -101,10 +100,8 @@ def _nearest(
     for part in encoder.embed_many(queries):
         check_faults(part.faults, first=first)
         vectors = unit(part.vectors)
-        for start in range(0, len(vectors), _QUERIES):
-            some = vectors[start : start + _QUERIES]
-            hits = top_k(some, blocks, k=k)
-            for number, vector in enumerate(some):
-                query = queries[first + start + number]
-                yield query, vector, hits.rows[number].tolist(), hits.scores[number].tolist()
+        hits = top_k(vectors, blocks, k=k)
+        for number, vector in enumerate(vectors):
+            near = hits.rows[number].tolist(), hits.scores[number].tolist()
+            yield queries[first + number], vector, *near
         first += len(vectors)

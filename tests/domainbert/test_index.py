@@ -1,6 +1,7 @@
 """Vector index: exact neighbours, whatever the blocks and storage; nothing damaged is read."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -49,6 +50,18 @@ def test_top_k_is_the_sorted_list_with_ties_by_row(rows, block, k, levels, seed)
         assert hits.scores[query, :count] == pytest.approx(products[query, order])
         assert (hits.rows[query, count:] == -1).all()
         assert np.isnan(hits.scores[query, count:]).all()
+
+
+def test_memory_does_not_grow_with_queries_times_rows():
+    queries = RANDOM.normal(size=(3_000, 16)).astype(np.float32)
+    vectors = RANDOM.normal(size=(4_000, 16)).astype(np.float32)
+    tracemalloc.start()
+    hits = top_k(queries, [vectors], k=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3_000 * 4_000 * 4 / 4  # a quarter of all dot products
+    products = queries @ vectors.T
+    assert hits.rows.tolist() == np.argsort(-products, axis=1)[:, :2].tolist()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ PAIRS = Examples(
 @pytest.mark.parametrize(("count", "margin"), [(1, 0.0), (2, 0.0), (9, 0.02)])
 def test_negatives_are_the_nearest_texts_that_are_not_right(encoder, monkeypatch, count, margin):
     monkeypatch.setattr("biomed.sentences.negatives.BLOCK_ROWS", 2)
-    monkeypatch.setattr("biomed.sentences.negatives._QUERIES", 1)
+    monkeypatch.setattr("domainbert.ranking.QUERIES", 1)
     found = mine_negatives(PAIRS, encoder, count=count, margin=margin)
     expected = []
     texts = PAIRS.second
