@@ -39,7 +39,7 @@ from domainbert.training.sentences import spearman
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
-DIMENSION, QUERIES, PART = 384, 100, 100_000
+DIMENSION, QUERIES, PIECE = 384, 100, 250  # rows that an encoder gives at a time
 WORDS, ANSWERS = 6, 10  # words of a text that is mined, and right texts of a query
 TOLERANCE = 1e-5
 
@@ -74,9 +74,10 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
     matrix = generator.standard_normal((number, DIMENSION), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
         index = VectorIndex.create(Path(folder) / "i", fingerprint="", dimension=DIMENSION)
-        for start in range(0, number, PART):
-            part = matrix[start : start + PART]
-            index.add(part, ids=[str(row) for row in range(start, start + len(part))])
+        with index.adding() as rows:
+            for start in range(0, number, PIECE):
+                some = matrix[start : start + PIECE]
+                rows.add(some, ids=[str(row) for row in range(start, start + len(some))])
         matrix = unit(matrix)
         seconds: dict[str, list[float]] = {"index": [], "product": []}
         index.search(queries)

@@ -86,3 +86,25 @@ def merge_hits(found: Sequence[Hits], *, k: int) -> Hits:
     scores = np.concatenate([hits.scores for hits in found], axis=1)
     order = np.lexsort((rows, -np.nan_to_num(scores, nan=-np.inf)), axis=1)[:, :k]
     return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+
+
+def fuse(rankings: Sequence[Hits], *, k: int, constant: int = 60) -> Hits:
+    """Join rankings of the same queries by reciprocal ranks (Cormack et al. 2009).
+
+    Args:
+        rankings: of the same rows.
+        k: rows of each query.
+        constant: added to each rank.
+    """
+    number = len(rankings[0].rows)
+    rows, scores = np.full((number, k), -1), np.full((number, k), np.nan, dtype=np.float32)
+    for query in range(number):
+        total: dict[int, float] = {}
+        for hits in rankings:
+            for rank, row in enumerate(hits.rows[query].tolist(), start=1):
+                if row >= 0:
+                    total[row] = total.get(row, 0.0) + 1 / (constant + rank)
+        best = sorted(total, key=lambda row: (-total[row], row))[:k]
+        rows[query, : len(best)] = best
+        scores[query, : len(best)] = [total[row] for row in best]
+    return Hits(rows, scores)

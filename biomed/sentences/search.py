@@ -14,7 +14,8 @@ import numpy as np
 from domainbert.embedding import check_many
 from domainbert.errors import UserError
 from domainbert.index import VectorIndex
-from domainbert.ranking import Hits
+from domainbert.ranking import Hits, fuse
+from domainbert.words import Words as Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -224,13 +225,14 @@ class SentenceIndex:
 
     def passages(self, hits: Hits) -> list[list[Passage]]:
         """The passages of each query's rows, best first."""
-        found = []
-        for rows, scores in zip(hits.rows, hits.scores, strict=True):
-            there = rows >= 0
-            table = self.vectors.rows(rows[there]).itertuples()
-            pairs = zip(table, scores[there].tolist(), strict=True)
-            found.append([Passage(0, r.id, r.start, r.end, score, r.text) for r, score in pairs])
-        return found
+        table = self.vectors.rows(hits.rows[hits.rows >= 0]).itertuples()
+        return [
+            [
+                Passage(0, r.id, r.start, r.end, score, r.text)
+                for score, r in zip(scores[rows >= 0].tolist(), table, strict=False)
+            ]
+            for rows, scores in zip(hits.rows, hits.scores, strict=True)
+        ]
 
     def _texts(self) -> int:
         """Number of the next text without an id of its own."""
@@ -238,67 +240,6 @@ class SentenceIndex:
             return int(self.vectors.about["texts"])
         names = set(self.vectors.rows(np.arange(len(self)))["id"])  # built before they were counted
         return 1 + max((int(name) for name in names if name.isdecimal()), default=-1)
-
-
-class Words:
-    """BM25 over texts (Robertson and Zaragoza 2009, by bm25s): the baseline by words.
-
-    Args:
-        texts: the texts, one row each.
-
-    Raises:
-        UserError: bm25s is not installed, or no text has a word that counts.
-    """
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        try:
-            import bm25s
-        except ImportError:
-            raise UserError("BM25 needs bm25s: pip install 'domainbert[search]'") from None
-        self._library, self._count = bm25s, len(texts)
-        self._index = bm25s.BM25()
-        tokens = self._tokens(list(texts))
-        if not any(map(len, tokens.ids)):
-            raise UserError("no text has a word that BM25 counts; search by meaning alone")
-        self._index.index(tokens, show_progress=False)
-
-    def search(self, queries: Sequence[str], *, k: int) -> Hits:
-        """The k best rows of each query; a row without a word of the query is not among them."""
-        some = min(k, self._count)
-        tokens = self._tokens(list(queries))
-        rows, scores = self._index.retrieve(tokens, k=some, show_progress=False)
-        rows, scores = np.asarray(rows, dtype=np.int64), np.asarray(scores, dtype=np.float32)
-        none = scores <= 0
-        pad = ((0, 0), (0, k - some))
-        return Hits(
-            np.pad(np.where(none, -1, rows), pad, constant_values=-1),
-            np.pad(np.where(none, np.nan, scores), pad, constant_values=np.nan),
-        )
-
-    def _tokens(self, texts: list[str]) -> Any:
-        return self._library.tokenize(texts, stopwords="en", show_progress=False)
-
-
-def fuse(rankings: Sequence[Hits], *, k: int, constant: int = 60) -> Hits:
-    """Join rankings of the same queries by reciprocal ranks (Cormack et al. 2009).
-
-    Args:
-        rankings: of the same rows.
-        k: rows of each query.
-        constant: added to each rank.
-    """
-    number = len(rankings[0].rows)
-    rows, scores = np.full((number, k), -1), np.full((number, k), np.nan, dtype=np.float32)
-    for query in range(number):
-        total: dict[int, float] = {}
-        for hits in rankings:
-            for rank, row in enumerate(hits.rows[query].tolist(), start=1):
-                if row >= 0:
-                    total[row] = total.get(row, 0.0) + 1 / (constant + rank)
-        best = sorted(total, key=lambda row: (-total[row], row))[:k]
-        rows[query, : len(best)] = best
-        scores[query, : len(best)] = [total[row] for row in best]
-    return Hits(rows, scores)
 
 
 def _reranked(model: PairModel, query: str, rows: list[Passage]) -> list[Passage]:

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.sentences.commands import app
-from biomed.sentences.search import SentenceIndex, Words, fuse
+from biomed.sentences.search import SentenceIndex, Words
 from biomed.sentences.tables import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
 from domainbert.pooling import unit
-from domainbert.ranking import Hits
+from domainbert.ranking import Hits, fuse
 from domainbert.scoring import score_frame
 
 TEXTS = [
@@ -141,6 +141,18 @@ def test_the_command_indexes_a_table_or_leaves_things_as_they_were(encoder, tmp_
     assert files(out) == before
     assert run("--window", "20", "--storage", "float32").exit_code == 0
     assert len(SentenceIndex.open(out, encoder)) == 4
+
+
+def test_passages_of_many_texts_lie_in_one_part(encoder, monkeypatch):
+    monkeypatch.setattr(encoder.runner, "buffer_tokens", 40)  # several pieces
+    index = SentenceIndex.build(TEXTS * 5, encoder, window=24)
+    assert len(list(index.vectors.folder.glob("part-*.arrow"))) == 1
+    calls = []
+    rows = index.vectors.rows
+    monkeypatch.setattr(index.vectors, "rows", lambda n: calls.append(len(n)) or rows(n))
+    found = index.search(["fever", "insulin"], k=3)
+    assert calls == [6]  # the hits of all queries are looked up together
+    assert found == [index.search(query, k=3)[0] for query in ("fever", "insulin")]
 
 
 def test_another_encoder_is_refused(index, new_network, tokenizer, tmp_path):
