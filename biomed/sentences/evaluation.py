@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ def evaluate_retrieval(
         asked: the queries to ask, such as held-out ones; by default all.
         rerank: a cross-encoder that reorders the candidates.
         with_words: measure BM25 too, alone and joined.
-        candidates: texts that are joined or reranked.
+        candidates: passages that are reranked.
 
     Returns:
         By way of searching: "meaning", and if asked for "meaning, reranked", "words" (BM25) and
@@ -116,7 +117,10 @@ def evaluate_retrieval(
         if query in right:
             right[query].add(place[text])
     index = SentenceIndex.build(texts, encoder)
-    options: dict[str, Any] = {"k": max(*RECALLS, candidates), "candidates": candidates}
+    # So many passages are of at least as many texts as the longest recall counts.
+    counts = Counter(index.vectors.rows(np.arange(len(index)))["id"]).most_common(max(RECALLS) - 1)
+    most = max(sum(number for _, number in counts) + 1, candidates)
+    options: dict[str, Any] = {"k": min(most, len(index)), "candidates": candidates}
 
     def measured(found: list[list[Passage]]) -> Retrieval:
         # A text with several passages ranks where its first passage does.

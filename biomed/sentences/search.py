@@ -200,7 +200,7 @@ class SentenceIndex:
             k: passages of each.
             rerank: a cross-encoder that reorders the candidates.
             words: BM25 over this index, joined with the search by meaning by reciprocal ranks.
-            candidates: passages that are joined or reranked; at least k.
+            candidates: passages that are reranked, the others follow; as many, or k, are joined.
             graph: of this index's vectors; then the search is approximate.
 
         Returns:
@@ -216,7 +216,10 @@ class SentenceIndex:
             hits = fuse([hits, words.search(queries, k=most)], k=most)
         found = self.passages(hits)
         if rerank is not None:
-            found = [_reranked(rerank, q, rows) for q, rows in zip(queries, found, strict=True)]
+            found = [
+                _reranked(rerank, query, rows[:candidates]) + rows[candidates:]
+                for query, rows in zip(queries, found, strict=True)
+            ]
         return [_ranked(rows[:k]) for rows in found]
 
     def words(self) -> Words:

@@ -1,6 +1,7 @@
 """Search: every passage is found at its place, by meaning, by words, and reranked."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.sentences.commands import app
+from biomed.sentences.data import Examples
+from biomed.sentences.evaluation import evaluate_retrieval
 from biomed.sentences.search import SentenceIndex, Words
 from biomed.sentences.tables import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
@@ -182,6 +185,29 @@ def test_reranking_orders_the_candidates_by_the_cross_encoder(index, cross):
     for p in found:
         assert p.score == pytest.approx(cross.predict("fever", p.text).score, abs=1e-5)
     assert [p.rank for p in found] == [1, 2, 3]
+
+
+def test_as_many_as_candidates_are_reranked_and_the_others_follow(index, cross):
+    (plain,) = index.search("fever", k=6)
+    (found,) = index.search("fever", k=6, rerank=cross, candidates=2)
+    assert {p.start for p in found[:2]} == {p.start for p in plain[:2]}
+    assert [p.score for p in found[:2]] == pytest.approx(
+        sorted((cross.predict("fever", p.text).score for p in plain[:2]), reverse=True), abs=1e-5
+    )
+    assert [replace(p, score=0) for p in found[2:]] == [replace(p, score=0) for p in plain[2:]]
+
+
+def test_recall_counts_texts_not_passages(encoder, cross, monkeypatch):
+    monkeypatch.setattr("biomed.sentences.evaluation.RECALLS", (1, 3))
+    texts = [f"{word} " * 600 for word in ("Pain", "Fever", "Edema", "Insulin")]
+    ranks = []
+    monkeypatch.setattr(
+        "biomed.sentences.evaluation.score_rankings", lambda ranked, _: ranks.append(ranked)
+    )
+    pairs = Examples(["pain"] * 4, texts, [], [])
+    evaluate_retrieval(encoder, pairs, rerank=cross, candidates=2)
+    assert len(ranks) == 2
+    assert all(len(row) >= 3 for ranked in ranks for row in ranked)
 
 
 def test_words_rank_by_bm25_and_leave_out_texts_without_a_word(index):
