@@ -120,6 +120,14 @@ class PairWindower:
         """Tokens that the first text may have, so that windows advance over the second."""
         return self.window - SPECIAL_TOKENS - self.overlap - max(1, self.overlap // 4)
 
+    def fault_of_first(self, text: str) -> str:
+        """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
+        (tokens,) = self._tokenised([text])
+        if tokens and len(tokens) <= self.longest_first:
+            return ""
+        allowed = f"expected 1 to {self.longest_first} in windows of {self.window} tokens"
+        return f"has {len(tokens)} tokens, {allowed}"
+
     def split(self, first: object, second: object, *, number: int = 0) -> list[PairWindow]:
         """The windows of one pair; see `split_many`."""
         return self.split_many([(first, second)], start=number)[0]

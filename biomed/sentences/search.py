@@ -207,11 +207,15 @@ class SentenceIndex:
             A list for each query, best first.
 
         Raises:
-            UserError: k < 1, or a query that has no vector.
+            UserError: k < 1, or a query that has no vector or is too long to be reranked.
         """
         queries = [queries] if isinstance(queries, str) else list(queries)
         most = max(k, candidates) if rerank or words else k
-        hits = (graph or self.vectors).search(self.encoder.embed(queries), k=most)
+        vectors = self.encoder.embed(queries)
+        for number, query in enumerate(queries) if rerank else ():
+            if fault := rerank.windower.fault_of_first(query):
+                raise UserError(f"query number {number} {fault}; shorten it, or do not rerank")
+        hits = (graph or self.vectors).search(vectors, k=most)
         if words is not None:
             hits = fuse([hits, words.search(queries, k=most)], k=most)
         found = self.passages(hits)

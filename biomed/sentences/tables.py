@@ -80,6 +80,10 @@ class SearchTask(Task):
         for queries in chunked(items, size=lambda _: 1, limit=_QUERIES):
             parts = self._index.encoder.embed_many(queries)
             faults = [fault for part in parts for fault in part.faults]
+            if self._rerank:
+                check = self._rerank.windower.fault_of_first
+                long = [f"to be reranked, it {why}" if (why := check(q)) else "" for q in queries]
+                faults = [fault or why for fault, why in zip(faults, long, strict=True)]
             good = [query for query, fault in zip(queries, faults, strict=True) if not fault]
             found = iter(self._found(good) if good else [])
             for fault in faults:

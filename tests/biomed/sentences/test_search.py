@@ -260,6 +260,17 @@ def test_every_query_of_a_table_gets_its_passages(index):
     assert table["found_id"].tolist()[3:] == [p.id for p in expected]
 
 
+def test_a_query_too_long_to_be_reranked_does_not_end_the_others(index, cross):
+    long = "pain " * 120
+    frame = pd.DataFrame({"query": ["fever", long, "insulin"]})
+    table = score_frame(SearchTask(index, k=1, rerank=cross), frame)
+    assert table["status"].tolist() == ["ok", "error", "ok"]
+    assert "to be reranked, it has 120 tokens, expected 1 to" in table["reason"][1]
+    assert score_frame(SearchTask(index, k=1), frame)["status"].tolist() == ["ok"] * 3
+    with pytest.raises(UserError, match=r"query number 1 has 120 tokens.*or do not rerank"):
+        index.search(["fever", long], rerank=cross)
+
+
 def test_every_text_of_a_table_gets_its_vector(encoder):
     frame = pd.DataFrame({"text": ["fever", "", TEXTS[0]]})
     table = score_frame(EncodeTask(encoder), frame)
