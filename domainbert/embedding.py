@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from domainbert.encoders import Encoder
     from domainbert.pooling import Layers, Pooling
     from domainbert.storage import TaskConfig
     from domainbert.windows import WindowedText
@@ -145,6 +146,13 @@ class Embedder(Model):
     def resolve(cls, name: str | Path) -> str | Path:
         """The name unchanged: a shipped encoder, a folder or `hub:owner/name`."""
         return name
+
+    @classmethod
+    def origin(cls, name: str | Path) -> Encoder:
+        """An encoder, or a model of this task, which may be trained further or be a teacher."""
+        from domainbert.encoders import find_encoder
+
+        return replace(find_encoder(cls.resolve(name), adapters=True), name=str(name))
 
     def card(self, config: TaskConfig) -> str:
         """Markdown for the folder's README."""

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 from domainbert import verification
 from domainbert.errors import EncoderError
 from domainbert.files import file_sha256
-from domainbert.verification import INDEX, check_casing, explained, quiet, weights_files
+from domainbert.verification import (
+    ADAPTER_FILE,
+    INDEX,
+    check_casing,
+    explained,
+    quiet,
+    weights_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -77,12 +84,21 @@ class Encoder:
     location: str  # the folder of its files
     sha256: str
 
+    @property
+    def is_adapter(self) -> bool:
+        """Whether it is a model folder of ours with an adapter alone; see `find_encoder`."""
+        return (Path(self.location) / ADAPTER_FILE).is_file()
 
-def find_encoder(name: str | Path = DEFAULT_ENCODER, *, download: bool = True) -> Encoder:
+
+def find_encoder(
+    name: str | Path = DEFAULT_ENCODER, *, download: bool = True, adapters: bool = False
+) -> Encoder:
     """Find a shipped encoder, a local folder, or a Hub model written `hub:owner/name`.
 
-    With `download=False` a Hub model is taken from the local cache only. Raises `EncoderError` for
-    an unknown name, a folder without a model, and files that are not the published ones.
+    With `download=False` a Hub model is taken from the local cache only. With `adapters`, a model
+    folder of ours that holds an adapter alone will do, which `load_model` does not read. Raises
+    `EncoderError` for an unknown name, a folder without a model, and files that are not the
+    published ones.
     """
     name = str(name)
     if name in SHIPPED:
@@ -93,7 +109,8 @@ def find_encoder(name: str | Path = DEFAULT_ENCODER, *, download: bool = True) -
         raise EncoderError(unknown_name(name, SHIPPED, what="encoder"))
     if not (folder / "config.json").is_file():
         raise EncoderError(f"{folder} holds no model: it has no config.json")
-    lines = "".join(f"{sha256}  {file}\n" for file, sha256 in sorted(_checksums(folder).items()))
+    found = _checksums(folder, adapters=adapters)
+    lines = "".join(f"{sha256}  {file}\n" for file, sha256 in sorted(found.items()))
     return Encoder(name, str(folder), sha256=hashlib.sha256(lines.encode()).hexdigest())
 
 
@@ -153,9 +170,11 @@ def _shipped(name: str) -> Encoder:
     return Encoder(name, str(folder), sha256=shipped.sha256)
 
 
-def _checksums(folder: Path) -> dict[str, str]:
+def _checksums(folder: Path, *, adapters: bool = False) -> dict[str, str]:
     """The SHA-256 of every file that loading reads."""
-    files = {file.name: file for file in weights_files(folder)}
+    adapter = folder / ADAPTER_FILE
+    weights = [adapter] if adapters and adapter.is_file() else weights_files(folder)
+    files = {file.name: file for file in weights}
     files |= {name: folder / name for name in OTHER_FILES if (folder / name).is_file()}
     return {name: file_sha256(file) for name, file in files.items()}
 

@@ -8,7 +8,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from domainbert.embedding import Embedder
-from domainbert.errors import UserError
+from domainbert.encoders import find_encoder
+from domainbert.errors import EncoderError, UserError
 from domainbert.pooling import EmbeddingSettings
 from domainbert.training.embedding import (
     TextModule,
@@ -270,3 +271,24 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder):
     assert torch.allclose(averaged[name], (trained[name] + plain[name]) / 2, atol=1e-4)
     with pytest.raises(UserError, match="share needs adapters"):
         fit_embedder(data, share=0.5, **{**options, "training": QUICK.replaced(full=True)})
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_model_with_an_adapter_is_trained_further(tiny_encoder, write_adapter, tmp_path, full):
+    start = write_adapter(Embedder, tmp_path / "start")
+    vectors = Embedder.from_pretrained(start).embed(WORDS)
+    assert vectors != pytest.approx(Embedder.from_pretrained(tiny_encoder).embed(WORDS), abs=0.1)
+    options = {"objective": "contrastive", "score": right, "metric": "right", "encoder": start}
+    data = {"words": examples("contrastive")}
+    for rate, is_same in ((1e-9, True), (1e-2, False)):
+        training = QUICK.replaced(epochs=1.0, learning_rate=rate, full=full)
+        trained = fit_embedder(data, training=training, model_class=Embedder, **options)
+        assert (trained.embed(WORDS) == pytest.approx(vectors, abs=1e-3)) == is_same
+    trained.save_pretrained(tmp_path / "trained")
+    assert not (tmp_path / "trained" / "adapter.safetensors").exists()
+    again = Embedder.from_pretrained(tmp_path / "trained")
+    assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
+    assert again.config.encoder == str(start)
+    assert again.config.encoder_sha256 not in (None, find_encoder(tiny_encoder).sha256)
+    with pytest.raises(EncoderError, match="holds an adapter, not all weights; save the model wi"):
+        find_encoder(start)
