@@ -39,7 +39,6 @@ OTHER_FILES = (  # that loading an encoder reads besides the weights
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "chat_template.jinja"),
     *("modules.json", "1_Pooling/config.json"),
 )
-_WITHOUT_SDPA = frozenset({"deberta", "deberta-v2"})
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -189,9 +188,10 @@ def window_limit(config: PretrainedConfig) -> int:
     if not isinstance(limit, int) or limit < 3:
         msg = f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
         raise EncoderError(msg)
-    # RoBERTa-like models number positions from pad_token_id + 1.
+    # RoBERTa-like models number positions from pad_token_id + 1, MPNet from 2 whatever its padding.
     roberta_like = config.model_type in {"roberta", "xlm-roberta", "camembert", "longformer"}
-    return limit - (config.pad_token_id + 1 if roberta_like else 0)
+    first = config.pad_token_id + 1 if roberta_like else 2 * (config.model_type == "mpnet")
+    return limit - first
 
 
 def load_config(encoder: Encoder) -> PretrainedConfig:
@@ -247,12 +247,14 @@ def load_model(
     overrides the configuration, for example by `named_outputs(labels)`.
 
     The model is in evaluation mode, fp32, with scaled-dot-product attention where its family has
-    it (DeBERTa has not). Weights of another
-    architecture or shape, missing, unknown, not floating-point or not finite are `EncoderError`s.
+    it (DeBERTa and MPNet have not). Weights of another architecture or shape,
+    missing, unknown, not floating-point or not finite are `EncoderError`s.
     """
     import torch
+    from transformers import MODEL_MAPPING
 
     stored = load_config(encoder)
+    has_sdpa = getattr(MODEL_MAPPING.get(type(stored), None), "_supports_sdpa", False)
     # An Auto class takes every family.
     wanted = getattr(getattr(model_class, "config_class", None), "model_type", None)
     if wanted not in (None, stored.model_type):
@@ -263,7 +265,7 @@ def load_model(
         model, report = model_class.from_pretrained(
             encoder.location,
             local_files_only=True,
-            attn_implementation="eager" if stored.model_type in _WITHOUT_SDPA else "sdpa",
+            attn_implementation="sdpa" if has_sdpa else "eager",
             dtype=torch.float32,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # checked below

@@ -165,6 +165,36 @@ def test_no_text_and_no_key_is_twice_in_a_batch():
             assert len({column[i] for i in batch}) == len(batch)
 
 
+def test_mpnet_is_read_to_its_last_position_and_trained(tokenizer, tmp_path):
+    from transformers import MPNetConfig, MPNetModel
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 34, "pad_token_id": 0}
+    torch.manual_seed(0)
+    network = MPNetModel(MPNetConfig(vocab_size=len(tokenizer), **sizes)).eval()
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    embedder = Embedder.from_pretrained(tmp_path)
+    assert embedder.windower.window == 32  # positions are counted from 2
+    full = "pain fever " * 15
+    with torch.inference_mode():
+        hidden = network(**tokenizer(full, return_tensors="pt")).last_hidden_state
+    assert hidden.shape[1] == 32
+    assert embedder.embed(full) == pytest.approx(hidden[0].mean(0).numpy(), abs=1e-5)
+    trained = fit_embedder(
+        {"words": {"a": ["pain", full * 2], "b": ["fever", "edema"]}},
+        objective="contrastive",
+        score=right,
+        metric="right",
+        encoder=tmp_path,
+        training=QUICK.replaced(epochs=1.0),
+        model_class=Embedder,
+    )
+    changed = {name.rsplit("lora_", 1)[0] for name in trained.adapter}
+    assert len(changed) == 2 * 6  # every linear layer
+    assert np.isfinite(trained.embed(full)).all()
+
+
 QUICK = TrainingSettings(
     epochs=12.0, learning_rate=1e-2, batch_size=6, evaluations=1, patience=99, dropout=0.0
 )
