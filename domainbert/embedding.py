@@ -24,6 +24,7 @@ from domainbert.pooling import (
     read_modules,
     unit,
 )
+from domainbert.tables.ids import is_missing
 from domainbert.windows import UNKNOWN, Windower, too_long
 
 if TYPE_CHECKING:
@@ -307,8 +308,13 @@ class Embedder(Model):
 
         Returns:
             Shape (texts, dimension), float32.
+
+        Raises:
+            UserError: a text without a token; the message has its number.
         """
-        return self._text_vectors(self.windower.split_many(texts), network=network)
+        read = self.windower.split_many(texts)
+        check_faults("" if text.tokens else NO_TEXT for text in read)
+        return self._text_vectors(read, network=network)
 
     def pooled(
         self, windows: Sequence[np.ndarray], *, network: PreTrainedModel | None = None
@@ -408,8 +414,7 @@ def _type_fault(text: object) -> str:
     if isinstance(text, str):
         reason = too_long(text)
         return f"it has {reason}" if reason else ""
-    missing = text is None or text != text
-    return "" if missing else f"it is {type(text).__name__}, not a string"
+    return "" if is_missing(text) else f"it is {type(text).__name__}, not a string"
 
 
 def _tokens(text: object) -> int:

@@ -165,6 +165,7 @@ def _fit_bi(
         labels=classes,
         difference=model.difference,
         model_class=SentenceEncoder,
+        validation=_columns(validation, recipe),
         split=fingerprint(asdict(validation)),
         **place,
     )

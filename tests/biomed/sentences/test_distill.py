@@ -236,6 +236,14 @@ def test_what_does_not_fit_is_refused(tiny_encoder, random_network, tokenizer):
         distill(recipe, ["pain", "fever"], translations=["a"])
     with pytest.raises(UserError, match="1 translations are empty, the first is number 1"):
         distill(recipe, ["pain", "fever"], translations=["a", " "])
+    for place in (0, 7):  # the number is that of the order given
+        own = ["pain"] * place + ["\u200b"] + ["fever"] * 9
+        with pytest.raises(UserError, match=f"1 sentences are empty, the first is number {place}"):
+            distill(recipe, own)
+        with pytest.raises(UserError, match=f"1 translations are empty.* number {place}"):
+            distill(recipe, ["pain"] * len(own), translations=own)
+    with pytest.raises(UserError, match="text number 4 has no vector: no word of it"):
+        distill(recipe, [*["pain"] * 4, "больно", *["fever"] * 9])
     with pytest.raises(UserError, match="at least two sentences, got 1"):
         distill(recipe, ["pain"])
     wide = random_network(BertForSequenceClassification, head="classifier").bert

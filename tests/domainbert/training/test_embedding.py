@@ -256,6 +256,7 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
         ({}, "contrastive", "no rows to train on"),
         ({"a": ["x"], "b": [" "]}, "contrastive", "part: b of row number 0 is empty"),
         ({"a": ["x"], "b": [None]}, "contrastive", "b of row number 0 is NoneType, not a string"),
+        ({"a": ["x", LONG], "b": ["y", "\u200b"]}, "contrastive", "b of row number 1 has no char"),
         ({"a": ["x", "y"], "b": ["z"]}, "contrastive", r"different lengths \(2 a, 1 b\)"),
         ({"a": ["x"], "b": ["y"]}, "triplet", "triplet needs 3 columns of texts, got a, b"),
         ({"a": ["x"], "b": ["y"], "label": [4.5]}, "regression", r"1 scores are not in \[0, 1\]"),
@@ -275,6 +276,17 @@ def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, ob
             labels=("same", "other"),
             model_class=Embedder,
         )
+
+
+def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
+    embedder = Embedder.from_pretrained(tiny_encoder)
+    options = {"objective": "contrastive", "score": right, "metric": "right"}
+    options |= {"training": QUICK, "encoder": tiny_encoder, "model_class": Embedder}
+    data, empty = {"words": examples("contrastive")}, {"first": ["pain"], "second": ["\u200b"]}
+    with pytest.raises(UserError, match="validation: second of row number 0 has no character"):
+        fit_embedder(data, validation=empty, **options)
+    with pytest.raises(UserError, match="text number 1 has no vector: no text"):
+        embedder.vectors_of([LONG, "\u200b"])
 
 
 def test_a_share_averages_with_the_plain_encoder(tiny_encoder):
