@@ -115,10 +115,8 @@ def test_the_command_writes_the_model_and_the_silver_pairs(tiny_encoder, write_p
     found = [cross.predict(a, b).score for a, b in zip(silver.first, silver.second, strict=True)]
     assert found == pytest.approx(silver.scores(5), abs=1e-4)
     for name in ("m", "cross"):
-        manifest = json.loads((tmp_path / name / "config.json").read_text())["domainbert"][
-            "manifest"
-        ]
-        assert manifest["training"]["seed"] == 7
+        config = json.loads((tmp_path / name / "config.json").read_text())["domainbert"]
+        assert config["manifest"]["training"]["seed"] == 7
 
 
 def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(
