@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.encoders import Encoder
     from domainbert.pooling import Layers, Pooling
     from domainbert.storage import TaskConfig
     from domainbert.windows import WindowedText
@@ -107,6 +106,7 @@ class Embedder(Model):
     """
 
     task = "embedding"
+    trains_further = True
     settings_class = EmbeddingSettings
     train_command = "biomed sentences train PAIRS --out MODEL"
 
@@ -147,13 +147,6 @@ class Embedder(Model):
     def resolve(cls, name: str | Path) -> str | Path:
         """The name unchanged: a shipped encoder, a folder or `hub:owner/name`."""
         return name
-
-    @classmethod
-    def origin(cls, name: str | Path) -> Encoder:
-        """An encoder, or a model of this task, which may be trained further or be a teacher."""
-        from domainbert.encoders import find_encoder
-
-        return replace(find_encoder(cls.resolve(name), adapters=True), name=str(name))
 
     def card(self, config: TaskConfig) -> str:
         """Markdown for the folder's README."""
@@ -306,11 +299,7 @@ class Embedder(Model):
     ) -> np.ndarray:
         """The vectors of texts that all have tokens, for scoring while a network trains.
 
-        Returns:
-            Shape (texts, dimension), float32.
-
-        Raises:
-            UserError: a text without a token; the message has its number.
+        The shape is (texts, dimension), the type float32. A text without a token is a `UserError`.
         """
         read = self.windower.split_many(texts)
         check_faults("" if text.tokens else NO_TEXT for text in read)
@@ -360,8 +349,7 @@ class Embedder(Model):
     def _windower(self, window: int) -> Windower:
         from domainbert.encoders import window_limit
 
-        limit = window_limit(self.network.config)
-        return Windower(self.tokenizer, window=window, limit=limit)
+        return Windower(self.tokenizer, window=window, limit=window_limit(self.network.config))
 
     def _tokenised(self, texts: Iterable[Any], windower: Windower) -> Iterator[_Read]:
         check_many(texts)

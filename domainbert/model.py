@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -49,6 +50,7 @@ class Model(ABC):
     labels: tuple[str, ...] = ()  # one name for each output; empty for any number
     settings_class: ClassVar[Any]  # a `Settings` class or a dataclass
     train_command: ClassVar[str]
+    trains_further: ClassVar[bool] = False  # whether training may start from an adapter folder
 
     def __init__(
         self,
@@ -99,10 +101,14 @@ class Model(ABC):
 
     @classmethod
     def origin(cls, name: str | Path) -> Encoder:
-        """What training by this name starts from; see `domainbert.encoders.find_encoder`."""
+        """What training by this name starts from: an encoder, or a model that `trains_further`."""
         from domainbert.encoders import find_encoder
 
-        return find_encoder(name)
+        source = name
+        if cls.trains_further:
+            with suppress(EncoderError):  # of an unknown name `find_encoder` says more
+                source = cls.resolve(name)
+        return replace(find_encoder(source, adapters=cls.trains_further), name=str(name))
 
     @classmethod
     def load(cls, name: str | Path, *, dropout: float | None = None) -> TaskModel:
