@@ -229,6 +229,7 @@ def test_train(tiny_encoder, tmp_path):
         (["ask", "test.json", "--out", "o.xlsx"], "o.xlsx"),
         (["ask", "bad.csv", "--out", "o.csv"], "bad.csv has no column 'context'"),
         (["ask", "empty.txt", "--question", "was it?"], "the context, document 0 is empty"),
+        (["ask", "q.csv", "--question", "", "--out", "o.csv"], "the question is empty"),
         (["ask", "q.csv", "--question", "a?"], "name --out to ask the question of a table"),
         *(
             (["ask", f"{name}.txt", "--question", "a?"], f"{name}.txt has {what}, not one text")
