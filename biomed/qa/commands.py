@@ -254,7 +254,8 @@ def evaluate(
         answerer.settings = answerer.settings.replaced(threshold=None, calibration=None)
         measure(answerer, gold)
         answerer.save_pretrained(calibrate)
-        say(f"calibrated model in {calibrate}")
+        lacks = "" if answerer.settings.calibration else "; too few questions to fit a probability"
+        say(f"model in {calibrate}{lacks}")
         found = answerer.manifest["validation"]
         result |= {"extractive": found, "not_scored": len(gold) - found["questions"]}
     else:

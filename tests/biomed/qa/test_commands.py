@@ -222,6 +222,27 @@ def test_train(tiny_encoder, tmp_path):
     assert "| probability | there is an answer | questions |" in card
 
 
+@pytest.mark.parametrize("count", [6, 30])
+def test_calibrated_on_questions_without_answers(saved, tmp_path, count):
+    """The card has the scores at the threshold that is saved."""
+    document = json.loads(squad(made_up(count, name="q")))
+    none = {"id": "n", "question": "treated?", "answers": [], "is_impossible": True}
+    document["data"][0]["paragraphs"].append({"context": "on insulin at home", "qas": [none]})
+    (tmp_path / "q.json").write_text(json.dumps(document))
+    arguments = ["evaluate", str(tmp_path / "q.json"), "--json", str(tmp_path / "s.json")]
+    out = ["--model", saved, "--calibrate", str(tmp_path / "fitted")]
+    result = run.invoke(app, [*arguments, *out])
+    assert result.exit_code == 0, result.output
+    first = json.loads((tmp_path / "s.json").read_text())["extractive"]
+    result_again = run.invoke(app, [*arguments, "--model", str(tmp_path / "fitted")])
+    assert result_again.exit_code == 0, result_again.output
+    assert json.loads((tmp_path / "s.json").read_text())["extractive"] == first
+    card = (tmp_path / "fitted" / "README.md").read_text()
+    assert f"1 of {count + 1} questions have no answer" in card
+    assert "Every question has an answer" not in card
+    assert ("too few questions to fit a probability" in result.output) == (count < 20)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
