@@ -108,7 +108,14 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
 
 
 def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> Found:
-    """The entities of the best path (see `best_path`), in word order; scored as in `Entity`."""
+    """The entities of the best path (see `best_path`), in word order; scored as in `Entity`.
+
+    Where no entity can continue, what the network takes for a continuation is a beginning: a
+    network without line breaks in its input reads on from one list item into the next.
+    """
+    log_probabilities = np.array(log_probabilities)
+    both = (log_probabilities[starts][:, tags] for tags in (scheme.begin, scheme.inside))
+    log_probabilities[np.ix_(starts, scheme.begin)] = np.maximum(*both)
     path = best_path(log_probabilities, scheme=scheme, starts=starts)
     is_inside = np.isin(path, scheme.inside)
     first = np.flatnonzero(np.isin(path, scheme.begin))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from biomed.corpora.words import split_words, starts_after_breaks, starts_of_shorthand
 from biomed.ner.assertion import assert_spans
 from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
     import pandas as pd
     import torch
 
@@ -29,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those into which no entity continues, and the pieces by tokenizer."""
+    """A text, its words, those that start a list item or shorthand, and the pieces by tokenizer."""
 
     text: str
     words: np.ndarray
     breaks: np.ndarray
+    shorthand: np.ndarray
     pieces: dict[bytes, Pieces]
 
     def __len__(self) -> int:
@@ -196,14 +196,16 @@ class EntityTagger:
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
         starts = (starts_after_breaks(text, words), starts_of_shorthand(text, words))
-        return _ReadText(text, words, np.union1d(*starts), pieces)
+        return _ReadText(text, words, *starts, pieces)
 
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
     ) -> Iterator[Entity]:
-        """The entities that have a letter."""
+        """The entities that have a letter, without shorthand that they continue into."""
         for first, last, kind, score in spans:
-            start, end = int(read.words[first, 0]), int(read.words[last - 1, 1])
+            inside = read.shorthand[(read.shorthand > first) & (read.shorthand < last)]
+            stop = min([last, *inside.tolist()])
+            start, end = int(read.words[first, 0]), int(read.words[stop - 1, 1])
             text = read.text[start:end]
             if any(map(str.isalpha, text)):
                 yield Entity(start, end, text, kind, score)

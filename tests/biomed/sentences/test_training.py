@@ -54,6 +54,13 @@ def test_pairs_come_from_tables_sts_files_and_pubmedqa(tmp_path):
     head = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
     (tmp_path / "c.tsv").write_text(f"{head}\n{line}\n")
     assert read_examples(tmp_path / "c.tsv").second == ["A dog."]
+    rows = ["sentence1\tsentence2\tgold_label", "x\x85y\tz\tneutral", '"A\tb\tentailment']
+    (tmp_path / "x.tsv").write_text("\n".join(rows))
+    found = read_examples(tmp_path / "x.tsv")
+    assert (found.first, found.labels) == (["x\x85y", '"A'], ["neutral", "entailment"])
+    (tmp_path / "l.tsv").write_bytes("café\tthé\tneutral\n".encode("latin-1"))
+    with pytest.raises(TableError, match="not in UTF-8"):
+        read_examples(tmp_path / "l.tsv")
     document = {"1": {"QUESTION": "was it?", "CONTEXTS": ["a.", "b."], "final_decision": "yes"}}
     (tmp_path / "d.json").write_text(json.dumps(document))
     found = read_examples(tmp_path / "d.json")
@@ -291,6 +298,20 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     assert "Spearman" in said
     assert "reranked" in said
     assert (tmp_path / "report" / "comparison.png").stat().st_size > 3000
+
+
+def test_options_that_would_not_be_read_are_refused(write_pairs, tmp_path):
+    def refused(*arguments):
+        result = run.invoke(app, ["sentences", "train", *map(str, arguments)])
+        assert result.exit_code == 1
+        return " ".join(result.output.split())
+
+    out = ("--out", tmp_path / "m")
+    message = "is not the folder of the public data sets; with pairs, name --validation"
+    assert message in refused(write_pairs("p.csv"), *out)
+    assert message in refused(tmp_path / "none", *out)
+    for option in (("--kind", "bi-encoder"), ("--objective", "triplet"), ("--scale", 5)):
+        assert f"{option[0]} is for training on pairs" in refused(tmp_path, *out, *option)
 
 
 def test_a_failure_is_one_line(tiny_encoder, tmp_path):
