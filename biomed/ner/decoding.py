@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NEAREST = 1e-6
+NO_WORDS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +108,21 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
     return path
 
 
-def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> Found:
-    """The entities of the best path (see `best_path`), in word order; scored as in `Entity`."""
-    path = best_path(log_probabilities, scheme=scheme, starts=starts)
+def find_entities(
+    log_probabilities: np.ndarray,
+    *,
+    scheme: TagScheme,
+    starts: np.ndarray,
+    joined: np.ndarray = NO_WORDS,
+) -> Found:
+    """The entities of the best path (see `best_path`), in word order; scored as in `Entity`.
+
+    No entity ends before one of the `joined` words: what the network says of them does not count.
+    """
+    scores = log_probabilities.copy()
+    scores[joined, scheme.labels.index(OUTSIDE)] = -_NEAREST
+    scores[np.ix_(joined, scheme.inside)] = 0.0
+    path = best_path(scores, scheme=scheme, starts=starts)
     is_inside = np.isin(path, scheme.inside)
     first = np.flatnonzero(np.isin(path, scheme.begin))
     stops = np.append(np.flatnonzero(~is_inside), len(path))
@@ -117,7 +130,7 @@ def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: n
     kind_of = np.zeros(len(scheme.labels), dtype=np.int64)
     kind_of[scheme.begin] = np.arange(len(scheme.types))
     kind = kind_of[path[first]]
-    taken = log_probabilities[np.arange(len(path)), path].astype(np.float64)
+    taken = scores[np.arange(len(path)), path].astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(taken)))
     continues = np.zeros((len(path) + 1, len(scheme.types)))
     continues[:-1] = np.exp(log_probabilities[:, scheme.inside])

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from biomed.corpora.words import split_words, starts_after_breaks, starts_of_shorthand
+from biomed.corpora.words import (
+    split_words,
+    starts_after_breaks,
+    starts_of_shorthand,
+    words_of_numbers,
+)
 from biomed.ner.assertion import assert_spans
 from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
@@ -29,11 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those into which no entity continues, and the pieces by tokenizer."""
+    """A text, its words, those with no entity over their start or an end at it, and the pieces."""
 
     text: str
     words: np.ndarray
     breaks: np.ndarray
+    joined: np.ndarray
     pieces: dict[bytes, Pieces]
 
     def __len__(self) -> int:
@@ -48,7 +54,8 @@ class EntityTagger:
     word is read in the window where it has the most context, and the tags are the best IOB2
     sequence over the whole text, so results do not depend on where windows end. Entities are
     whole words with at least one letter. They may continue over a line break, but not over a blank
-    line, into the next list item, or into shorthand such as "s/p" (`biomed.corpora.words`).
+    line, into the next list item, or into shorthand such as "s/p" (`biomed.corpora.words`). They
+    do not end before an attached number ("COVID-19").
 
     Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
     """
@@ -164,7 +171,7 @@ class EntityTagger:
             found: list[list[Entity]] = [[] for _ in chunk]
             for network, key in zip(self.networks, self._keys, strict=True):
                 pieces, breaks = [t.pieces[key] for t in chunk], [t.breaks for t in chunk]
-                spans = network.entities(pieces, breaks=breaks)
+                spans = network.entities(pieces, breaks=breaks, joined=[t.joined for t in chunk])
                 for text, here, entities in zip(chunk, spans, found, strict=True):
                     entities += self._kept(text, here)
             for text, entities in zip(chunk, found, strict=True):
@@ -196,7 +203,7 @@ class EntityTagger:
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
         starts = (starts_after_breaks(text, words), starts_of_shorthand(text, words))
-        return _ReadText(text, words, np.union1d(*starts), pieces)
+        return _ReadText(text, words, np.union1d(*starts), words_of_numbers(text, words), pieces)
 
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
