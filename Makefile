@@ -40,6 +40,8 @@ $(ENGINES): pyproject.toml constraints.txt | $(INSTALLED)
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/run.py
 
+# The models start from one another: from those of this tree, not of the installed copy.
+models: export PYTHONPATH := $(CURDIR)
 models: $(INSTALLED)
 	mkdir -p runs
 	$(BIN)/clinical diabetes130 $(DATA)/readmission --out runs/diabetes130.parquet

@@ -29,7 +29,7 @@ from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesi
 from clinical.demo import best_possible
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
-from clinical.evaluation.resampling import spell
+from domainbert.intervals import spell
 from domainbert.markdown import table
 from domainbert.tables import read_table
 

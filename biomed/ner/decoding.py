@@ -117,9 +117,13 @@ def find_entities(
 ) -> Found:
     """The entities of the best path (see `best_path`), in word order; scored as in `Entity`.
 
-    No entity ends before one of the `joined` words: what the network says of them does not count.
+    Where no entity can continue, what the network takes for a continuation is a beginning: a
+    network without line breaks in its input reads on from one list item into the next. No entity
+    ends before one of the `joined` words: what the network says of them does not count.
     """
     scores = log_probabilities.copy()
+    both = (log_probabilities[starts][:, tags] for tags in (scheme.begin, scheme.inside))
+    scores[np.ix_(starts, scheme.begin)] = np.maximum(*both)
     scores[joined, scheme.labels.index(OUTSIDE)] = -_NEAREST
     scores[np.ix_(joined, scheme.inside)] = 0.0
     path = best_path(scores, scheme=scheme, starts=starts)

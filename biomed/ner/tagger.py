@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from biomed.corpora.words import (
     split_words,
     starts_after_breaks,
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
     import pandas as pd
     import torch
 
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those with no entity over their start or an end at it, and the pieces."""
+    """A text, its words, those of `biomed.corpora.words`, and the pieces by tokenizer."""
 
     text: str
     words: np.ndarray
     breaks: np.ndarray
+    shorthand: np.ndarray
     joined: np.ndarray
     pieces: dict[bytes, Pieces]
 
@@ -202,15 +202,17 @@ class EntityTagger:
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
-        starts = (starts_after_breaks(text, words), starts_of_shorthand(text, words))
-        return _ReadText(text, words, np.union1d(*starts), words_of_numbers(text, words), pieces)
+        found = (starts_after_breaks, starts_of_shorthand, words_of_numbers)
+        return _ReadText(text, words, *(find(text, words) for find in found), pieces)
 
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
     ) -> Iterator[Entity]:
-        """The entities that have a letter."""
+        """The entities that have a letter, without shorthand that they continue into."""
         for first, last, kind, score in spans:
-            start, end = int(read.words[first, 0]), int(read.words[last - 1, 1])
+            inside = read.shorthand[(read.shorthand > first) & (read.shorthand < last)]
+            stop = min([last, *inside.tolist()])
+            start, end = int(read.words[first, 0]), int(read.words[stop - 1, 1])
             text = read.text[start:end]
             if any(map(str.isalpha, text)):
                 yield Entity(start, end, text, kind, score)

@@ -27,7 +27,7 @@ Model = Annotated[
     str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
 ]
 Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
-PAIRS_HELP = "A table (first, second, score or label), an STS benchmark .tsv, or PubMedQA .json."
+PAIRS_HELP = "A table (first, second, score or label), an STS or XNLI .tsv, or PubMedQA .json."
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the texts' ids.")]
 
 

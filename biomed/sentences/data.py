@@ -1,4 +1,4 @@
-"""Pairs and triplets of sentences from tables, STS benchmark files and PubMedQA."""
+"""Pairs and triplets of sentences from tables, STS and XNLI files, and PubMedQA."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ COLUMNS = (
     Column("label", "value", ("score", "rating", "similarity", "gold_label", "class")),
 )
 _STS_CELLS = 7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
+_XNLI = ["sentence1", "sentence2", "gold_label"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def read_examples(source: str | Path) -> Examples:
     Args:
         source: a table with the columns `first, second` (or `sentence1, sentence2`; `query,
             passage`; `anchor, positive`) and, where there are, `negative` and `score` or `label`;
-            a file of the STS benchmark (.tsv without header or quoting); or PubMedQA (.json).
+            a file of the STS benchmark or XNLI (.tsv without quoting); or PubMedQA (.json).
 
     Raises:
         TableError: no such source or column, a malformed line, or a row without a text.
@@ -168,7 +169,7 @@ def _rows(source: str | Path) -> Iterator[tuple[str | None, ...]]:
     path = Path(source)
     if path.suffix.lower() == ".json":
         return _pubmedqa(path)
-    if path.suffix.lower() == ".tsv" and path.is_file() and (rows := list(_sts(path))):
+    if path.suffix.lower() == ".tsv" and path.is_file() and (rows := list(_unquoted(path))):
         return iter(rows)
     return _table(source)
 
@@ -182,10 +183,16 @@ def _table(source: str | Path) -> Iterator[tuple[str | None, ...]]:
         yield tuple(row.cells.get(found.get(column.name, "")) for column in COLUMNS)
 
 
-def _sts(path: Path) -> Iterator[tuple[str | None, ...]]:
-    """The rows of an STS benchmark file; none where it is another table."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+def _unquoted(path: Path) -> Iterator[tuple[str | None, ...]]:
+    """The rows of a file of the STS benchmark or XNLI; none where it is another table."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise TableError(f"{path.name} is not in UTF-8: save it as UTF-8") from None
     cells = [line.split("\t") for line in lines if line]
+    if cells and cells[0] == _XNLI and all(len(row) == len(_XNLI) for row in cells):
+        yield from ((first, second, None, label) for first, second, label in cells[1:])
+        return
     if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
         cells = cells[1:]
     if all(len(row) >= _STS_CELLS and _number(row[4]) == _number(row[4]) for row in cells):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from domainbert.tables import Row
 
 WORDS = 12
+Place = tuple[int, int]  # number of a note, and of a word in it
 _WORD = re.compile(r"\S+")
 
 
@@ -47,7 +48,7 @@ def copied_passages(notes: Sequence[str], *, words: int = WORDS) -> list[CopiedP
     """The passages of each note that an earlier note has word for word.
 
     Line breaks and spaces may differ. Each run of `words` words is looked up by its hash in the
-    earlier notes, the latest first, and a match is extended to its end: time and memory grow
+    first and the latest note that have it, and the longer match is taken: time and memory grow
     linearly with the text. No two passages of a note overlap. Templates and repeated headings
     count as copies too.
 
@@ -70,7 +71,8 @@ def copied_passages(notes: Sequence[str], *, words: int = WORDS) -> list[CopiedP
         [numbers.setdefault(note[start:end], len(numbers)) for start, end in spans]
         for note, spans in zip(notes, places, strict=True)
     ]
-    seen: dict[int, tuple[int, int]] = {}  # hash of a run -> the note and word where it starts
+    # Hash of a run -> the note and word where it starts, in the first and the latest note.
+    seen: dict[int, tuple[Place, Place]] = {}
     found = []
     for note, own in enumerate(read):
         keys = [hash(tuple(own[word : word + words])) for word in range(len(own) - words + 1)]
@@ -88,7 +90,9 @@ def copied_passages(notes: Sequence[str], *, words: int = WORDS) -> list[CopiedP
             )
         # Backwards, so that of equal runs in a note the first is kept.
         for word in range(len(keys) - 1, -1, -1):
-            seen[keys[word]] = (note, word)
+            place = (note, word)
+            first, _ = seen.get(keys[word], (place, place))
+            seen[keys[word]] = (place if first[0] == note else first, place)
     return found
 
 
@@ -96,24 +100,30 @@ def _matches(
     keys: Sequence[int],
     read: Sequence[list[int]],
     note: int,
-    seen: Mapping[int, tuple[int, int]],
+    seen: Mapping[int, tuple[Place, Place]],
     words: int,
 ) -> Iterator[tuple[int, int, int, int]]:
     """First and last word of each match in a note, the earlier note, and its first word there."""
     own, first = read[note], 0
     while first < len(keys):
-        earlier, other = seen.get(keys[first], (note, 0))
-        theirs, last = read[earlier], first
-        if earlier < note:
-            while last < len(own) and (there := other + last - first) < len(theirs):
-                if own[last] != theirs[there]:
-                    break
-                last += 1
-        if last - first >= words:  # else two runs with one hash
-            yield first, last, earlier, other
-            first = last
+        lengths = {
+            (earlier, other): _shared(own, first, read[earlier], other)
+            for earlier, other in reversed(seen.get(keys[first], ()))
+        }
+        length = max(lengths.values(), default=0)
+        if length >= words:  # else two runs with one hash
+            yield first, first + length, *max(lengths, key=lengths.__getitem__)
+            first += length
         else:
             first += 1
+
+
+def _shared(own: Sequence[int], first: int, theirs: Sequence[int], other: int) -> int:
+    """How many words from `first` and `other` on are the same."""
+    most, length = min(len(own) - first, len(theirs) - other), 0
+    while length < most and own[first + length] == theirs[other + length]:
+        length += 1
+    return length
 
 
 def copied_text(

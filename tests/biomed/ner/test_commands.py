@@ -256,7 +256,7 @@ def test_the_recipe(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "epochs", "rank"),
-    [("disease", 8, 32), ("drug", 8, 32), ("disease-drug-start", 1, 64), ("disease-drug", 1, 64)],
+    [("disease", 8, 32), ("drug", 8, 32), ("disease-drug-start", 1, 64), ("disease-drug", 4, 64)],
 )
 def test_shipped_recipes_go_by_name(name, epochs, rank):
     recipe = read_recipe(EntityRecipe, name)

@@ -94,6 +94,10 @@ def test_the_score_is_the_probability_of_the_span():
     # Where no entity may come from the word before, the span cannot go on.
     found = find_entities(scores, scheme=scheme, starts=np.array([0, 2]))
     assert found.score == pytest.approx([0.8 * 0.7, 0.9])
+    # What a network takes for one entity over a break is two.
+    one = np.log([[0.1, 0.8, 0.1], [0.05, 0.05, 0.9]])
+    found = find_entities(one, scheme=scheme, starts=np.array([0, 1]))
+    assert found.score == pytest.approx([0.8, 0.9])
 
 
 def test_no_words():

@@ -48,7 +48,7 @@ def test_neighbours_stay_two_and_line_breaks_are_fine(tagger):
     ]
     assert found(tagger, "heart\r\nfailure") == [("heart\r\nfailure", "Disease")]
     assert found(tagger, "heart\x10failure") == [("heart\x10failure", "Disease")]
-    assert found(tagger, "heart\n \nfailure") == [("heart", "Disease")]
+    assert found(tagger, "heart\n \nfailure") == [("heart", "Disease"), ("failure", "Disease")]
 
 
 def test_an_entity_goes_on_over_the_number_of_its_name(tagger):
@@ -204,8 +204,19 @@ def test_list_items_are_entities_of_their_own(tagger):
     expected = ["Heart failure", "Kidney disease", "Edema", "Renal failure"]
     assert [e.text for e in tagger.tag(text)] == expected
     # Without the line ends one entity would continue: "heart failure disease".
-    assert [e.text for e in tagger.tag("Heart failure\nDisease")] == ["Heart failure"]
+    assert [e.text for e in tagger.tag("Heart failure\nDisease")] == ["Heart failure", "Disease"]
     assert [e.text for e in tagger.tag("Heart failure disease")] == ["Heart failure disease"]
+
+
+def test_no_entity_continues_into_shorthand(tokenizer, new_rules):
+    network = new_rules(tokenizer)
+    row = network.bert.embeddings.word_embeddings.weight
+    for character in "s/p":
+        row.data[tokenizer.convert_tokens_to_ids(character)] = row.data[
+            tokenizer.convert_tokens_to_ids("failure")
+        ]
+    tagger = EntityTagger(WordTagger(network, tokenizer))
+    assert found(tagger, "heart failure s/p edema")[0] == ("heart failure", "Disease")
 
 
 def test_an_entity_has_a_letter(tokenizer, new_rules, disease):

@@ -42,6 +42,13 @@ def data(tmp_path):
         }
         for n in range(120)
     ]
+    # A concept that is held out and one that is not have one answer.
+    held, other = (
+        next(d for d in documents if (percent(d["cuis"][0]) < 5) is side) for side in (True, False)
+    )
+    twin = other | {"questions": [other["questions"][0] | held["questions"][0]]}
+    twin["questions"][0]["question"] = "What is the twin?"
+    documents.append(twin)
     with gzip.open(tmp_path / "text" / "medquad.jsonl.gz", "wt") as handle:
         handle.write("\n".join(map(json.dumps, documents)))
     sentence = "The patient has a fever and pain in the left chest , number {}"

@@ -54,6 +54,13 @@ def test_pairs_come_from_tables_sts_files_and_pubmedqa(tmp_path):
     head = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
     (tmp_path / "c.tsv").write_text(f"{head}\n{line}\n")
     assert read_examples(tmp_path / "c.tsv").second == ["A dog."]
+    rows = ["sentence1\tsentence2\tgold_label", "x\x85y\tz\tneutral", '"A\tb\tentailment']
+    (tmp_path / "x.tsv").write_text("\n".join(rows))
+    found = read_examples(tmp_path / "x.tsv")
+    assert (found.first, found.labels) == (["x\x85y", '"A'], ["neutral", "entailment"])
+    (tmp_path / "l.tsv").write_bytes("café\tthé\tneutral\n".encode("latin-1"))
+    with pytest.raises(TableError, match="not in UTF-8"):
+        read_examples(tmp_path / "l.tsv")
     document = {"1": {"QUESTION": "was it?", "CONTEXTS": ["a.", "b."], "final_decision": "yes"}}
     (tmp_path / "d.json").write_text(json.dumps(document))
     found = read_examples(tmp_path / "d.json")

@@ -31,6 +31,12 @@ def test_the_latest_earlier_note_is_the_source_and_short_runs_are_not_found():
     assert len(copied_passages(notes, words=11)) == 3
 
 
+def test_a_shorter_copy_between_does_not_shorten_a_passage():
+    words = HISTORY.split()
+    found = copied_passages([HISTORY, " ".join(words[:12]), HISTORY])
+    assert [(p.note, p.earlier_note, p.words) for p in found] == [(1, 0, 12), (2, 0, 17)]
+
+
 @given(
     notes=st.lists(st.text(alphabet="ab \n", max_size=40), max_size=5),
     words=st.integers(min_value=1, max_value=4),
