@@ -174,24 +174,27 @@ class EntityTagger:
                 spans = network.entities(pieces, breaks=breaks, joined=[t.joined for t in chunk])
                 for text, here, entities in zip(chunk, spans, found, strict=True):
                     entities += self._kept(text, here)
-            for text, entities in zip(chunk, found, strict=True):
-                entities.sort(key=lambda e: (e.start, e.end, e.label))
-                yield self._finished(text.text, entities)
+            yield from self._linked(list(map(self._finished, chunk, found)))
 
-    def _finished(self, text: str, entities: list[Entity]) -> list[Entity]:
-        """The entities with a sufficient score, with their assertions and ids."""
-        asserted = assert_spans(text, [(e.start, e.end, e.label) for e in entities])
-        done = [
+    def _finished(self, read: _ReadText, entities: list[Entity]) -> list[Entity]:
+        """The entities with a sufficient score in order, with their assertions."""
+        entities.sort(key=lambda e: (e.start, e.end, e.label))
+        asserted = assert_spans(read.text, [(e.start, e.end, e.label) for e in entities])
+        return [
             replace(e, assertion=a)
             for e, a in zip(entities, asserted, strict=True)
             if e.score >= self.min_score
         ]
+
+    def _linked(self, texts: list[list[Entity]]) -> list[list[Entity]]:
+        """The entities of each text with their ids."""
         if self.linker is None:
-            return done
-        links = self.linker.link([e.text for e in done])
+            return texts
+        links = iter(self.linker.link([e.text for entities in texts for e in entities]))
+        pairs = ([(e, next(links)) for e in entities] for entities in texts)
         return [
-            replace(e, id=link.id, name=link.name, link_score=link.score) if link else e
-            for e, link in zip(done, links, strict=True)
+            [replace(e, id=k.id, name=k.name, link_score=k.score) if k else e for e, k in own]
+            for own in pairs
         ]
 
     def _read(self, text: object, number: int) -> _ReadText:
