@@ -86,13 +86,7 @@ CUES = (
     Cue("negated", re.compile(r"\[ ?\]|\(-\)"), words=2),
     Cue("negated", _of(_WORDS["not_taken"]), words=3, items="list", kind="drug"),
     Cue("negated", _of(_WORDS["negated_after"]), after=True, words=1),
-    Cue(
-        "negated",
-        _of("allerg(?:y|ies)\nintolerance\nheld\non hold\nrefused\ncontraindicated\nwindow"),
-        after=True,
-        words=2,
-        kind="drug",
-    ),
+    Cue("negated", _of(_WORDS["not_taken_after"]), after=True, words=2, kind="drug"),
     Cue("possible", _of(_WORDS["possible"]), kind="disease"),
     Cue("possible", re.compile(r"\?"), words=0, kind="disease"),
     Cue("possible", _of(_WORDS["considered"]), words=3, items="list", kind="drug"),
@@ -110,30 +104,12 @@ CUES = (
 
 # Section headings in small letters, and what they make of a disease and of a drug.
 SECTIONS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(
-        (
-            *(
-                "pmh",
-                "pmhx",
-                "psh",
-                "past medical history",
-                "past history",
-                "past surgical history",
-            ),
-            *("medical history", "past psychiatric history", "past ob history", "ob history"),
-            *("past oncologic history", "past medical hx", "past medical and surgical history"),
-        ),
-        ("historical", ""),
-    ),
-    **dict.fromkeys(
-        ("fh", "fhx", "famhx", "fam hx", "family history", "family hx"), ("other", "other")
-    ),
-    **dict.fromkeys(
-        ("allergies", "allergy", "all", "drug allergies", "adverse reactions", "intolerances"),
-        ("historical", "negated"),
-    ),
-    **dict.fromkeys(
-        ("ppx", "prophylaxis", "return precautions", "r/o", "rule out", "ddx", "differential"),
-        ("possible", ""),
-    ),
+    heading: (disease, drug)
+    for disease, drug, headings in (
+        ("historical", "", "past_sections"),
+        ("other", "other", "family_sections"),
+        ("historical", "negated", "allergy_sections"),
+        ("possible", "", "precaution_sections"),
+    )
+    for heading in _WORDS[headings].split("\n")
 }
