@@ -129,10 +129,7 @@ class WordTagger(BiomedFolder):
         return self._outputs.tags(np.concatenate(parts))
 
     def tags(
-        self,
-        sentences: Sequence[Sequence[str]],
-        *,
-        scores_of: ScoresOf | None = None,
+        self, sentences: Sequence[Sequence[str]], *, scores_of: ScoresOf | None = None
     ) -> list[list[str]]:
         """The IOB2 tag of every word of sentences that are already split into words.
 
@@ -180,12 +177,8 @@ class WordTagger(BiomedFolder):
         starts = [at + np.searchsorted(own, np.append(0, words)) for at, own, words, _ in places]
         unique = np.unique(np.concatenate(starts))
         ends = [at + np.flatnonzero(np.isin(own, words)) for at, own, _, words in places]
-        found = find_entities(
-            scores,
-            scheme=self.scheme,
-            starts=unique[unique < len(scores)],
-            joined=np.concatenate(ends),
-        )
+        marked = {"starts": unique[unique < len(scores)], "joined": np.concatenate(ends)}
+        found = find_entities(scores, scheme=self.scheme, **marked)
         numbers = np.searchsorted(offsets, found.first, side="right") - 1
         words = np.concatenate(read)
         ranges = words[found.first], words[found.last] + 1
