@@ -48,16 +48,7 @@ def _of(names: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w/-])(?:{'|'.join(lines)})(?![\w])")
 
 
-_RELATIVE = (
-    "(?:grand)?(?:mother|father|parent|son|daughter)s?|mom|dad|brothers?|sisters?|siblings?|"
-    "aunts?|uncles?|cousins?|nieces?|nephews?|wife|husband|spouse|twin|relatives?"
-)
-_INFORMANT = (
-    "reports?|states?|says|notes?|denies|brings|brought|concerned|gives|called|thinks|worried|"
-    "at bedside|present|informed"
-)
-
-
+_RELATIVE, _INFORMANT = (_WORDS[name].replace("\n", "|") for name in ("relative", "informant"))
 NOT_A_CUE = _of(_WORDS["not_a_cue"])
 TERMINATORS = _of(_WORDS["terminators"])
 DRUG_BARRIERS = _of("on\nwith\nw/\nfor\nafter\nfrom\nto\ndespite\ngiven\ntaking\nby")

@@ -36,10 +36,7 @@ class TagScheme:
         wanted = tags_for(types)
         if not types or len(place) != len(labels) or set(labels) != set(wanted):
             shown = ", ".join(labels[:9]) + (", …" if len(labels) > 9 else "")
-            msg = (
-                f"the network's labels are {shown}; IOB2 needs O, and B-type with I-type for each "
-                'type: rename them under "id2label" in its config.json'
-            )
+            msg = f"the labels are {shown}; IOB2 needs O, and B-type with I-type for each type"
             raise UserError(msg)
         begin = np.array([place[f"B-{kind}"] for kind in types])
         inside = np.array([place[f"I-{kind}"] for kind in types])

@@ -69,8 +69,7 @@ def read_labels(names: Sequence[str], given: str | None = None) -> Outputs:
             marks, "iob2:". By default the names tell the scheme.
 
     Raises:
-        UserError: names that say nothing (`LABEL_0`), no O, or another number of names. Special
-            outputs such as "X" and "[CLS]" count as O.
+        UserError: names that say nothing (`LABEL_0`), no O, or another number of names.
     """
     scheme, listed = _given(given)
     if listed and len(listed) != len(names):

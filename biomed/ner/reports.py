@@ -60,17 +60,9 @@ def tag_source(
     """Tag a source and write or show the entities; the model is loaded when the input is known."""
     named = {"text": text} if text else {}
     if output.form is None and output.path and source != STDIN:
-        make, kept = (lambda: TagTask(load())), output.keep
-        run(
-            make,
-            source,
-            output.path,
-            named=named,
-            keep=kept,
-            options=options,
-            restart=output.restart,
-            metrics=output.metrics,
-        )
+        more: dict[str, Any] = {"restart": output.restart, "metrics": output.metrics}
+        more |= {"named": named, "keep": output.keep, "options": options}
+        run(lambda: TagTask(load()), source, output.path, **more)
         return
     texts = _stdin(options) if source == STDIN else _texts(source, named, options)
     if output.form == "brat" and source != STDIN:
@@ -81,8 +73,7 @@ def tag_source(
         import pandas as pd
 
         frame = pd.DataFrame({"text": [found for _, found in texts]})
-        found = load().tag_frame(frame)
-        write_table(found, output.path)
+        write_table(load().tag_frame(frame), output.path)
         say(f"1 text; written to {output.path}")
     else:
         tagger = load()

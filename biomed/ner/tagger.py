@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from biomed.corpora.words import (
-    split_words,
-    starts_after_breaks,
-    starts_of_shorthand,
-    words_of_numbers,
-)
+from biomed.corpora import words as marks
 from biomed.ner.assertion import assert_spans
 from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
@@ -201,11 +196,11 @@ class EntityTagger:
         if not isinstance(text, str):
             msg = f"text number {number} is {type(text).__name__}, not a string"
             raise UserError(msg)
-        words = split_words(text)
+        words = marks.split_words(text)
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
-        found = (starts_after_breaks, starts_of_shorthand, words_of_numbers)
+        found = (marks.starts_after_breaks, marks.starts_of_shorthand, marks.words_of_numbers)
         return _ReadText(text, words, *(find(text, words) for find in found), pieces)
 
     def _kept(
