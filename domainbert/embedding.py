@@ -24,6 +24,7 @@ from domainbert.pooling import (
     read_modules,
     unit,
 )
+from domainbert.tables.ids import is_missing
 from domainbert.windows import UNKNOWN, Windower, too_long
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Embedder(Model):
     """
 
     task = "embedding"
+    trains_further = True
     settings_class = EmbeddingSettings
     train_command = "biomed sentences train PAIRS --out MODEL"
 
@@ -297,10 +299,11 @@ class Embedder(Model):
     ) -> np.ndarray:
         """The vectors of texts that all have tokens, for scoring while a network trains.
 
-        Returns:
-            Shape (texts, dimension), float32.
+        The shape is (texts, dimension), the type float32. A text without a token is a `UserError`.
         """
-        return self._text_vectors(self.windower.split_many(texts), network=network)
+        read = self.windower.split_many(texts)
+        check_faults("" if text.tokens else NO_TEXT for text in read)
+        return self._text_vectors(read, network=network)
 
     def pooled(
         self, windows: Sequence[np.ndarray], *, network: PreTrainedModel | None = None
@@ -346,8 +349,7 @@ class Embedder(Model):
     def _windower(self, window: int) -> Windower:
         from domainbert.encoders import window_limit
 
-        limit = window_limit(self.network.config)
-        return Windower(self.tokenizer, window=window, limit=limit)
+        return Windower(self.tokenizer, window=window, limit=window_limit(self.network.config))
 
     def _tokenised(self, texts: Iterable[Any], windower: Windower) -> Iterator[_Read]:
         check_many(texts)
@@ -400,8 +402,7 @@ def _type_fault(text: object) -> str:
     if isinstance(text, str):
         reason = too_long(text)
         return f"it has {reason}" if reason else ""
-    missing = text is None or text != text
-    return "" if missing else f"it is {type(text).__name__}, not a string"
+    return "" if is_missing(text) else f"it is {type(text).__name__}, not a string"
 
 
 def _tokens(text: object) -> int:

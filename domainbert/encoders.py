@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 from domainbert import verification
 from domainbert.errors import EncoderError
 from domainbert.files import file_sha256
-from domainbert.verification import INDEX, check_casing, explained, quiet, weights_files
+from domainbert.verification import (
+    ADAPTER_FILE,
+    INDEX,
+    check_casing,
+    explained,
+    quiet,
+    weights_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +39,6 @@ OTHER_FILES = (  # that loading an encoder reads besides the weights
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "chat_template.jinja"),
     *("modules.json", "1_Pooling/config.json"),
 )
-_WITHOUT_SDPA = frozenset({"deberta", "deberta-v2"})
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -77,12 +83,21 @@ class Encoder:
     location: str  # the folder of its files
     sha256: str
 
+    @property
+    def is_adapter(self) -> bool:
+        """Whether it is a model folder of ours with an adapter alone; see `find_encoder`."""
+        return (Path(self.location) / ADAPTER_FILE).is_file()
 
-def find_encoder(name: str | Path = DEFAULT_ENCODER, *, download: bool = True) -> Encoder:
+
+def find_encoder(
+    name: str | Path = DEFAULT_ENCODER, *, download: bool = True, adapters: bool = False
+) -> Encoder:
     """Find a shipped encoder, a local folder, or a Hub model written `hub:owner/name`.
 
-    With `download=False` a Hub model is taken from the local cache only. Raises `EncoderError` for
-    an unknown name, a folder without a model, and files that are not the published ones.
+    With `download=False` a Hub model is taken from the local cache only. With `adapters`, a model
+    folder of ours that holds an adapter alone will do, which `load_model` does not read. Raises
+    `EncoderError` for an unknown name, a folder without a model, and files that are not the
+    published ones.
     """
     name = str(name)
     if name in SHIPPED:
@@ -93,7 +108,8 @@ def find_encoder(name: str | Path = DEFAULT_ENCODER, *, download: bool = True) -
         raise EncoderError(unknown_name(name, SHIPPED, what="encoder"))
     if not (folder / "config.json").is_file():
         raise EncoderError(f"{folder} holds no model: it has no config.json")
-    lines = "".join(f"{sha256}  {file}\n" for file, sha256 in sorted(_checksums(folder).items()))
+    found = _checksums(folder, adapters=adapters)
+    lines = "".join(f"{sha256}  {file}\n" for file, sha256 in sorted(found.items()))
     return Encoder(name, str(folder), sha256=hashlib.sha256(lines.encode()).hexdigest())
 
 
@@ -153,9 +169,11 @@ def _shipped(name: str) -> Encoder:
     return Encoder(name, str(folder), sha256=shipped.sha256)
 
 
-def _checksums(folder: Path) -> dict[str, str]:
+def _checksums(folder: Path, *, adapters: bool = False) -> dict[str, str]:
     """The SHA-256 of every file that loading reads."""
-    files = {file.name: file for file in weights_files(folder)}
+    adapter = folder / ADAPTER_FILE
+    weights = [adapter] if adapters and adapter.is_file() else weights_files(folder)
+    files = {file.name: file for file in weights}
     files |= {name: folder / name for name in OTHER_FILES if (folder / name).is_file()}
     return {name: file_sha256(file) for name, file in files.items()}
 
@@ -170,9 +188,10 @@ def window_limit(config: PretrainedConfig) -> int:
     if not isinstance(limit, int) or limit < 3:
         msg = f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
         raise EncoderError(msg)
-    # RoBERTa-like models number positions from pad_token_id + 1.
+    # RoBERTa-like models number positions from pad_token_id + 1, MPNet from 2 whatever its padding.
     roberta_like = config.model_type in {"roberta", "xlm-roberta", "camembert", "longformer"}
-    return limit - (config.pad_token_id + 1 if roberta_like else 0)
+    first = config.pad_token_id + 1 if roberta_like else 2 * (config.model_type == "mpnet")
+    return limit - first
 
 
 def load_config(encoder: Encoder) -> PretrainedConfig:
@@ -228,12 +247,14 @@ def load_model(
     overrides the configuration, for example by `named_outputs(labels)`.
 
     The model is in evaluation mode, fp32, with scaled-dot-product attention where its family has
-    it (DeBERTa has not). Weights of another
-    architecture or shape, missing, unknown, not floating-point or not finite are `EncoderError`s.
+    it (DeBERTa and MPNet have not). Weights of another architecture or shape,
+    missing, unknown, not floating-point or not finite are `EncoderError`s.
     """
     import torch
+    from transformers import MODEL_MAPPING
 
     stored = load_config(encoder)
+    has_sdpa = getattr(MODEL_MAPPING.get(type(stored), None), "_supports_sdpa", False)
     # An Auto class takes every family.
     wanted = getattr(getattr(model_class, "config_class", None), "model_type", None)
     if wanted not in (None, stored.model_type):
@@ -244,7 +265,7 @@ def load_model(
         model, report = model_class.from_pretrained(
             encoder.location,
             local_files_only=True,
-            attn_implementation="eager" if stored.model_type in _WITHOUT_SDPA else "sdpa",
+            attn_implementation="sdpa" if has_sdpa else "eager",
             dtype=torch.float32,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # checked below

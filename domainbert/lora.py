@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 HEAD_MODULES = {"classifier", "pooler", "qa_outputs", "head"}
-# Every linear layer of the encoder, by BERT's names and by ModernBERT's.
-LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo)"
+# Every linear layer of the encoder, by the names of BERT, ModernBERT and MPNet.
+LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
 
 
 @dataclass(frozen=True)

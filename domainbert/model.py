@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from domainbert.encoders import Encoder
     from domainbert.inference import Device
     from domainbert.lora import LoRA
     from domainbert.storage import TaskConfig, TaskModel
@@ -48,6 +50,7 @@ class Model(ABC):
     labels: tuple[str, ...] = ()  # one name for each output; empty for any number
     settings_class: ClassVar[Any]  # a `Settings` class or a dataclass
     train_command: ClassVar[str]
+    trains_further: ClassVar[bool] = False  # whether training may start from an adapter folder
 
     def __init__(
         self,
@@ -97,7 +100,18 @@ class Model(ABC):
             raise EncoderError(f"config.json: settings: {error}") from None
 
     @classmethod
-    def load(cls, name: str | Path) -> TaskModel:
+    def origin(cls, name: str | Path) -> Encoder:
+        """What training by this name starts from: an encoder, or a model that `trains_further`."""
+        from domainbert.encoders import find_encoder
+
+        source = name
+        if cls.trains_further:
+            with suppress(EncoderError):  # of an unknown name `find_encoder` says more
+                source = cls.resolve(name)
+        return replace(find_encoder(source, adapters=cls.trains_further), name=str(name))
+
+    @classmethod
+    def load(cls, name: str | Path, *, dropout: float | None = None) -> TaskModel:
         """Read a model folder; see `domainbert.storage.load_task_model`."""
         from domainbert.storage import load_task_model
 
@@ -107,6 +121,7 @@ class Model(ABC):
             labels=len(cls.labels) or None,
             network_class=cls.network_class,
             train_command=cls.train_command,
+            dropout=dropout,
         )
 
     @classmethod
@@ -143,17 +158,14 @@ class Model(ABC):
         """
         import torch
 
-        from domainbert.encoders import (
-            dropouts,
-            find_encoder,
-            load_model,
-            load_tokenizer,
-            named_outputs,
-        )
+        from domainbert.encoders import dropouts, load_model, load_tokenizer, named_outputs
 
-        found, outputs = find_encoder(encoder), named_outputs(labels or cls.labels)
-        outputs |= dropouts(found, training.dropout)
+        found, outputs = cls.origin(encoder), named_outputs(labels or cls.labels)
         torch.manual_seed(training.seed)
+        if found.is_adapter:
+            loaded = cls.load(encoder, dropout=training.dropout)
+            return cls(loaded.model.requires_grad_(), loaded.tokenizer, settings=settings)
+        outputs |= dropouts(found, training.dropout)
         network = load_model(found, cls.network_class(), **outputs)
         return cls(network, load_tokenizer(found), settings=settings)
 
@@ -161,14 +173,16 @@ class Model(ABC):
         """The model after training, exactly as it will be loaded from its folder.
 
         `network` is as the trainer leaves it, with its adapters, or full weights if `lora` is None.
+        A model that started from another adapter has full weights, with both merged.
         """
-        from domainbert.encoders import find_encoder
         from domainbert.lora import adapter_tensors, merge_adapter
         from domainbert.storage import TaskModel
 
         adapter = adapter_tensors(network) if lora else None
         plain = merge_adapter(network, adapter) if adapter else network.eval()
-        found = find_encoder(encoder)
+        found = self.origin(encoder)
+        if found.is_adapter:
+            adapter = lora = None
         config = self._new_config(found.name, sha256=found.sha256, lora=lora)
         model = type(self)(plain, self.tokenizer, settings=self.settings)
         model.remember(TaskModel(plain, self.tokenizer, config, adapter))
@@ -176,10 +190,8 @@ class Model(ABC):
 
     def facts(self, encoder: str | Path) -> dict[str, Any]:
         """What identifies an untrained model; a run resumes only if it is the same."""
-        from domainbert.encoders import find_encoder
-
         task = {"task": self.task, "labels": list(self.labels), "settings": as_dict(self.settings)}
-        return {**task, "encoder": find_encoder(encoder).sha256}
+        return {**task, "encoder": self.origin(encoder).sha256}
 
     def fingerprint(self) -> str:
         """SHA-256 over task, settings, weights and tokenizer; the last two are read only once."""

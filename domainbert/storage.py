@@ -14,6 +14,7 @@ from domainbert.encoders import HUB, SHIPPED, Encoder, find_encoder, load_tokeni
 from domainbert.errors import EncoderError
 from domainbert.files import folder_beside, replace_folder
 from domainbert.lora import LoRA, adapter_tensors, add_lora, merge_adapter
+from domainbert.verification import ADAPTER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONFIG_KEY = "domainbert"
-ADAPTER_FILE = "adapter.safetensors"
 # Heads with weights of the same names and shapes; only their class tells them apart.
 LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
 OUR_FILES = (  # all that a model folder of ours may hold
@@ -155,12 +155,14 @@ def load_task_model(
     labels: int | None,
     network_class: Callable[[], Any],
     train_command: str,
+    dropout: float | None = None,
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
     `folder` may also be `hub:owner/name`. `labels` is the number of outputs that the head must
     have, None for any; `network_class` gives the class, and is called when the folder is found,
-    because it imports torch; `train_command` is for the error if there is no trained head.
+    because it imports torch; `train_command` is for the error if there is no trained head. An
+    adapter's encoder gets `dropout`, to be trained further, instead of its own.
 
     Raises `EncoderError` for another task, number of labels or encoder, missing weights and an
     encoder without a trained head.
@@ -185,6 +187,7 @@ def load_task_model(
         model = encoders.load_model(encoder, network_class(), **outputs)
     else:
         encoder = _encoder_beneath(path, config)
+        outputs |= {} if dropout is None else encoders.dropouts(encoder, dropout)
         wrapped = add_lora(encoders.load_model(encoder, network_class(), **outputs), config.lora)
         adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 INDEX = "model.safetensors.index.json"
+ADAPTER_FILE = "adapter.safetensors"
 LARGEST = {  # sizes that an encoder's config.json may ask for
     "vocab_size": 2_000_000,
     "hidden_size": 16_384,
@@ -91,6 +92,9 @@ def weights_files(folder: Path) -> list[Path]:
         if (folder / file).is_file() and not (file.endswith(".bin") and index.is_file()):
             return [folder / file]
     if not index.is_file():
+        if (folder / ADAPTER_FILE).is_file():
+            found = f"{folder} holds an adapter, not all weights"
+            raise EncoderError(f"{found}; save the model with merged=True and name that folder")
         raise EncoderError(f"{folder} holds no weights: expected model.safetensors or an old .bin")
     try:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))

@@ -137,6 +137,27 @@ def tiny_encoder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def write_adapter(tiny_encoder):
+    """Writes a model folder of a class of `Embedder`: a random adapter on the tiny encoder."""
+
+    def write(model_class, folder):
+        import torch
+
+        from domainbert.lora import LoRA, add_lora
+        from domainbert.training.settings import TrainingSettings
+
+        model = model_class.untrained(tiny_encoder, training=TrainingSettings())
+        network = add_lora(model.network, LoRA())
+        for name, parameter in network.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.1)
+        model.finished(network, encoder=tiny_encoder, lora=LoRA()).save_pretrained(folder)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
 def new_tokenizer():
     """`make_tokenizer`, for tests that need their own."""
     return make_tokenizer

@@ -22,6 +22,7 @@ from biomed.sentences.search import SentenceIndex, Words
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
 from domainbert.errors import UserError
 from domainbert.settings import Count, Settings
+from domainbert.training.recipes import Card
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -99,18 +100,23 @@ def augment(
         resume: continue from the last checkpoints there.
 
     Raises:
-        UserError: scores beyond the scale, fewer than two texts, or no new pair.
+        UserError: scores beyond the scale, fewer than two texts, no new pair, or no silver pair
+            where it alone would train.
     """
     places: dict[str, dict[str, Any]] = {
         name: {"checkpoints": Path(checkpoints) / name if checkpoints else None, "resume": resume}
         for name in ("cross-encoder", "bi-encoder")
     }
-    model = recipe.model.replaced(kind="cross-encoder")
-    plan = recipe.replaced(model=model, training=recipe.cross)
-    cross = cast("PairModel", train_from_recipe(plan, rated, validation, **places["cross-encoder"]))
+    # What is wrong with the texts is said before anything trains.
     new = candidates(texts or [*rated.first, *rated.second], recipe, without=(rated, validation))
+    model = recipe.model.replaced(kind="cross-encoder")
+    plan = recipe.replaced(model=model, training=recipe.cross, card=Card())
+    cross = cast("PairModel", train_from_recipe(plan, rated, validation, **places["cross-encoder"]))
     silver = rate(cross, new, rated, recipe)
     log.info("%d of %d new pairs are silver pairs", len(silver), len(new))
+    if silver_only and not silver:
+        msg = f"no silver pair: none of {len(new)} new pairs scores as rated ones; use fewer bins"
+        raise UserError(msg)
     both = silver if silver_only else rated.joined(silver)
     trained = train_from_recipe(recipe, both, validation, **places["bi-encoder"])
     encoder = cast("SentenceEncoder", trained)

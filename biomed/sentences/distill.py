@@ -80,11 +80,13 @@ def distill(
     from biomed.sentences.vocabulary import next_piece
     from domainbert.training.distillation import check_width, fit_to_vectors, with_layers
 
-    _check_texts(sentences, translations)
     teacher = SentenceEncoder.from_pretrained(recipe.model.encoder)
+    sides = {"sentences": sentences}
+    sides |= {} if translations is None else {"translations": translations}
+    _check_texts(sides, teacher)
+    vectors = teacher.embed(sentences)
     order = np.random.default_rng(recipe.training.seed).permutation(len(sentences))
     held = max(1, min(MOST_HELD_OUT, len(sentences) // HELD_OUT))
-    sides = {"sentences": sentences} | ({"translations": translations} if translations else {})
 
     def chosen(rows: np.ndarray) -> dict[str, list[str]]:
         return {name: [texts[row] for row in rows] for name, texts in sides.items()}
@@ -94,16 +96,13 @@ def distill(
         student = _student(recipe, teacher, **chosen(order[held:]))
         if translations and recipe.model.train == "pieces" and not recipe.model.layers:
             first_row = next_piece(teacher.tokenizer)
+            del sides["sentences"]  # their vectors cannot change
     elif recipe.model.layers:
         with_layers(student, recipe.model.layers)
     check_width(teacher.dimension, student)
 
     def targeted(rows: np.ndarray) -> dict[str, Any]:
-        texts = chosen(rows)
-        targets = teacher.embed(texts["sentences"])
-        if first_row is not None:
-            del texts["sentences"]  # their vectors cannot change
-        return {name: (own, targets) for name, own in texts.items()}
+        return {name: (texts, vectors[rows]) for name, texts in chosen(rows).items()}
 
     trained = fit_to_vectors(
         student,
@@ -204,14 +203,16 @@ def _student(
     return student
 
 
-def _check_texts(sentences: Sequence[str], translations: Sequence[str] | None) -> None:
+def _check_texts(sides: dict[str, Sequence[str]], teacher: SentenceEncoder) -> None:
+    sentences, translations = sides["sentences"], sides.get("translations")
     if len(sentences) < 2:
         msg = f"distillation needs at least two sentences, got {len(sentences)}"
         raise UserError(msg)
     if translations is not None and len(translations) != len(sentences):
         msg = f"{len(sentences)} sentences but {len(translations)} translations; give one for each"
         raise UserError(msg)
-    for name, texts in (("sentence", sentences), ("translation", translations or ())):
-        if empty := [number for number, text in enumerate(texts) if not text.strip()]:
-            msg = f"{len(empty)} {name}s are empty, the first is number {empty[0]}; leave them out"
+    for name, texts in sides.items():
+        read = teacher.windower.split_many(texts)
+        if empty := [number for number, text in enumerate(read) if not text.tokens]:
+            msg = f"{len(empty)} {name} are empty, the first is number {empty[0]}; leave them out"
             raise UserError(msg)

@@ -125,17 +125,10 @@ def _fit_cross(
     train, validation = train.labelled(), validation.labelled()
     labels = _classes(recipe, train, validation)
     model = recipe.model
-    sides = [
-        list(
-            zip(
-                part.first,
-                part.second,
-                part.labels if labels else part.scores(recipe.data.scale),
-                strict=True,
-            )
-        )
-        for part in (train, validation)
-    ]
+    sides: list[list[tuple[str, str, Any]]] = []
+    for part in (train, validation):
+        targets = part.labels if labels else part.scores(recipe.data.scale)
+        sides.append(list(zip(part.first, part.second, targets, strict=True)))
     return fit_pairs(
         sides[0],
         validation=sides[1],
@@ -165,6 +158,7 @@ def _fit_bi(
         labels=classes,
         difference=model.difference,
         model_class=SentenceEncoder,
+        validation=_columns(validation, recipe),
         split=fingerprint(asdict(validation)),
         **place,
     )
@@ -172,8 +166,7 @@ def _fit_bi(
 
 def _classes(recipe: SentenceRecipe, train: Examples, validation: Examples) -> tuple[str, ...]:
     """The class names, sorted; none where labels are scores."""
-    cross_scores = recipe.model.kind == "cross-encoder" and all(map(_is_number, train.labels))
-    if cross_scores:
+    if recipe.model.kind == "cross-encoder" and all(map(_is_number, train.labels)):
         return ()
     found = tuple(sorted(set(train.labels)))
     if len(found) < 2:

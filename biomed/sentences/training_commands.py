@@ -11,6 +11,7 @@ from biomed.sentences.commands import DEFAULT, PAIRS_HELP, Model, app, load_enco
 from domainbert import options
 from domainbert.console import one_line_errors, say
 from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.errors import UserError
 
 
 @app.command()
@@ -21,10 +22,7 @@ def train(
     validation: Annotated[
         Path | None, typer.Option(help="Pairs that choose the weights, in the same formats.")
     ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="A shipped recipe's name or a TOML file; options override it."),
-    ] = None,
+    recipe: options.RecipeFile = None,
     kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
     objective: Annotated[
         str | None,
@@ -60,6 +58,13 @@ def train(
         "training.learning_rate": learning_rate,
         "training.seed": seed,
     }
+    if not (validation or pairs.is_dir()):
+        msg = f"{pairs} is not the folder of the public data sets; with pairs, name --validation"
+        raise UserError(msg)
+    unread = {"kind": kind, "objective": objective, "scale": scale}
+    if not validation and (given := [name for name in unread if unread[name] is not None]):
+        msg = f"--{given[0]} is for training on pairs; leave it out, or name --validation"
+        raise UserError(msg)
     with training_run(out, checkpoints, resume=resume) as run:
         place: dict[str, Any] = {"checkpoints": run.checkpoints, "resume": resume}
         if validation:
@@ -79,9 +84,7 @@ def augment(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=f"Rated pairs. {PAIRS_HELP}")],
     validation: Annotated[Path, typer.Option(help="Rated pairs that choose the weights.")],
     out: options.ModelFolder,
-    recipe: Annotated[
-        str, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
-    ] = "augmented",
+    recipe: options.RecipeFile = None,
     texts: Annotated[
         Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
     ] = None,
@@ -92,6 +95,7 @@ def augment(
     silver: Annotated[Path | None, typer.Option(help="Write the silver pairs here.")] = None,
     scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
     encoder: options.EncoderName = None,
+    cross: Annotated[Path | None, typer.Option(help="Write the cross-encoder here.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
@@ -100,24 +104,24 @@ def augment(
     from biomed.sentences import augment as augmented
     from biomed.sentences.data import read_examples
     from biomed.sentences.tables import read_texts
+    from domainbert.storage import check_replaceable
     from domainbert.tables import write_table
     from domainbert.training.recipes import read_recipe
     from domainbert.training.session import training_run
 
-    changes = {"data.scale": scale, "model.encoder": encoder, "training.seed": seed}
-    plan = read_recipe(augmented.AugmentRecipe, recipe, changes)
+    changes = {"data.scale": scale, "model.encoder": encoder}
+    changes |= {"training.seed": seed, "cross.seed": seed}
+    if cross:
+        check_replaceable(cross)
+    plan = read_recipe(augmented.AugmentRecipe, recipe or "augmented", changes)
     with training_run(out, checkpoints, resume=resume) as run:
         own = [value for value in read_texts(texts, text=text)[0] if value] if texts else None
-        found = augmented.augment(
-            plan,
-            read_examples(pairs),
-            read_examples(validation),
-            texts=own,
-            silver_only=silver_only,
-            checkpoints=run.checkpoints,
-            resume=resume,
-        )
+        sides = read_examples(pairs), read_examples(validation)
+        place: dict[str, Any] = {"checkpoints": run.checkpoints, "resume": resume}
+        found = augmented.augment(plan, *sides, texts=own, silver_only=silver_only, **place)
         run.save(found.encoder)
+        if cross:
+            found.cross.save_pretrained(cross)
     if silver:
         write_table(found.silver.to_frame(), silver)
     best = ", ".join(f"{k} {v:.4f}" for k, v in found.encoder.manifest["validation"].items())
@@ -148,15 +152,8 @@ def distill(
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
+    from biomed.sentences import distill as distilled
     from biomed.sentences.bitext import read_sentences, read_translations
-    from biomed.sentences.distill import (
-        DistillRecipe,
-        check_absent,
-        distill_static,
-        save_static,
-    )
-    from biomed.sentences.distill import distill as fit
-    from domainbert.errors import UserError
     from domainbert.training.recipes import read_recipe
     from domainbert.training.session import training_run
 
@@ -168,21 +165,21 @@ def distill(
         "training.seed": seed,
     }
     if static:
-        check_absent(out)
-        save_static(distill_static(teacher or DEFAULT_ENCODER), out)
+        distilled.check_absent(out)
+        distilled.save_static(distilled.distill_static(teacher or DEFAULT_ENCODER), out)
         say(f"a sentence-transformers model in {out}")
         return
     if sentences is None:
         raise UserError("name SENTENCES to learn from, or use --static")
     shipped = "distill-language" if language else "distill-small"
-    plan = read_recipe(DistillRecipe, recipe or shipped, changes)
+    plan = read_recipe(distilled.DistillRecipe, recipe or shipped, changes)
     with training_run(out) as run:
         if language:
             own, translated = read_translations(sentences, language)
         else:
             own, translated = list(dict.fromkeys(filter(None, read_sentences(sentences)))), None
         start = load_encoder(student) if student else None
-        trained = fit(plan, own, translations=translated, student=start)
+        trained = distilled.distill(plan, own, translations=translated, student=start)
         run.save(trained)
     best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
     say(f"validation: {best}; model in {out}")

@@ -59,19 +59,21 @@ def fit_to_vectors(
         train: sets of texts, and the vectors they should have, shape (texts, dimension).
         validation: other texts and vectors, by name; weights are chosen by the mean of the
             cosines with the teacher's vectors, which are reported by name.
-        teacher: the name of the encoder that the student came from.
+        teacher: its name: an encoder, or a model of the student's task.
         training: see `TrainingSettings`; there are no adapters here.
         first_row: of the rows of the embedding table that alone are trained, up to the last; by
             default all weights are. Set the weight decay to 0 with it.
 
     Raises:
-        UserError: no text, or vectors of another width than the student's.
+        UserError: no text, no such teacher, or vectors of another width than the student's.
     """
     texts = [text for own, _ in train for text in own]
     if not texts:
         raise UserError("no texts to train on")
     targets = np.concatenate([wanted for _, wanted in train])
     check_width(targets.shape[1], student)
+    student.origin(teacher)  # a name that is unknown ends here, not after training
+    student.network.requires_grad_()  # adapters, when they are merged, leave it frozen
     _set_dropout(student.network, training.dropout)
     if first_row is not None:
         _train_rows_only(student.network, first_row)

@@ -34,6 +34,7 @@ Columns = dict[str, list[Any]]
 KEY = "key"
 SCALE = 20.0  # one over the temperature of the contrastive objective
 _READ = 32  # windows read together in training
+_CHECKED = 1024  # texts that are split at once to see that each has a token
 _KEPT = 8192  # padded tokens of a column; larger batches use gradient checkpointing
 MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
 
@@ -173,6 +174,7 @@ def fit_embedder(
     difference: bool = True,
     share: float = 1.0,
     model_class: type[AnyEmbedder],
+    validation: Columns | None = None,
     split: str = "",
     checkpoints: str | Path | None = None,
     resume: bool = False,
@@ -195,6 +197,7 @@ def fit_embedder(
         share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
             and the plain encoder's weights.
         model_class: `Embedder` or a subclass.
+        validation: columns of texts that `score` reads, which are checked as those of training.
         split: hash of the validation side; a run resumes only if it is the same.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there.
@@ -210,7 +213,7 @@ def fit_embedder(
         raise UserError("no rows to train on")
     embedder = model_class.untrained(encoder, training=training, settings=settings)
     network = add_lora(embedder.network, training.lora)
-    for name, columns in sets.items():
+    for name, columns in [*sets.items(), ("validation", validation or {})]:
         _check_texts(embedder, columns, name=name)
     model = SentenceTransformer(modules=[TextModule(embedder, network)])
     loss = make_loss(objective, model, labels=len(labels), difference=difference)
@@ -268,6 +271,12 @@ def _check_texts(embedder: Embedder, columns: Columns, *, name: str) -> None:
             if not isinstance(text, str) or not text.strip():
                 what = "empty" if isinstance(text, str) else f"{type(text).__name__}, not a string"
                 msg = f"{name}: {column} of row number {number} is {what}"
+                raise UserError(msg)
+        for start in range(0, len(columns[column]), _CHECKED):
+            read = embedder.windower.split_many(columns[column][start : start + _CHECKED])
+            if empty := [start + place for place, text in enumerate(read) if not text.tokens]:
+                where = f"{name}: {column} of row number {empty[0]}"
+                msg = f"{where} has no character the model reads"
                 raise UserError(msg)
     if any(len(values) != _rows(columns) for values in columns.values()):
         lengths = ", ".join(f"{len(values)} {column}" for column, values in columns.items())

@@ -175,10 +175,10 @@ class _InOrder:
 
 @contextmanager
 def training_attention(network: Any, name: str) -> Iterator[None]:
-    """Use an implementation of attention meanwhile; see `TrainingSettings`."""
+    """Use an implementation of attention meanwhile, where the family has it."""
     plain = getattr(network, "get_base_model", lambda: network)()
     usual = plain.config._attn_implementation
-    plain.set_attn_implementation(name)
+    plain.set_attn_implementation(name if plain._supports_sdpa else usual)
     try:
         yield
     finally:

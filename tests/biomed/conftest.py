@@ -16,6 +16,7 @@ FAMILIES = {
     "electra": ({**SIZES, "embedding_size": 16}, False),
     "deberta-v2": ({**SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, False),
     "roberta": ({**SIZES, "type_vocab_size": 1}, True),
+    "mpnet": (SIZES, True),
     "modernbert": ({**SIZES, "local_attention": 16, "global_attn_every_n_layers": 2}, True),
 }
 WORDS = "Patient with heart failure, DM2. On (insulin) — no fever. What is the drug?"

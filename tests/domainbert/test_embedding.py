@@ -3,6 +3,7 @@
 import logging
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -119,6 +120,11 @@ def test_what_has_no_vector_affects_nothing_else(embedder):
 def test_embed_refuses_it_by_number_and_not_by_text(embedder):
     with pytest.raises(UserError, match="text number 2 has no vector: no text"):
         embedder.embed(["insulin", "edema", " "])
+    column = pd.Series(["insulin", None, "edema"], dtype="string")
+    with pytest.raises(UserError, match="text number 1 has no vector: no text"):
+        embedder.embed(column)
+    (part,) = embedder.embed_many(column)
+    assert part.faults == ("", "no text", "")
     with pytest.raises(UserError, match="text number 1 has no vector: no word") as caught:
         embedder.embed(["insulin", "秘密"])
     assert "秘密" not in str(caught.value)

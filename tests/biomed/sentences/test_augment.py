@@ -1,12 +1,17 @@
 """Augmented SBERT: new pairs, their scores, and both cases of the paper."""
 
+import json
+import sys
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from biomed.cli import app
+from biomed.sentences import augment as augment_module
 from biomed.sentences.augment import AugmentRecipe, SilverTable, alike, augment, candidates, rate
 from biomed.sentences.data import Examples, read_examples
+from biomed.sentences.encoder import CrossEncoder
 from domainbert.errors import UserError
 from domainbert.training.recipes import read_recipe
 
@@ -97,7 +102,7 @@ def test_the_command_writes_the_model_and_the_silver_pairs(tiny_encoder, write_p
     arguments = ["augment", write_pairs("a.csv", count=40), "--scale", 5, "--recipe", recipe]
     arguments += ["--validation", write_pairs("b.csv", count=40, seed=1)]
     arguments += ["--encoder", tiny_encoder, "--out", tmp_path / "m"]
-    arguments += ["--silver", tmp_path / "silver.csv"]
+    arguments += ["--silver", tmp_path / "silver.csv", "--cross", tmp_path / "cross", "--seed", 7]
     result = CliRunner().invoke(app, ["sentences", *map(str, arguments)])
     assert result.exit_code == 0, result.output
     assert "30 silver pairs" in result.output
@@ -106,3 +111,33 @@ def test_the_command_writes_the_model_and_the_silver_pairs(tiny_encoder, write_p
     assert all(0 <= score <= 1 for score in silver.scores(5))
     assert (tmp_path / "m" / "adapter.safetensors").is_file()
     assert not (tmp_path / "m-checkpoints").exists()
+    cross = CrossEncoder.from_pretrained(tmp_path / "cross")
+    found = [cross.predict(a, b).score for a, b in zip(silver.first, silver.second, strict=True)]
+    assert found == pytest.approx(silver.scores(5), abs=1e-4)
+    for name in ("m", "cross"):
+        config = json.loads((tmp_path / name / "config.json").read_text())["domainbert"]
+        assert config["manifest"]["training"]["seed"] == 7
+
+
+def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(
+    recipe, write_pairs, monkeypatch
+):
+    rated, validation = (read_examples(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
+    trained = []
+    monkeypatch.setattr(augment_module, "train_from_recipe", lambda *_, **__: trained.append(1))
+    with pytest.raises(UserError, match="at least two different texts, got 1"):
+        augment(recipe, rated, validation, texts=["fever"])
+    with pytest.raises(UserError, match="text number 1 has no vector"):
+        augment(recipe, rated, validation, texts=["chest pain", "\u200b"])
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(UserError, match="BM25 needs bm25s: pip install"):
+        augment(recipe, rated, validation)
+    assert not trained
+
+
+def test_no_silver_pair_is_said_where_they_alone_would_train(recipe, write_pairs):
+    rated, validation = (read_examples(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
+    none = {"silver": SilverTable(pairs=1, bins=1000, neighbours=0, random=1)}
+    quick = recipe.replaced(cross=recipe.cross.replaced(epochs=0.1), **none)
+    with pytest.raises(UserError, match="no silver pair: none of 2 new pairs scores as rated ones"):
+        augment(quick, rated, validation, texts=["pain", "edema", "fever"], silver_only=True)

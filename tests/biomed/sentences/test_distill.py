@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from typer.testing import CliRunner
 
+from biomed import models
 from biomed.cli import app
 from biomed.sentences.bitext import (
     evaluate_bitext,
@@ -84,6 +85,36 @@ def test_a_student_with_fewer_layers_comes_nearer_to_the_teacher(tiny_encoder, t
     student.save_pretrained(tmp_path / "m")
     again = SentenceEncoder.from_pretrained(tmp_path / "m")
     assert np.abs(again.encode(new) - student.encode(new)).max() < 1e-6
+
+
+@pytest.mark.parametrize("way", ["language", "layers", "student"])
+def test_a_model_with_an_adapter_may_be_teacher_and_student(
+    tiny_encoder, write_adapter, tmp_path, monkeypatch, way
+):
+    own, other = translations(40)
+    adapter = write_adapter(SentenceEncoder, tmp_path / "adapter")
+    monkeypatch.setattr(models, "shipped", lambda: {"mine": adapter})
+    teacher = tiny_encoder if way == "student" else "mine"
+    changes = {**QUICK, "model.encoder": str(teacher), "training.epochs": 1.0}
+    start = SentenceEncoder.from_pretrained("mine")
+    if way == "language":
+        recipe = read_recipe(DistillRecipe, "distill-language", changes)
+        student = distill(recipe, own, translations=other)
+        assert np.array_equal(student.encode(own), start.encode(own))
+    elif way == "layers":
+        recipe = read_recipe(DistillRecipe, "distill-small", {**changes, "model.layers": 1})
+        student = distill(recipe, own)
+    else:
+        before = start.encode(own)
+        changes["model.layers"] = 2
+        student = distill(read_recipe(DistillRecipe, "distill-small", changes), own, student=start)
+        assert not np.array_equal(student.encode(own), before)
+    assert student.config.encoder == str(teacher)
+    assert student.manifest["validation"]["cosine"] > 0.5
+    student.save_pretrained(tmp_path / "m")
+    again = SentenceEncoder.from_pretrained(tmp_path / "m")
+    texts = other if way == "language" else own
+    assert np.abs(again.encode(texts) - student.encode(texts)).max() < 1e-6
 
 
 def test_the_loss_is_the_squared_distance_by_hand(tiny_encoder):
@@ -205,6 +236,14 @@ def test_what_does_not_fit_is_refused(tiny_encoder, random_network, tokenizer):
         distill(recipe, ["pain", "fever"], translations=["a"])
     with pytest.raises(UserError, match="1 translations are empty, the first is number 1"):
         distill(recipe, ["pain", "fever"], translations=["a", " "])
+    for place in (0, 7):  # the number is that of the order given
+        own = ["pain"] * place + ["\u200b"] + ["fever"] * 9
+        with pytest.raises(UserError, match=f"1 sentences are empty, the first is number {place}"):
+            distill(recipe, own)
+        with pytest.raises(UserError, match=f"1 translations are empty.* number {place}"):
+            distill(recipe, ["pain"] * len(own), translations=own)
+    with pytest.raises(UserError, match="text number 4 has no vector: no word of it"):
+        distill(recipe, [*["pain"] * 4, "больно", *["fever"] * 9])
     with pytest.raises(UserError, match="at least two sentences, got 1"):
         distill(recipe, ["pain"])
     wide = random_network(BertForSequenceClassification, head="classifier").bert

@@ -300,6 +300,20 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     assert (tmp_path / "report" / "comparison.png").stat().st_size > 3000
 
 
+def test_options_that_would_not_be_read_are_refused(write_pairs, tmp_path):
+    def refused(*arguments):
+        result = run.invoke(app, ["sentences", "train", *map(str, arguments)])
+        assert result.exit_code == 1
+        return " ".join(result.output.split())
+
+    out = ("--out", tmp_path / "m")
+    message = "is not the folder of the public data sets; with pairs, name --validation"
+    assert message in refused(write_pairs("p.csv"), *out)
+    assert message in refused(tmp_path / "none", *out)
+    for option in (("--kind", "bi-encoder"), ("--objective", "triplet"), ("--scale", 5)):
+        assert f"{option[0]} is for training on pairs" in refused(tmp_path, *out, *option)
+
+
 def test_a_failure_is_one_line(tiny_encoder, tmp_path):
     (tmp_path / "p.csv").write_text("one,two\na,b\n")
     arguments = ["train", tmp_path / "p.csv", "--validation", tmp_path / "p.csv"]

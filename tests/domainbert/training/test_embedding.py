@@ -8,7 +8,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from domainbert.embedding import Embedder
-from domainbert.errors import UserError
+from domainbert.encoders import find_encoder
+from domainbert.errors import EncoderError, UserError
 from domainbert.pooling import EmbeddingSettings
 from domainbert.training.embedding import (
     TextModule,
@@ -164,6 +165,36 @@ def test_no_text_and_no_key_is_twice_in_a_batch():
             assert len({column[i] for i in batch}) == len(batch)
 
 
+def test_mpnet_is_read_to_its_last_position_and_trained(tokenizer, tmp_path):
+    from transformers import MPNetConfig, MPNetModel
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 34, "pad_token_id": 0}
+    torch.manual_seed(0)
+    network = MPNetModel(MPNetConfig(vocab_size=len(tokenizer), **sizes)).eval()
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    embedder = Embedder.from_pretrained(tmp_path)
+    assert embedder.windower.window == 32  # positions are counted from 2
+    full = "pain fever " * 15
+    with torch.inference_mode():
+        hidden = network(**tokenizer(full, return_tensors="pt")).last_hidden_state
+    assert hidden.shape[1] == 32
+    assert embedder.embed(full) == pytest.approx(hidden[0].mean(0).numpy(), abs=1e-5)
+    trained = fit_embedder(
+        {"words": {"a": ["pain", full * 2], "b": ["fever", "edema"]}},
+        objective="contrastive",
+        score=right,
+        metric="right",
+        encoder=tmp_path,
+        training=QUICK.replaced(epochs=1.0),
+        model_class=Embedder,
+    )
+    changed = {name.rsplit("lora_", 1)[0] for name in trained.adapter}
+    assert len(changed) == 2 * 6  # every linear layer
+    assert np.isfinite(trained.embed(full)).all()
+
+
 QUICK = TrainingSettings(
     epochs=12.0, learning_rate=1e-2, batch_size=6, evaluations=1, patience=99, dropout=0.0
 )
@@ -225,6 +256,7 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
         ({}, "contrastive", "no rows to train on"),
         ({"a": ["x"], "b": [" "]}, "contrastive", "part: b of row number 0 is empty"),
         ({"a": ["x"], "b": [None]}, "contrastive", "b of row number 0 is NoneType, not a string"),
+        ({"a": ["x", LONG], "b": ["y", "\u200b"]}, "contrastive", "b of row number 1 has no char"),
         ({"a": ["x", "y"], "b": ["z"]}, "contrastive", r"different lengths \(2 a, 1 b\)"),
         ({"a": ["x"], "b": ["y"]}, "triplet", "triplet needs 3 columns of texts, got a, b"),
         ({"a": ["x"], "b": ["y"], "label": [4.5]}, "regression", r"1 scores are not in \[0, 1\]"),
@@ -244,6 +276,17 @@ def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, ob
             labels=("same", "other"),
             model_class=Embedder,
         )
+
+
+def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
+    embedder = Embedder.from_pretrained(tiny_encoder)
+    options = {"objective": "contrastive", "score": right, "metric": "right"}
+    options |= {"training": QUICK, "encoder": tiny_encoder, "model_class": Embedder}
+    data, empty = {"words": examples("contrastive")}, {"first": ["pain"], "second": ["\u200b"]}
+    with pytest.raises(UserError, match="validation: second of row number 0 has no character"):
+        fit_embedder(data, validation=empty, **options)
+    with pytest.raises(UserError, match="text number 1 has no vector: no text"):
+        embedder.vectors_of([LONG, "\u200b"])
 
 
 def test_a_share_averages_with_the_plain_encoder(tiny_encoder):
@@ -270,3 +313,24 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder):
     assert torch.allclose(averaged[name], (trained[name] + plain[name]) / 2, atol=1e-4)
     with pytest.raises(UserError, match="share needs adapters"):
         fit_embedder(data, share=0.5, **{**options, "training": QUICK.replaced(full=True)})
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_model_with_an_adapter_is_trained_further(tiny_encoder, write_adapter, tmp_path, full):
+    start = write_adapter(Embedder, tmp_path / "start")
+    vectors = Embedder.from_pretrained(start).embed(WORDS)
+    assert vectors != pytest.approx(Embedder.from_pretrained(tiny_encoder).embed(WORDS), abs=0.1)
+    options = {"objective": "contrastive", "score": right, "metric": "right", "encoder": start}
+    data = {"words": examples("contrastive")}
+    for rate, is_same in ((1e-9, True), (1e-2, False)):
+        training = QUICK.replaced(epochs=1.0, learning_rate=rate, full=full)
+        trained = fit_embedder(data, training=training, model_class=Embedder, **options)
+        assert (trained.embed(WORDS) == pytest.approx(vectors, abs=1e-3)) == is_same
+    trained.save_pretrained(tmp_path / "trained")
+    assert not (tmp_path / "trained" / "adapter.safetensors").exists()
+    again = Embedder.from_pretrained(tmp_path / "trained")
+    assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
+    assert again.config.encoder == str(start)
+    assert again.config.encoder_sha256 not in (None, find_encoder(tiny_encoder).sha256)
+    with pytest.raises(EncoderError, match="holds an adapter, not all weights; save the model wi"):
+        find_encoder(start)
