@@ -132,7 +132,8 @@ class _Clause:
     def _reaches_forward(self, hit: _Hit, start: int, end: int) -> bool:
         """Whether a cue before an entity reaches it."""
         gap, cue = self._text[hit.end : start], hit.cue
-        if cue.kind == "drug" and DRUG_BARRIERS.search(gap):
+        barriers = DRUG_BARRIERS if cue.kind == "drug" else cue.barriers
+        if barriers and barriers.search(gap):
             return False
         first, *others = gap.split(",")
         if len(first.split()) > cue.words:

@@ -26,6 +26,7 @@ class Cue:
         items: of a list separated by commas: "one" reaches the first item, "list" also the items
             that are bare names, "all" every item.
         kind: of the entities that it reaches.
+        barriers: words over which it does not reach; for drugs, `DRUG_BARRIERS`.
     """
 
     assertion: str
@@ -34,6 +35,7 @@ class Cue:
     words: int = 5
     items: Literal["one", "list", "all"] = "one"
     kind: Kind = "any"
+    barriers: re.Pattern[str] | None = None
 
     def fits(self, *, is_drug: bool) -> bool:
         """Whether the cue is for this kind of entity."""
@@ -46,16 +48,7 @@ def _of(names: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w/-])(?:{'|'.join(lines)})(?![\w])")
 
 
-_RELATIVE = (
-    "(?:grand)?(?:mother|father|parent|son|daughter)s?|mom|dad|brothers?|sisters?|siblings?|"
-    "aunts?|uncles?|cousins?|nieces?|nephews?|wife|husband|spouse|twin|relatives?"
-)
-_INFORMANT = (
-    "reports?|states?|says|notes?|denies|brings|brought|concerned|gives|called|thinks|worried|"
-    "at bedside|present|informed"
-)
-
-
+_RELATIVE, _INFORMANT = (_WORDS[name].replace("\n", "|") for name in ("relative", "informant"))
 NOT_A_CUE = _of(_WORDS["not_a_cue"])
 TERMINATORS = _of(_WORDS["terminators"])
 DRUG_BARRIERS = _of("on\nwith\nw/\nfor\nafter\nfrom\nto\ndespite\ngiven\ntaking\nby")
@@ -83,78 +76,31 @@ CUES = (
     Cue("negated", _of(_WORDS["negated"]), items="list", kind="disease"),
     Cue("negated", re.compile(r"\[ ?\]|\(-\)"), words=2),
     Cue("negated", _of(_WORDS["not_taken"]), words=3, items="list", kind="drug"),
-    Cue(
-        "negated",
-        _of(_WORDS["negated_after"]),
-        after=True,
-        words=1,
-    ),
-    Cue(
-        "negated",
-        _of("allerg(?:y|ies)\nintolerance\nheld\non hold\nrefused\ncontraindicated\nwindow"),
-        after=True,
-        words=2,
-        kind="drug",
-    ),
+    Cue("negated", _of(_WORDS["negated_after"]), after=True, words=1),
+    Cue("negated", _of(_WORDS["not_taken_after"]), after=True, words=2, kind="drug"),
     Cue("possible", _of(_WORDS["possible"]), kind="disease"),
     Cue("possible", re.compile(r"\?"), words=0, kind="disease"),
     Cue("possible", _of(_WORDS["considered"]), words=3, items="list", kind="drug"),
-    Cue(
-        "possible",
-        _of(_WORDS["possible_after"]),
-        after=True,
-        words=1,
-        kind="disease",
-    ),
+    Cue("possible", _of(_WORDS["possible_after"]), after=True, words=1, kind="disease"),
     Cue("possible", re.compile(r"\?"), after=True, words=0),
     Cue("possible", _of("if"), after=True, words=3, kind="drug"),
     Cue("historical", _of(_WORDS["historical"]), items="list", kind="disease"),
-    Cue("historical", _of("s/p\nstatus post\nprior"), words=8, kind="disease"),
+    Cue("historical", _of(_WORDS["status_post"]), kind="disease", barriers=_of("with\nw/")),
     Cue("historical", _of(_WORDS["past_history"]), words=60, items="all", kind="disease"),
-    Cue("historical", _of("h/o\nhx(?: of)?\nhistory of\nlast"), words=1, kind="drug"),
+    Cue("historical", _of("h/o\nhx(?: of)?\nhistory of"), words=1, kind="drug"),
     Cue("historical", _of(_WORDS["stopped"]), words=2, items="list", kind="drug"),
-    Cue(
-        "historical",
-        _of(_WORDS["stopped_after"]),
-        after=True,
-        words=1,
-        kind="drug",
-    ),
-    Cue(
-        "historical",
-        _of(_WORDS["historical_after"]),
-        after=True,
-        words=1,
-        kind="disease",
-    ),
+    Cue("historical", _of(_WORDS["stopped_after"]), after=True, words=1, kind="drug"),
+    Cue("historical", _of(_WORDS["historical_after"]), after=True, words=1, kind="disease"),
 )
 
 # Section headings in small letters, and what they make of a disease and of a drug.
 SECTIONS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(
-        (
-            *(
-                "pmh",
-                "pmhx",
-                "psh",
-                "past medical history",
-                "past history",
-                "past surgical history",
-            ),
-            *("medical history", "past psychiatric history", "past ob history", "ob history"),
-            *("past oncologic history", "past medical hx", "past medical and surgical history"),
-        ),
-        ("historical", ""),
-    ),
-    **dict.fromkeys(
-        ("fh", "fhx", "famhx", "fam hx", "family history", "family hx"), ("other", "other")
-    ),
-    **dict.fromkeys(
-        ("allergies", "allergy", "all", "drug allergies", "adverse reactions", "intolerances"),
-        ("historical", "negated"),
-    ),
-    **dict.fromkeys(
-        ("ppx", "prophylaxis", "return precautions", "r/o", "rule out", "ddx", "differential"),
-        ("possible", ""),
-    ),
+    heading: (disease, drug)
+    for disease, drug, headings in (
+        ("historical", "", "past_sections"),
+        ("other", "other", "family_sections"),
+        ("historical", "negated", "allergy_sections"),
+        ("possible", "", "precaution_sections"),
+    )
+    for heading in _WORDS[headings].split("\n")
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NEAREST = 1e-6
+NO_WORDS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +36,7 @@ class TagScheme:
         wanted = tags_for(types)
         if not types or len(place) != len(labels) or set(labels) != set(wanted):
             shown = ", ".join(labels[:9]) + (", …" if len(labels) > 9 else "")
-            msg = (
-                f"the network's labels are {shown}; IOB2 needs O, and B-type with I-type for each "
-                'type: rename them under "id2label" in its config.json'
-            )
+            msg = f"the labels are {shown}; IOB2 needs O, and B-type with I-type for each type"
             raise UserError(msg)
         begin = np.array([place[f"B-{kind}"] for kind in types])
         inside = np.array([place[f"I-{kind}"] for kind in types])
@@ -107,16 +105,25 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
     return path
 
 
-def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> Found:
+def find_entities(
+    log_probabilities: np.ndarray,
+    *,
+    scheme: TagScheme,
+    starts: np.ndarray,
+    joined: np.ndarray = NO_WORDS,
+) -> Found:
     """The entities of the best path (see `best_path`), in word order; scored as in `Entity`.
 
     Where no entity can continue, what the network takes for a continuation is a beginning: a
-    network without line breaks in its input reads on from one list item into the next.
+    network without line breaks in its input reads on from one list item into the next. No entity
+    ends before one of the `joined` words: what the network says of them does not count.
     """
-    log_probabilities = np.array(log_probabilities)
+    scores = log_probabilities.copy()
     both = (log_probabilities[starts][:, tags] for tags in (scheme.begin, scheme.inside))
-    log_probabilities[np.ix_(starts, scheme.begin)] = np.maximum(*both)
-    path = best_path(log_probabilities, scheme=scheme, starts=starts)
+    scores[np.ix_(starts, scheme.begin)] = np.maximum(*both)
+    scores[joined, scheme.labels.index(OUTSIDE)] = -_NEAREST
+    scores[np.ix_(joined, scheme.inside)] = 0.0
+    path = best_path(scores, scheme=scheme, starts=starts)
     is_inside = np.isin(path, scheme.inside)
     first = np.flatnonzero(np.isin(path, scheme.begin))
     stops = np.append(np.flatnonzero(~is_inside), len(path))
@@ -124,7 +131,7 @@ def find_entities(log_probabilities: np.ndarray, *, scheme: TagScheme, starts: n
     kind_of = np.zeros(len(scheme.labels), dtype=np.int64)
     kind_of[scheme.begin] = np.arange(len(scheme.types))
     kind = kind_of[path[first]]
-    taken = log_probabilities[np.arange(len(path)), path].astype(np.float64)
+    taken = scores[np.arange(len(path)), path].astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(taken)))
     continues = np.zeros((len(path) + 1, len(scheme.types)))
     continues[:-1] = np.exp(log_probabilities[:, scheme.inside])

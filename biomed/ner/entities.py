@@ -15,20 +15,13 @@ if TYPE_CHECKING:
 SCORE_KIND, CALIBRATED = "span_probability", "calibrated"
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.
 _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
-# How an assertion other than "present" looks in a notebook and in a terminal.
-_CSS = {
-    "present": "",
-    "negated": ";text-decoration:line-through",
-    "possible": ";border-bottom:2px dotted #000",
-    "historical": ";font-style:italic",
-    "other": ";opacity:.6",
-}
-_STYLE = {
-    "present": "",
-    "negated": " strike",
-    "possible": " underline",
-    "historical": " italic",
-    "other": " dim",
+# How an assertion looks in a notebook and in a terminal.
+_INK = {
+    "present": ("", ""),
+    "negated": (";text-decoration:line-through", " strike"),
+    "possible": (";border-bottom:2px dotted #000", " underline"),
+    "historical": (";font-style:italic", " italic"),
+    "other": (";opacity:.6", " dim"),
 }
 
 
@@ -84,7 +77,7 @@ class TaggedView:
             piece = html.escape(self.text[start:end])
             if over:
                 title = html.escape("; ".join(f"{e.title} {e.score:.2f}" for e in over))
-                style = f"background:{self._colour(over[0])};color:#000{_CSS[over[0].assertion]}"
+                style = f"background:{self._colour(over[0])};color:#000{_INK[over[0].assertion][0]}"
                 piece = f'<mark title="{title}" style="{style}">{piece}</mark>'
             labels = [html.escape(e.title) for e in over if e.end == end]
             small = '<sub style="opacity:.65;margin:0 .2em">'
@@ -97,7 +90,7 @@ class TaggedView:
 
         shown = Text()
         for start, end, over in self._segments():
-            style = f"black on {self._colour(over[0])}{_STYLE[over[0].assertion]}" if over else ""
+            style = f"black on {self._colour(over[0])}{_INK[over[0].assertion][1]}" if over else ""
             # Control characters could control the terminal.
             piece = (
                 c if c.isprintable() or c in "\n\t" else "\ufffd" for c in self.text[start:end]

@@ -165,13 +165,25 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
     names: set[str] = set()
     with folder_beside(out) as folder:
         for name, text, entities in documents:
-            stem = _NOT_IN_NAMES.sub("_", name).strip(".") or "text"
-            if stem in names:
-                msg = f"two texts have the id {stem}; BRAT needs an id of its own for each"
-                raise UserError(msg)
-            names.add(stem)
+            stem = _new_stem(name, names)
             standoff = to_brat(text, entities)
             (folder / f"{stem}.txt").write_text(text, "utf-8", "replace", newline="")
             (folder / f"{stem}.ann").write_text(standoff, "utf-8", "replace", newline="\n")
         replace_folder(folder, out)
     return len(names)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise `UserError` if two documents would have the same BRAT file."""
+    taken: set[str] = set()
+    for name in names:
+        _new_stem(name, taken)
+
+
+def _new_stem(name: str, taken: set[str]) -> str:
+    stem = _NOT_IN_NAMES.sub("_", name).strip(".") or "text"
+    if stem in taken:
+        msg = f"two texts have the id {stem}; BRAT needs an id of its own for each"
+        raise UserError(msg)
+    taken.add(stem)
+    return stem

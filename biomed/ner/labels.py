@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SCHEMES = ("iob2", "iob1", "iobes", "raw")
 _BEGIN, _INSIDE = frozenset("BSUW"), frozenset("IELM")
 _MARKED = re.compile(r"([BIESLUWM])[-_](.+)")
+# Outputs for tokens that are no words, which some trainings count.
+_SPECIAL = frozenset({"X", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "CLS", "SEP", "PAD", "<pad>"})
 _UNNAMED = re.compile(r"LABEL_\d+")
 _JUST_BELOW = 1e-4  # in IOB1, continuing an entity goes before starting another one
 
@@ -81,7 +83,8 @@ def read_labels(names: Sequence[str], given: str | None = None) -> Outputs:
         )
         raise UserError(msg)
     scheme = scheme or _guess(named)
-    if scheme == "iob2":
+    types = [name[2:] for name in named if name.startswith("B-")]
+    if types and scheme == "iob2" and sorted(named) == sorted(tags_for(types)):
         return Outputs(named, TagScheme.of(named))
     return _mapped(named, scheme)
 
@@ -114,7 +117,7 @@ def _mapped(names: tuple[str, ...], scheme: str) -> Outputs:
     places: dict[str, list[int]] = defaultdict(list)
     for number, name in enumerate(names):
         found = None if scheme == "raw" else _MARKED.fullmatch(name)
-        if name == OUTSIDE:
+        if name == OUTSIDE or name in _SPECIAL:
             places[OUTSIDE].append(number)
         elif scheme == "raw":
             places[f"I-{name}"].append(number)

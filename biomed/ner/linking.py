@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,7 @@ MIN_SIMILARITY = 0.75  # docs/entities.md has what other values give
 NORMALISED = 0.95  # the score of a name that differs in form only
 _LONGEST_ABBREVIATION = 5
 _REMEMBERED = 100_000  # names
+_LOCK = Lock()  # of what linkers remember; not their own, so that they can be pickled
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,17 @@ class EntityLinker:
 
     def link(self, names: Sequence[str]) -> list[Link | None]:
         """The concept of each name; None where there is none that is near enough."""
-        known = self._known if len(self._known) < _REMEMBERED else {}
-        new = [name for name in dict.fromkeys(names) if name not in known]
-        found = dict(zip(new, map(self.dictionary.find, new), strict=True))
+        with _LOCK:
+            found = {name: self._known[name] for name in names if name in self._known}
+        new = [name for name in dict.fromkeys(names) if name not in found]
+        found |= zip(new, map(self.dictionary.find, new), strict=True)
         left = [name for name in new if found[name] is None and _has_meaning(name)]
         found |= self._by_vectors(left)
-        self._known = {**known, **found}
-        return [self._known[name] if name in self._known else found[name] for name in names]
+        with _LOCK:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known |= {name: found[name] for name in new}
+        return [found[name] for name in names]
 
     def _by_vectors(self, names: list[str]) -> dict[str, Link]:
         if not names or self.embedder is None:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from biomed.corpora.documents import tags_of
 from biomed.folder import BiomedFolder
-from biomed.ner.decoding import Found, calibrated, find_entities
+from biomed.ner.decoding import NO_WORDS, Found, calibrated, find_entities
 from biomed.ner.labels import read_labels
 from biomed.ner.reading import Pieces, WordReader, best_window, cut
 from domainbert.errors import UserError
@@ -129,10 +129,7 @@ class WordTagger(BiomedFolder):
         return self._outputs.tags(np.concatenate(parts))
 
     def tags(
-        self,
-        sentences: Sequence[Sequence[str]],
-        *,
-        scores_of: ScoresOf | None = None,
+        self, sentences: Sequence[Sequence[str]], *, scores_of: ScoresOf | None = None
     ) -> list[list[str]]:
         """The IOB2 tag of every word of sentences that are already split into words.
 
@@ -154,35 +151,36 @@ class WordTagger(BiomedFolder):
         """The entities of each sentence, in constant memory; for the options see `entities`."""
         pieces, size = map(self.reader.read, sentences), self.runner.buffer_tokens
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
-            none = [np.zeros(0, dtype=np.int64)] * len(chunk)
-            yield from self.entities(chunk, breaks=none, **options)
+            none = [NO_WORDS] * len(chunk)
+            yield from self.entities(chunk, breaks=none, joined=none, **options)
 
     def entities(
         self,
         texts: Sequence[Pieces],
         *,
         breaks: Sequence[np.ndarray],
+        joined: Sequence[np.ndarray],
         scores_of: ScoresOf | None = None,
         raw: bool = False,
     ) -> list[list[tuple[int, int, str, float]]]:
         """First word, one past the last, type and score of each entity of each text.
 
-        `breaks` are the numbers of the words of each text into which no entity continues. With
-        `raw` the scores are the network's own, without the model's calibration.
+        `breaks` are the numbers of the words of each text into which no entity continues, `joined`
+        those before which none ends. With `raw` the scores are the network's own, not calibrated.
         """
         scores = (scores_of or self.log_probabilities)(texts)
         read = [np.flatnonzero(text.is_read) for text in texts]
         counts = np.array([len(words) for words in read])
         offsets = np.cumsum(counts) - counts
         # Words without a piece are not scored: breaks move to the next word that is.
-        places = zip(offsets, read, breaks, strict=True)
-        starts = [offset + np.searchsorted(words, np.append(0, at)) for offset, words, at in places]
+        places = list(zip(offsets, read, breaks, joined, strict=True))
+        starts = [at + np.searchsorted(own, np.append(0, words)) for at, own, words, _ in places]
         unique = np.unique(np.concatenate(starts))
-        found = find_entities(scores, scheme=self.scheme, starts=unique[unique < len(scores)])
-        numbers, words = (
-            np.searchsorted(offsets, found.first, side="right") - 1,
-            np.concatenate(read),
-        )
+        ends = [at + np.flatnonzero(np.isin(own, words)) for at, own, _, words in places]
+        marked = {"starts": unique[unique < len(scores)], "joined": np.concatenate(ends)}
+        found = find_entities(scores, scheme=self.scheme, **marked)
+        numbers = np.searchsorted(offsets, found.first, side="right") - 1
+        words = np.concatenate(read)
         ranges = words[found.first], words[found.last] + 1
         result: list[list[tuple[int, int, str, float]]] = [[] for _ in texts]
         score = found.score if raw else self._calibrated(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.table import Table
 
 from biomed.folder import spell
-from biomed.ner.export import FORMATS, to_json, to_pubtator, write_tagged
+from biomed.ner.export import FORMATS, check_names, to_json, to_pubtator, write_tagged
 from biomed.ner.task import TagTask
 from domainbert.console import counted, say, stdout
 from domainbert.errors import UserError
 from domainbert.scoring.cli import run
 from domainbert.tables import iter_rows, match_columns, table_columns, write_table
+from domainbert.tables.rows import source_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,27 +60,20 @@ def tag_source(
     """Tag a source and write or show the entities; the model is loaded when the input is known."""
     named = {"text": text} if text else {}
     if output.form is None and output.path and source != STDIN:
-        make, kept = (lambda: TagTask(load())), output.keep
-        run(
-            make,
-            source,
-            output.path,
-            named=named,
-            keep=kept,
-            options=options,
-            restart=output.restart,
-            metrics=output.metrics,
-        )
+        more: dict[str, Any] = {"restart": output.restart, "metrics": output.metrics}
+        more |= {"named": named, "keep": output.keep, "options": options}
+        run(lambda: TagTask(load()), source, output.path, **more)
         return
     texts = _stdin(options) if source == STDIN else _texts(source, named, options)
+    if output.form == "brat" and source != STDIN:
+        check_names(name for name, _ in _texts(source, named, options, is_check=True))
     if output.form:
         _export(load(), texts, output)
     elif output.path:
         import pandas as pd
 
         frame = pd.DataFrame({"text": [found for _, found in texts]})
-        found = load().tag_frame(frame)
-        write_table(found, output.path)
+        write_table(load().tag_frame(frame), output.path)
         say(f"1 text; written to {output.path}")
     else:
         tagger = load()
@@ -90,24 +85,36 @@ def _stdin(options: ReadOptions) -> Iterator[tuple[str, str]]:
     yield "stdin", sys.stdin.buffer.read().decode(options.encoding or "utf-8-sig", "replace")
 
 
-def _texts(source: str, named: dict[str, str], options: ReadOptions) -> Iterator[tuple[str, str]]:
-    """Id and text of each row: the note's id, else the name of its file, else the row's number."""
+def _texts(
+    source: str, named: dict[str, str], options: ReadOptions, *, is_check: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Id and text of each row: the note's id, else its file's path, else the row's number."""
     names = table_columns(source, options)
     chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)
-    rows = iter_rows(source, options)
+    rows, files = iter_rows(source, options), _file_ids(source)
 
     def read() -> Iterator[tuple[str, str]]:
         for row in rows:
+            file = next(files) if row.place.lower().endswith((".txt", ".txt.gz")) else None
             found = row.cells.get(chosen["text"])
             if not isinstance(found, str):
-                say(f"{row.place}: {row.fault or 'no text'}")
+                if not is_check:
+                    say(f"{row.place}: {row.fault or 'no text'}")
                 continue
             own = row.cells.get(chosen["note_id"]) if "note_id" in chosen else None
-            is_file = row.place.lower().endswith((".txt", ".txt.gz"))
-            file = row.place.removesuffix(".gz").removesuffix(".txt") if is_file else None
             yield str(own or file or row.number), found
 
     return read()
+
+
+def _file_ids(source: str) -> Iterator[str]:
+    """The path of each .txt file within the source, without its ending."""
+    paths = source_files(source)
+    folder = source if Path(source).is_dir() else os.path.commonpath([p.parent for p in paths])
+    for path in paths:
+        if path.name.lower().endswith((".txt", ".txt.gz")):
+            name = path.relative_to(folder).as_posix()
+            yield name.removesuffix(".gz").removesuffix(".txt")
 
 
 def _export(tagger: EntityTagger, texts: Iterator[tuple[str, str]], output: Output) -> None:

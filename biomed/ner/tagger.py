@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from biomed.corpora.words import split_words, starts_after_breaks, starts_of_shorthand
+from biomed.corpora import words as marks
 from biomed.ner.assertion import assert_spans
 from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
 from domainbert.errors import UserError
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those that start a list item or shorthand, and the pieces by tokenizer."""
+    """A text, its words, those of `biomed.corpora.words`, and the pieces by tokenizer."""
 
     text: str
     words: np.ndarray
     breaks: np.ndarray
     shorthand: np.ndarray
+    joined: np.ndarray
     pieces: dict[bytes, Pieces]
 
     def __len__(self) -> int:
@@ -48,7 +49,8 @@ class EntityTagger:
     word is read in the window where it has the most context, and the tags are the best IOB2
     sequence over the whole text, so results do not depend on where windows end. Entities are
     whole words with at least one letter. They may continue over a line break, but not over a blank
-    line, into the next list item, or into shorthand such as "s/p" (`biomed.corpora.words`).
+    line, into the next list item, or into shorthand such as "s/p" (`biomed.corpora.words`). They
+    do not end before an attached number ("COVID-19").
 
     Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
     """
@@ -164,39 +166,42 @@ class EntityTagger:
             found: list[list[Entity]] = [[] for _ in chunk]
             for network, key in zip(self.networks, self._keys, strict=True):
                 pieces, breaks = [t.pieces[key] for t in chunk], [t.breaks for t in chunk]
-                spans = network.entities(pieces, breaks=breaks)
+                spans = network.entities(pieces, breaks=breaks, joined=[t.joined for t in chunk])
                 for text, here, entities in zip(chunk, spans, found, strict=True):
                     entities += self._kept(text, here)
-            for text, entities in zip(chunk, found, strict=True):
-                entities.sort(key=lambda e: (e.start, e.end, e.label))
-                yield self._finished(text.text, entities)
+            yield from self._linked(list(map(self._finished, chunk, found)))
 
-    def _finished(self, text: str, entities: list[Entity]) -> list[Entity]:
-        """The entities with a sufficient score, with their assertions and ids."""
-        asserted = assert_spans(text, [(e.start, e.end, e.label) for e in entities])
-        done = [
+    def _finished(self, read: _ReadText, entities: list[Entity]) -> list[Entity]:
+        """The entities with a sufficient score in order, with their assertions."""
+        entities.sort(key=lambda e: (e.start, e.end, e.label))
+        asserted = assert_spans(read.text, [(e.start, e.end, e.label) for e in entities])
+        return [
             replace(e, assertion=a)
             for e, a in zip(entities, asserted, strict=True)
             if e.score >= self.min_score
         ]
+
+    def _linked(self, texts: list[list[Entity]]) -> list[list[Entity]]:
+        """The entities of each text with their ids."""
         if self.linker is None:
-            return done
-        links = self.linker.link([e.text for e in done])
+            return texts
+        links = iter(self.linker.link([e.text for entities in texts for e in entities]))
+        pairs = ([(e, next(links)) for e in entities] for entities in texts)
         return [
-            replace(e, id=link.id, name=link.name, link_score=link.score) if link else e
-            for e, link in zip(done, links, strict=True)
+            [replace(e, id=k.id, name=k.name, link_score=k.score) if k else e for e, k in own]
+            for own in pairs
         ]
 
     def _read(self, text: object, number: int) -> _ReadText:
         if not isinstance(text, str):
             msg = f"text number {number} is {type(text).__name__}, not a string"
             raise UserError(msg)
-        words = split_words(text)
+        words = marks.split_words(text)
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
-        starts = (starts_after_breaks(text, words), starts_of_shorthand(text, words))
-        return _ReadText(text, words, *starts, pieces)
+        found = (marks.starts_after_breaks, marks.starts_of_shorthand, marks.words_of_numbers)
+        return _ReadText(text, words, *(find(text, words) for find in found), pieces)
 
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]

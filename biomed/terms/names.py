@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parents[1] / "data" / "notes"
 _WORD = re.compile(r"[^\W_]+")
 _BRITISH = (("aem", "em"), ("oed", "ed"), ("oes", "es"), ("tumour", "tumor"), ("rrhoe", "rrhe"))
-_DROPPED = frozenset(("the", "of", "in", "nos", "unspecified", "and", "s"))
+_DROPPED = frozenset(("the", "of", "in", "nos", "unspecified", "and"))
 _NUMBERS = {"ii": "2", "iii": "3", "iv": "4"}
 _ARTICLE = re.compile(r"^(?:the|an?) ")
+_CAPITALS = re.compile(r"\b[A-Z]{4,6}\b")  # an abbreviation such as AIDS has no singular
+_OWNER = re.compile(r"(?<=\w)['\u2018\u2019]s\b")
 _LONGEST_ABBREVIATION = 6
 # Abbreviations that are common words when case is ignored.
 COMMON_WORDS = frozenset(["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"])
@@ -29,13 +31,15 @@ Value = TypeVar("Value")
 
 def normalised(name: str) -> str:
     """A name without accents, marks, word order, plural, British spelling and small words."""
-    plain = unicodedata.normalize("NFKD", name).casefold()
+    letters = unicodedata.normalize("NFKD", name)
+    short = {word.casefold() for word in _CAPITALS.findall(letters)}
+    plain = _OWNER.sub("", letters.casefold())
     plain = "".join(char for char in plain if not unicodedata.combining(char))
     plain = _ARTICLE.sub("", plain.strip())  # elsewhere "a" is a letter, as in "hepatitis A"
     for british, american in _BRITISH:
         plain = plain.replace(british, american)
     words = [_NUMBERS.get(word, word) for word in _WORD.findall(plain) if word not in _DROPPED]
-    return " ".join(sorted(map(_singular, words)))
+    return " ".join(sorted(word if word in short else _singular(word) for word in words))
 
 
 def _singular(word: str) -> str:

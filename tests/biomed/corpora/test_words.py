@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biomed.corpora import read_corpus, split_words, starts_after_breaks
-from biomed.corpora.words import starts_of_shorthand
+from biomed.corpora.words import starts_of_shorthand, words_of_numbers
 
 
 def words_of(text):
@@ -82,9 +82,18 @@ def test_a_line_that_was_not_wrapped_ends_a_list_item(text, starts):
 
 def test_shorthand_with_a_slash():
     text = "s/p CABG, CAD s/p PCI, HTN w/ N/V, CHF c/b AKI, NSTEMI R/O, and/or w/o TMP/SMX b/l"
+    text += ", AKI 2/2 ATN, fall d/t UTI, 12/2/2020"
     numbers = starts_of_shorthand(text, words := split_words(text))
-    assert [text[words[n, 0] :][:3] for n in numbers] == ["s/p", "w/ ", "c/b", "R/O", "w/o", "b/l"]
+    starts = ["s/p", "w/ ", "c/b", "R/O", "w/o", "b/l", "2/2", "d/t"]
+    assert [text[words[n, 0] :][:3] for n in numbers] == starts
     assert starts_of_shorthand("", split_words("")).tolist() == []
+
+
+def test_numbers_that_belong_to_a_name():
+    text = "COVID-19, SARS-CoV\u20112, BP-120/80 pain-7-8 4-5 Lasix-40mg x -1 fever-38.5 IL-6-kit"
+    numbers = words_of_numbers(text, words := split_words(text))
+    assert [text[slice(*words[n])] for n in numbers] == ["-", "19", "\u2011", "2", "-", "6"]
+    assert words_of_numbers("", split_words("")).tolist() == []
 
 
 @given(st.text(alphabet="aB1- .\n\r\t\u0085", max_size=60))

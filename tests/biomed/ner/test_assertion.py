@@ -52,6 +52,15 @@ def read(marked):
         "Past Medical History:\n1. {Hypertension|D<}\n2. {Diabetes|D<}\n\nPlan:\n{metformin|C}",
         "Family history: {diabetes|D@}, {stroke|D@}. Social history: smoker. Assessment: {COPD|D}.",
         "Allergies: {penicillin|C-}\nPlan: {aspirin|C} for {DVT|D?} prophylaxis",
+        "65 years old with {diabetes|D}, a 65-year old with {asthma|D}.",
+        "an old man with {dementia|D} and old {MI|D<}",
+        "In the past 2 days {cough|D}; for the last week {rash|D}.",
+        "last night developed {chest pain|D}; past {stroke|D<}, last {seizure|D<} in May",
+        "67M s/p CABG, {HTN|D}; s/p fall with {hip fracture|D}; s/p lap chole for {gallstones|D<}",
+        "{HTN|D} since 2010, {asthma|D} since childhood, {stroke|D<} 2010",
+        "D/C meds: {aspirin|C}, {iron|C}. d/c {Ativan|C<}, start {Haldol|C}. dc home {Lasix|C}.",
+        "no {fever|D-} , + {cough|D}; denies {chills|D-}, +{rash|D}; no {DVT|D-} + {PE|D-}",
+        "No longer on {warfarin|C<}. On {metformin|C} since 2019. No longer takes {insulin|C<}.",
     ],
 )
 def test_a_sentence(marked):

@@ -114,6 +114,27 @@ def test_formats_of_the_command(model, tmp_path):
     assert json.loads(shown[0])["id"] == "7"
 
 
+def test_files_with_one_name(model, tmp_path):
+    for patient in ("p1", "p2"):
+        (tmp_path / "notes" / patient).mkdir(parents=True)
+        (tmp_path / "notes" / patient / "note.txt").write_text("heart failure")
+    run(tmp_path / "notes", *model, "--format", "brat", "--out", tmp_path / "o")
+    assert sorted(file.name for file in (tmp_path / "o").glob("*.ann")) == [
+        "p1_note.ann",
+        "p2_note.ann",
+    ]
+    for source in (tmp_path / "notes", tmp_path / "notes" / "p*" / "note.txt"):
+        shown = run(source, *model, "--format", "json").stdout.splitlines()
+        assert [json.loads(line)["id"] for line in shown] == ["p1/note", "p2/note"]
+
+
+def test_ids_are_checked_before_a_model_is_loaded(tmp_path):
+    (tmp_path / "n.csv").write_text("note_id,text\n7,a\n7,b\n")
+    command = ["tag", str(tmp_path / "n.csv"), "--model", str(tmp_path / "absent")]
+    result = CliRunner().invoke(app, [*command, "--format", "brat", "--out", str(tmp_path / "o")])
+    assert (result.exit_code, "two texts have the id 7" in result.output) == (1, True)
+
+
 def test_stdin(model, tmp_path):
     assert "[Disease]" in run("-", *model, input="heart failure").stdout
     line = run("-", *model, "--format", "json", input="no pneumonia\n").stdout

@@ -81,6 +81,20 @@ def spans(outputs, tags):
     return list(zip(found.first.tolist(), found.last.tolist(), kinds, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("names", "tags"),
+    [
+        (["O", "B_x", "I_x"], ["O", "B_x", "I_x", "B_x"]),
+        (["O", "B-x", "B-y", "I-x"], ["B-y", "B-x", "I-x", "B-x"]),
+        (["[PAD]", "O", "B-x", "I-x", "X", "[CLS]"], ["X", "B-x", "I-x", "B-x"]),
+    ],
+)
+def test_iob2_with_other_marks_without_inside_or_with_special_outputs(names, tags):
+    outputs = read_labels(names)
+    found = [span for span in spans(outputs, tags) if span[2] == "x"]
+    assert found == [(1, 2, "x"), (3, 3, "x")]
+
+
 def test_iobes_and_bilou():
     both = {"iobes": "O B-x I-x E-x S-x S-y".split(), "bilou": "O B-x I-x L-x U-x U-y".split()}
     tags = {"iobes": "S-x B-x I-x E-x S-y O", "bilou": "U-x B-x I-x L-x U-y O"}

@@ -1,5 +1,6 @@
 import gzip
 import json
+from threading import Event, Thread
 
 import numpy as np
 import pandas as pd
@@ -72,6 +73,9 @@ def test_names_that_differ_in_form(one, other):
 def test_names_that_differ():
     assert normalised("type 1 diabetes") != normalised("type 2 diabetes")
     assert normalised("hepatitis A") != normalised("hepatitis")
+    assert normalised("protein S deficiency") != normalised("protein deficiency")
+    assert normalised("AIDS") != normalised("aid")
+    assert normalised("CARCINOMAS") == normalised("carcinoma")
     assert normalised("hypotension") != normalised("hypertension")
 
 
@@ -96,6 +100,49 @@ def test_by_vectors():
     assert letters.calls == calls  # remembered
     # Vectors say nothing about an abbreviation.
     assert linker.link(["PNMA"]) == [None]
+
+
+def test_threads_write_while_a_name_is_read():
+    class Slow(Letters):
+        started, go = Event(), Event()
+
+        def embed_many(self, texts):
+            self.started.set()
+            assert self.go.wait(20)
+            return super().embed_many(texts)
+
+    linker = EntityLinker(Dictionary(PAIRS), slow := Slow())
+    thread = Thread(target=linker.link, args=(["pneumonitis"],))
+    thread.start()
+    assert slow.started.wait(20)
+    known = [Link("D2", "Pneumonia", 1.0)]
+    assert linker.link(["pneumonia"]) == known
+
+    class Names(list):
+        times = 0
+
+        def __iter__(self):
+            self.times += 1
+            if self.times > 1:  # the other thread finishes while this one is in `link`
+                slow.go.set()
+                thread.join()
+            return super().__iter__()
+
+    assert linker.link(Names(["pneumonia"])) == known
+
+
+def test_texts_are_linked_together(disease):
+    class Counting(EntityLinker):
+        calls = 0
+
+        def link(self, names):
+            self.calls += 1
+            return super().link(names)
+
+    tagger = EntityTagger(disease, linker=(linker := Counting(Dictionary(PAIRS))))
+    found = list(tagger.tag_many(["heart failure", "", "pneumonia, kidney disease"]))
+    assert [[e.id for e in entities] for entities in found] == [["D1"], [], ["D2", None]]
+    assert linker.calls == 1
 
 
 def test_a_table(tmp_path):
