@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from biomed.qa.reading import Window
 
 NUMBER_MARGIN, NUMBER_LONGEST = 4.0, 16
-"""A question for a number prefers an answer of at most so many tokens that holds one and scores at
-most this much less."""
+"""A question for a number prefers an answer of at most so many tokens with exactly one number that
+scores at most this much less."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,17 @@ class Answer:
 
     Attributes:
         text: the answer, exactly as in the context.
-        start: its first character; 0 without an answer.
-        end: one past its last character; 0 without an answer.
-        score: start plus end logit, minus the same sum for [CLS], which means "no answer", in
-            the same window; not a probability. The difference can be compared across windows and
-            documents. Without an answer: the score of the best rejected candidate, -inf if there
-            is none, NaN if the network's output is not a number.
+        start, end: its first character and one past its last; 0 without an answer.
+        score: start plus end logit, minus those of [CLS], "no answer", in the same window; not a
+            probability, but comparable across documents. Without an answer: that of the best
+            rejected candidate, -inf if there is none, NaN if the output is not a number.
         score_kind: "logit_margin".
         document: number of the document that holds it, from 0.
-        passage_start: first character of the window in which it was found.
-        passage_end: one past the window's last character.
+        passage_start, passage_end: the same of the window in which it was found.
         probability: how likely it is that the documents answer the question, from the score by
             the model's calibration; None if it has none.
         sentence: the sentence with the answer, or all sentences that it spans.
-        sentence_start: its first character.
-        sentence_end: one past its last character.
+        sentence_start, sentence_end: its first character and one past its last.
     """
 
     text: str
@@ -78,8 +74,7 @@ class QuestionSettings(Settings):
     """Settings of a question-answering model.
 
     Attributes:
-        window: maximum tokens of a window, including question and special tokens; None: the
-            encoder's limit.
+        window: maximum tokens, with question and special tokens; None: the encoder's limit.
         overlap: tokens of the context that consecutive windows share; None: a quarter of the
             window. Every answer up to this length is whole in some window.
         max_answer: maximum tokens of an answer, at most the overlap; None: the overlap.
@@ -100,13 +95,11 @@ class QuestionAnswerer(BiomedFolder):
 
     Each document is read with the question in overlapping windows. The best run of whole words
     over all windows is the answer if its score is above the threshold. An answer has a letter or a
-    digit; for "how many", "how old", "what dose" and the like, see `NUMBER_MARGIN`. Load one with
-    `from_pretrained`; any Hugging Face checkpoint for question answering works, of
-    any encoder family that has a fast tokenizer.
+    digit; for "how many", "how old", "what dose" and the like, see `NUMBER_MARGIN`. Any Hugging
+    Face checkpoint for question answering works whose encoder family has a fast tokenizer.
 
     Args:
-        network: Hugging Face's question-answering network.
-        tokenizer: its fast tokenizer.
+        network, tokenizer: Hugging Face's question-answering network and its fast tokenizer.
         settings: windows, longest answer, threshold.
         **options: `device` and `batch_tokens` of `domainbert.model.Model`.
     """
@@ -139,10 +132,6 @@ class QuestionAnswerer(BiomedFolder):
     def from_pretrained(cls, name: str | Path = "qa", **options: Any) -> QuestionAnswerer:
         """Load the shipped model, a model folder or `hub:owner/name`; see `Model`."""
         return super().from_pretrained(name, **options)
-
-    def __repr__(self) -> str:
-        """Name the window and the longest answer."""
-        return f"QuestionAnswerer(window={self.reader.window}, max_answer={self.max_answer})"
 
     @classmethod
     def network_class(cls) -> Any:
@@ -178,8 +167,7 @@ class QuestionAnswerer(BiomedFolder):
             question: a question.
             context: a document, or several; `Answer.document` says which one holds the answer.
             top_k: maximum number of answers; they do not overlap.
-            threshold: an answer's score must be above it; None: the model's own; -inf: always
-                answer.
+            threshold: the score must be above it; None: the model's own; -inf: always answer.
 
         Returns:
             At least one answer; if none passes the threshold, one with an empty text.
@@ -249,31 +237,29 @@ class QuestionAnswerer(BiomedFolder):
         found = [c for window, row in logits for c in self._spans(pair, window, row, top_k=top_k)]
         best = best_candidates((c for c in found if c.score > limit), top_k=top_k)
         score = max((c.score for c in found), default=float("-inf"))
-        probability = self._probability(score)
+        known = self.settings.calibration
+        probability = float(platt(score, *known)) if known else None
         if not best:
             return [Answer("", 0, 0, score, probability=probability)]
         sentences = {c.passage: sentence_spans(pair.documents[c.passage]) for c in best}
         return [_answer(pair, c, sentences[c.passage], probability=probability) for c in best]
-
-    def _probability(self, score: float) -> float | None:
-        known = self.settings.calibration
-        return float(platt(score, *known)) if known else None
 
     def _spans(
         self, pair: Pair, window: Window, row: np.ndarray, *, top_k: int
     ) -> Iterator[Candidate]:
         passage, (first, last) = pair.passages[window.passage], window.tokens
         null = float(row[0].sum())
-        wanted = [(passage.worded, self.max_answer, 0.0)]
+        wanted = [(passage.worded, (1.0, np.inf), self.max_answer, 0.0)]
         if pair.asks_number:
             short = min(NUMBER_LONGEST, self.max_answer)
-            wanted.append((passage.numbers, short, NUMBER_MARGIN))
-        for needed, longest, bonus in wanted:
+            wanted.append((passage.numbers, (2.0, 2.0), short, NUMBER_MARGIN))
+        for weights, limits, longest, bonus in wanted:
             for begin, end, score in best_spans(
                 *row[first - last - 1 : -1].T,
                 begins=passage.begins[first:last],
                 ends=passage.ends[first:last],
-                needed=needed[first:last],
+                weights=weights[first:last],
+                limits=limits,
                 longest=longest,
                 top_k=top_k,
             ):
@@ -288,11 +274,7 @@ class QuestionAnswerer(BiomedFolder):
 
 
 def _answer(
-    pair: Pair,
-    candidate: Candidate,
-    sentences: list[tuple[int, int]],
-    *,
-    probability: float | None,
+    pair: Pair, candidate: Candidate, sentences: list[tuple[int, int]], *, probability: float | None
 ) -> Answer:
     offsets = pair.passages[candidate.passage].offsets
     start, end = int(offsets[candidate.first, 0]), int(offsets[candidate.last, 1])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from biomed.qa.task import AskTask
+    from domainbert.tables import ReadOptions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -114,12 +119,14 @@ def ask(
             "give --question to ask it of texts, or --out for the answers to one file of questions"
         )
 
+    read_as = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
+
     def make_task() -> AskTask:
         answerer = QuestionAnswerer.from_pretrained(model, device=device)
         return AskTask(answerer, question=question, top_k=top_k, threshold=threshold)
 
     if out is None:
-        texts = [_text(Path(source)) for source in sources]
+        texts = [_text(Path(source), read_as) for source in sources]
         answerer = QuestionAnswerer.from_pretrained(model, device=device)
         for answer in answerer.answer(str(question), texts, top_k=top_k, threshold=threshold):
             if answer.is_found:
@@ -137,17 +144,48 @@ def ask(
             out,
             named={"context" if question is None else "text": text},
             keep=keep or (),
-            options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
+            options=read_as,
             restart=restart,
             metrics=metrics,
         )
 
 
-def _text(path: Path) -> str:
-    if path.suffix.lower() != ".txt":
-        raise UserError(f"{path}: expected a .txt file; name --out to ask the question of a table")
-    # Bytes, so that "\r\n" stays two characters and positions are those of the file.
-    return path.read_bytes().decode("utf-8", "replace")
+def _text(path: Path, options: ReadOptions) -> str:
+    """The one text of a file; line ends stay as they are."""
+    from domainbert.tables import iter_rows
+    from domainbert.tables.names import TEXT_FORMATS
+
+    if not path.name.lower().endswith(TEXT_FORMATS):
+        fix = "name --out to ask the question of a table"
+        raise UserError(f"{path}: expected a .txt or .txt.gz file; {fix}")
+    (row,) = iter_rows(path, options)
+    text = str(row.cells["text"] or "")
+    if found := _other_format(text):
+        fix = "end its name in its format (.csv, .jsonl, .json), and name --out for the answers"
+        raise UserError(f"{path.name} has {found}, not one text; {fix}")
+    if row.remark:
+        say(f"{path.name}: {row.remark}; name its encoding (--encoding cp1252, for example)")
+    return text
+
+
+def _other_format(text: str) -> str:
+    """What a file has instead of a text: binary data, JSON, or a table with a header; else ""."""
+    from domainbert.tables.names import are_names
+
+    lines = text.strip().splitlines()
+    if "\0" in text:
+        return "binary data"
+    for part in (text.strip(), *lines[:1]):
+        with suppress(ValueError, RecursionError):
+            if re.match(r'\{|\[\s*[\[{"]', part) and json.loads(part):
+                return "JSON"
+    for delimiter in ",\t;|":
+        with suppress(csv.Error):
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+            is_even = len(rows) > 2 and len(rows[0]) > 1 and len({*map(len, rows)}) == 1
+            if is_even and are_names(rows[0]):
+                return "a table"
+    return ""
 
 
 def _ask_json(source: Path, out: Path, make_task: Callable[[], AskTask]) -> None:
@@ -216,7 +254,8 @@ def evaluate(
         answerer.settings = answerer.settings.replaced(threshold=None, calibration=None)
         measure(answerer, gold)
         answerer.save_pretrained(calibrate)
-        say(f"calibrated model in {calibrate}")
+        lacks = "" if answerer.settings.calibration else "; too few questions to fit a probability"
+        say(f"model in {calibrate}{lacks}")
         found = answerer.manifest["validation"]
         result |= {"extractive": found, "not_scored": len(gold) - found["questions"]}
     else:

@@ -67,16 +67,12 @@ def score_factoids(
 ) -> dict[str, float]:
     """BioASQ's scores (Balikas et al. 2013) from the first five answers of each question.
 
-    Casing and white space are ignored. A repeated answer takes no rank.
-
-    Args:
-        ranked: answers to each question, best first.
-        answers: the accepted texts for each question: the answer and its synonyms.
+    Casing and white space are ignored. A repeated answer takes no rank. `ranked` has the answers
+    to each question, best first; `answers` the accepted ones: the answer and its synonyms.
 
     Returns:
-        "questions": their number; means over them, in [0, 1]: "strict", the first answer is
-        correct; "lenient", one of the first five is; "mrr", the reciprocal rank of the first
-        correct one (0 if none of five is).
+        "questions", their number, and means in [0, 1]: "strict", the first answer is correct;
+        "lenient", one of five is; "mrr", the reciprocal rank of the first correct one, or 0.
     """
     if len(ranked) != len(answers) or not answers:
         raise UserError(f"{len(ranked)} lists of answers for {len(answers)} questions")
@@ -127,9 +123,7 @@ def judge(answerer: QuestionAnswerer, questions: QuestionSet, **options: Any) ->
 
     If every question has an answer, the model must give one (threshold -inf), as in SQuAD 1.1;
     otherwise its own threshold decides, as in SQuAD 2.0. `options` are those of `answer_many`.
-
-    Raises:
-        QuestionError: no answer is known.
+    QuestionError if no answer is known.
     """
     questions.check_answered("scoring")
     scored = [question for question in questions if question.is_scorable]
@@ -174,20 +168,15 @@ def evaluate(answerer: QuestionAnswerer, questions: QuestionSet) -> dict[str, An
     Returns:
         "extractive": `SpanScores` of SQuAD files and tables; "factoid": `score_factoids` of
         BioASQ's factoid questions with snippets; "not_scored": number of questions of other
-        kinds, without passages, or without a known answer.
-
-    Raises:
-        QuestionError: no question can be scored.
+        kinds, without passages, or without a known answer. QuestionError if none can be scored.
     """
     questions.check_answered("scoring")
     scorable = [question for question in questions if question.is_scorable]
     extractive = questions.subset(q for q in scorable if q.kind == "extractive")
     factoid = questions.subset(q for q in scorable if q.kind == "factoid")
     if not scorable:
-        raise QuestionError(
-            f"{questions.name} has no question that a part of its passages could answer; for "
-            "yes/no questions use biomed qa yesno"
-        )
+        found = f"{questions.name} has no question that a part of its passages could answer"
+        raise QuestionError(f"{found}; for yes/no questions use biomed qa yesno")
     result: dict[str, Any] = {}
     if len(extractive):
         result["extractive"] = asdict(score(judge(answerer, extractive)))
@@ -266,11 +255,8 @@ def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
     """The threshold with the best mean of answered and abstained.
 
     It is 0 or the middle of two neighbouring scores; of equally good ones the nearest to 0, and 0
-    if none is better than always or never answering.
-
-    Args:
-        answerable: best scores of questions with an answer, shape (n,).
-        unanswerable: best scores of questions without one, shape (m,).
+    if none is better than always or never answering. Both arguments are the best scores of
+    questions, shape (n,) and (m,).
     """
     scores = np.unique(np.concatenate((answerable, unanswerable)))
     scores = scores[np.isfinite(scores)]

@@ -22,14 +22,13 @@ TRIES = 8  # windows drawn before giving up on a negative
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A window's token ids and segments, shape (tokens,), and where context and answer are.
+    """A window's token ids and segments, shape (tokens,), and where the answer is.
 
     Without an answer `start` and `end`, its first and last token, are 0 ([CLS]).
     """
 
     ids: np.ndarray = field(repr=False)
     segments: np.ndarray = field(repr=False)
-    first: int
     start: int
     end: int
 
@@ -80,10 +79,8 @@ class WindowMaker:
         self._asked = [asked for question in questions if (asked := self._prepared(question))]
         self.left_out = len(questions) - len(self._asked)
         if not any(asked.place for asked in self._asked):
-            raise QuestionError(
-                f"{questions.name} has {len(questions)} questions, but none with an answer that "
-                "occurs in its context; training needs them"
-            )
+            found = f"{questions.name} has {len(questions)} questions, but none with an answer that"
+            raise QuestionError(f"{found} occurs in its context; training needs them")
 
     def _prepared(self, question: Question) -> _Asked | None:
         pieces = self._reader.read(question.text)
@@ -162,4 +159,4 @@ class WindowMaker:
         window = self._reader.window_of(asked.pieces, self._read[text], (start, stop))
         first = len(asked.pieces) + 2  # after [CLS], the question and [SEP]
         begin, end = (first + token - start for token in answer) if answer else (0, 0)
-        return Example(window.ids, window.segments, first, begin, end)
+        return Example(window.ids, window.segments, begin, end)

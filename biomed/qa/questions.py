@@ -108,9 +108,8 @@ class QuestionSet:
     def check_answered(self, what: str) -> None:
         """Raise QuestionError unless the answer to some question is known."""
         if not any(question.is_answered for question in self):
-            raise QuestionError(
-                f"{self.name} has {len(self)} questions without answers; {what} needs them"
-            )
+            found = f"{self.name} has {len(self)} questions without answers"
+            raise QuestionError(f"{found}; {what} needs them")
 
     def fingerprint(self) -> str:
         """A hash of all questions, passages and answers, for the manifest."""
@@ -145,10 +144,8 @@ def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, 
 def check_ids(ids: Iterable[str], *, name: str) -> None:
     """Raise QuestionError if an id is given to several questions."""
     if repeated := sorted(id_ for id_, count in Counter(ids).items() if count > 1):
-        raise QuestionError(
-            f"{name}: {len(repeated)} ids are given to several questions, such as {repeated[0]!r}; "
-            "give each question an id of its own"
-        )
+        several = f"{name}: {len(repeated)} ids are given to several questions, such as"
+        raise QuestionError(f"{several} {repeated[0]!r}; give each question an id of its own")
 
 
 def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionSet, QuestionSet]:
@@ -160,10 +157,9 @@ def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionS
     article is not trained on. A question without passages is not held out.
     """
     below = share * 2**64
+    asked = (q for q in questions if q.passages)
     held = questions.subset(
-        q
-        for q in questions
-        if q.passages and int(text_hash(q.passages[0].article)[:16], 16) < below
+        q for q in asked if int(text_hash(q.passages[0].article)[:16], 16) < below
     )
     articles = {article for question in held for article in question.articles}
     return questions.subset(q for q in questions if not q.articles & articles), held

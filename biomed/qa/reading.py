@@ -17,14 +17,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer accepts a text with one
-_LETTERS = re.compile(r"[^\W_]+")
+_UNITS = r"(?:years?|months?|weeks?|days?|hours?|minutes?|min|fold|percent|mg|ml|kg|g)\b"
+_PART = (
+    r"(?:\d++(?:[.,·]\d++|:\d\d)*(?!(?:st|nd|rd|th)\b)|\b(?:zero|none|one|two|three|four|five|six|seven|"
+    r"eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|"
+    r"six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|dozens?|half|halves|quarter|"
+    r"once|twice)\b)"
+)
+# "twenty-five", "5 to 14 days" and "1.5 million" have one; "COVID-19" and "2nd" have none.
 _NUMBER = re.compile(
-    r"\d+|\b(?:zero|none|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|"
-    r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|"
-    r"hundreds?|thousands?|millions?|billions?|dozens?|half|halves|quarter|single|once|twice|"
-    r"first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)\b",
+    rf"(?<!\w)(?<![^\W\d_][-‐‑–.]){_PART}(?:%?(?:\s?[-–]\s?|\s(?:to|or)\s|\s(?=[htmbd])){_PART})*+"
+    rf"(?![-‐‑](?!{_UNITS})[^\W\d_])",
     re.IGNORECASE,
 )
+_COMMA = re.compile(r",\s")
 _ASKS_NUMBER = re.compile(
     r"\bhow\s+(?:many|much|old|long)\b"
     r"|\b(?:what|which)\s+(?:(?:is|was|are|were)\s+(?:the|his|her|their)\s+)?(?:\w+\s+)?"
@@ -40,7 +46,8 @@ class Pieces:
 
     `offsets` are the first character and one past the last of each token, shape (tokens, 2);
     `begins` and `ends` say whether a word begins or ends with the token, `worded` whether it has a
-    letter or a digit, `numbers` whether it is part of a number; shape (tokens,), bool.
+    letter or a digit, shape (tokens,), bool. `numbers`, int: 1 where a number begins, plus 1 where
+    one ends, and 3 at a comma between words; so tokens that add up to 2 have exactly one number.
     """
 
     ids: np.ndarray = field(repr=False)
@@ -164,8 +171,8 @@ class PairReader:
             offsets=offsets,
             begins=np.concatenate((edge, changes)),
             ends=np.concatenate((changes, edge)),
-            worded=_touching(_LETTERS, text, offsets),
-            numbers=_touching(_NUMBER, text, offsets),
+            worded=np.array([any(map(str.isalnum, text[a:b])) for a, b in encoded.offsets], bool),
+            numbers=_numbered(text, offsets),
         )
 
     def capacity(self, question: Pieces) -> int:
@@ -204,8 +211,7 @@ def asks_number(question: str) -> bool:
     return bool(_ASKS_NUMBER.search(question))
 
 
-def _touching(pattern: re.Pattern[str], text: str, offsets: np.ndarray) -> np.ndarray:
-    """Whether each token has a character of a match, shape (tokens,), bool."""
-    spans = np.array([found.span() for found in pattern.finditer(text)], np.int64).reshape(-1, 2)
-    ended = np.searchsorted(spans[:, 1], offsets[:, 0], side="right")
-    return ended < np.searchsorted(spans[:, 0], offsets[:, 1])
+def _numbered(text: str, offsets: np.ndarray) -> np.ndarray:
+    ends = [at for found in _NUMBER.finditer(text) for at in (found.start(), found.end() - 1)]
+    places = np.sort(ends + 3 * [found.start() for found in _COMMA.finditer(text)])
+    return np.searchsorted(places, offsets[:, 1]) - np.searchsorted(places, offsets[:, 0])

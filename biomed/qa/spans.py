@@ -34,15 +34,16 @@ def best_spans(
     *,
     begins: np.ndarray,
     ends: np.ndarray,
-    needed: np.ndarray,
+    weights: np.ndarray,
+    limits: tuple[float, float] = (1, np.inf),
     longest: int,
     top_k: int = 1,
 ) -> list[tuple[int, int, float]]:
     """The spans of whole words in one window with the largest sum of start and end logit.
 
     All arrays have shape (tokens,): start and end logits of the context, whether a word begins or
-    ends with the token, and the tokens of which a span needs one. A span has at most `longest`
-    tokens. The spans do not overlap: each is the best of those that do not overlap the better ones.
+    ends with the token, and weights (0 or more), whose sum over a span must lie within `limits`. A
+    span has at most `longest` tokens. Each is the best of those that do not overlap a better one.
 
     Returns:
         First token, last token (inclusive) and score of each span, best first.
@@ -54,9 +55,9 @@ def best_spans(
     padded = np.concatenate((np.where(ends, end, -np.inf), np.full(longest - 1, -np.inf)))
     # Row i, column j: the span of tokens i to i + j.
     scores = starts[:, None] + sliding_window_view(padded, longest)
-    places = np.arange(len(start))
-    following = np.minimum.accumulate(np.where(needed, places, len(start))[::-1])[::-1]
-    scores[np.arange(longest) < (following - places)[:, None]] = -np.inf
+    sums = np.cumsum(np.concatenate((weights, np.zeros(longest - 1, dtype=int))))
+    inside = sliding_window_view(sums, longest) - (sums[: len(start)] - weights)[:, None]
+    scores[(inside < limits[0]) | (inside > limits[1])] = -np.inf
     found: list[tuple[int, int, float]] = []
     for _ in range(top_k):
         first, length = divmod(int(scores.argmax()), longest)

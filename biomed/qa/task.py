@@ -42,6 +42,8 @@ class AskTask(Task):
         top_k: int = 1,
         threshold: float | None = None,
     ) -> None:
+        if question is not None and not question.strip():
+            raise UserError("the question is empty; without one, the table has a column of them")
         self._answerer, self._question = answerer, question
         self._options: dict[str, Any] = {"top_k": top_k, "threshold": threshold}
         self.columns = (QUESTION, CONTEXT) if question is None else (TEXT,)
@@ -60,7 +62,7 @@ class AskTask(Task):
     def read(self, rows: Sequence[Row]) -> Pair | Fault:
         """The tokenised question and context."""
         (row,) = rows
-        asked = self._question or row.cells["question"]
+        asked = row.cells["question"] if self._question is None else self._question
         context = row.cells["context" if self._question is None else "text"]
         context = context.tolist() if hasattr(context, "tolist") else context
         for name, value in (("question", asked), ("context", context)):

@@ -34,10 +34,11 @@ HELD_OUT_NOTE = (
     "number in [0, 1), is below {share}. Some of these questions chose the weights. "
 )
 SCORES_NOTE = (
-    "Every question has an answer and the model must give one. The last two columns: the same "
-    "questions, asked of their own article and of another one, with the model's own threshold, "
-    "{threshold:.2f}; unless it was given, it was chosen on these questions."
+    " The last two columns: questions with an answer, asked of their own article and of another "
+    "one, with the model's own threshold, {threshold:.2f}; unless given, it was chosen on these."
 )
+FORCED = "Every question has an answer and the model must give one."
+FREE = "{none} of {questions} questions have no answer; the model's own threshold decides."
 CALIBRATION_NOTE = (
     "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
     "{intercept:.3f}). It was fitted on the {questions} held-out questions that chose the "
@@ -53,10 +54,7 @@ class QuestionModelTable(ModelTable, QuestionSettings):
 
 
 class Validation(Settings):
-    """The `[validation]` table: share of the last file's articles that is held out.
-
-    `choosing` is the number of held-out questions that choose the weights.
-    """
+    """`[validation]`: the share of the last file's articles to hold out; see `CHOOSING`."""
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     choosing: Count = CHOOSING
@@ -101,9 +99,8 @@ class AnswerObjective(Objective):
         self._questions = without_articles(stage.questions, validation)
         name, seed = stage.questions.name, stage.training.seed
         if shared := len(stage.questions) - len(self._questions):
-            log.warning(
-                "%s: %d questions share an article with validation and are left out", name, shared
-            )
+            why = "%s: %d questions share an article with validation and are left out"
+            log.warning(why, name, shared)
         self.windows = WindowMaker(
             self._questions,
             reader=model.reader,
@@ -123,9 +120,7 @@ class AnswerObjective(Objective):
     def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
         """Token ids, segments, and the answer's start and end."""
         del epoch
-        ids, mask = pad(
-            [example.ids for example in batch], pad_token_id=self._model.tokenizer.pad_token_id
-        )
+        ids, mask = pad([e.ids for e in batch], pad_token_id=self._model.tokenizer.pad_token_id)
         tensors = {
             "input_ids": ids,
             "token_type_ids": pad([example.segments for example in batch], pad_token_id=0)[0],
@@ -136,9 +131,7 @@ class AnswerObjective(Objective):
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """The mean cross-entropy of start and end."""
-        left = (
-            {"start", "end"} if self._model.reads_segments else {"start", "end", "token_type_ids"}
-        )
+        left = {"start", "end", "" if self._model.reads_segments else "token_type_ids"}
         inputs = {name: value for name, value in batch.items() if name not in left}
         output = network(**inputs)
         # The context is segment 1 without the [SEP] that ends it.
@@ -184,8 +177,7 @@ def fit(
     from their articles; at the end all of them are scored, see `measure`.
 
     Args:
-        stages: general questions first. The first stage's rank, dropout, seed and `full` apply to
-            all.
+        stages: general ones first; rank, dropout, seed and `full` of the first apply to all.
         validation: questions with answers; what shares an article with them is not trained on.
         encoder: shipped name, folder or hub:owner/name.
         settings: windows, longest answer, threshold.
@@ -228,20 +220,21 @@ def measure(
     chosen. Scores and notes go to the manifest.
     """
     model.manifest.pop("calibration", None)
-    judged = judge(model, validation)
-    found = score(judged)
-    f1 = {"value": found.f1, "low": found.f1_low, "high": found.f1_high}
-    row = f"{len(judged)} questions of {validation.name}"
-    scores = {"F1": {row: found.f1 if found.f1_low is None else f1}}
-    scores["exact match"] = {row: found.exact}
     own, elsewhere = ask_elsewhere(model, validation, count=choosing)
     none = find_threshold(own, elsewhere, model.settings.threshold)
     model.settings = model.settings.replaced(threshold=none["threshold"])
+    found = score(judge(model, validation))
+    f1 = {"value": found.f1, "low": found.f1_low, "high": found.f1_high}
+    row = f"{found.questions} questions of {validation.name}"
+    scores = {"F1": {row: found.f1 if found.f1_low is None else f1}}
+    scores["exact match"] = {row: found.exact}
     row = f"{none['questions']} of them"
     scores["answered from the right article"] = {row: none["answered"]}
     scores["no answer from a wrong one"] = {row: none["abstained"]}
     model.manifest |= {"validation": asdict(found), "no_answer": none, "scores": scores}
     how = HELD_OUT_NOTE.format(share=share) if share else ""
+    without = found.questions - found.answerable
+    how += FREE.format(none=without, questions=found.questions) if without else FORCED
     model.manifest["scores_note"] = how + SCORES_NOTE.format(threshold=none["threshold"])
     if known := find_calibration(own, elsewhere):
         slope, intercept = known["map"]
@@ -286,9 +279,8 @@ def make_stages(recipe: QuestionRecipe, sets: Sequence[QuestionSet]) -> list[Que
     """
     for name, values in recipe.stages.items():
         if len(values) != len(sets):
-            raise UserError(
-                f"[stages] {name} has {len(values)} values for {len(sets)} files of questions"
-            )
+            found = f"{len(values)} values for {len(sets)} files of questions"
+            raise UserError(f"[stages] {name} has {found}")
     stages = []
     for number, questions in enumerate(sets):
         own = {name: values[number] for name, values in recipe.stages.items()}

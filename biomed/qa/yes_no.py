@@ -71,9 +71,8 @@ def read_decisions(path: str | Path) -> list[Decision]:
         raise QuestionError(f"{read.name} has no yes/no question")
     labels = [tuple(answer.lower() for answer in question.answers) for question in questions]
     if wrong := sum(len(label) != 1 or label[0] not in LABELS for label in labels):
-        raise QuestionError(
-            f"{read.name}: {wrong} yes/no questions are not answered by {', '.join(LABELS)}"
-        )
+        fault = f"{wrong} yes/no questions are not answered by {', '.join(LABELS)}"
+        raise QuestionError(f"{read.name}: {fault}")
     if empty := sum(not question.passages for question in questions):
         raise QuestionError(f"{read.name}: {empty} yes/no questions have no context")
     return [

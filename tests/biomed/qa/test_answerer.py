@@ -160,6 +160,7 @@ def test_marks_alone_are_no_answer(undecided, text):
         ("how old was he?", "Twice", 13, "Twice"),
         ("was it?", "9", 13, "insulin"),
         ("at what dose?", "dose", 13, "insulin"),  # no number at all
+        *(("how many?", name, 13, "insulin") for name in ("x-19", "second", "Single", "2nd", "x9")),
     ],
 )
 def test_a_question_for_a_number_prefers_one(
@@ -173,6 +174,23 @@ def test_a_question_for_a_number_prefers_one(
     assert answer.score == pytest.approx(-5 if expected == number else 7, abs=1e-3)
     # One below the threshold takes nobody's place.
     assert answerer.answer(question, text)[0].text == "insulin"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("renal 9, 7 insulin", {"7 insulin"}),
+        ("renal 9 of 7 insulin", {"7 insulin", "of 7 insulin"}),
+        ("renal 9 to 7 insulin", {"renal 9 to 7 insulin"}),
+        ("renal 9,7 insulin", {"renal 9,7 insulin"}),
+        ("renal 9, insulin", {"renal 9"}),
+    ],
+)
+def test_a_preferred_span_has_one_whole_number(answerer, monkeypatch, text, expected):
+    """From `renal` to `insulin` is the best span of all."""
+    monkeypatch.setattr("biomed.qa.answerer.NUMBER_MARGIN", 50)
+    found = answerer.answer("how many?", text, top_k=4, threshold=-np.inf)
+    assert found[0].text in expected
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import gzip
 import json
 import subprocess
 import sys
@@ -66,10 +67,25 @@ def test_ask_one_question_of_texts(saved, tmp_path):
     files = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
     result = run.invoke(app, ["ask", *files, "--question", "was it?", "--model", saved])
     assert result.exit_code == 0, result.output
-    assert "b.txt, characters 7 to 14, score 7.00" in result.output
+    assert "b.txt, characters 6 to 13, score 7.00" in result.output
     assert "insulin [answer] [b]now[/b]" in result.output
     result = run.invoke(app, ["ask", files[0], "--question", "was it?", "--model", saved])
     assert "No answer was found." in result.output
+
+
+def test_the_text_of_a_file_in_another_encoding(saved, tmp_path):
+    text = "Ménière, at home,\non insulin,\n[1] not renal,"
+    (tmp_path / "a.txt").write_bytes(text.encode("latin-1"))
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(text.encode()))
+    arguments = ["--question", "was it?", "--model", saved]
+    plain = run.invoke(app, ["ask", str(tmp_path / "a.txt"), *arguments])
+    assert "a.txt: undecodable bytes read as U+FFFD; name its encoding" in plain.output
+    named = run.invoke(app, ["ask", str(tmp_path / "a.txt"), *arguments, "--encoding", "latin-1"])
+    packed = run.invoke(app, ["ask", str(tmp_path / "b.txt.gz"), *arguments])
+    assert "Ménière" in named.output
+    assert "undecodable" not in named.output
+    assert packed.output == named.output.replace("a.txt", "b.txt.gz")
+    assert "characters 21 to 28" in packed.output
 
 
 def test_ask_a_table(saved, tmp_path):
@@ -206,6 +222,27 @@ def test_train(tiny_encoder, tmp_path):
     assert "| probability | there is an answer | questions |" in card
 
 
+@pytest.mark.parametrize("count", [6, 30])
+def test_calibrated_on_questions_without_answers(saved, tmp_path, count):
+    """The card has the scores at the threshold that is saved."""
+    document = json.loads(squad(made_up(count, name="q")))
+    none = {"id": "n", "question": "treated?", "answers": [], "is_impossible": True}
+    document["data"][0]["paragraphs"].append({"context": "on insulin at home", "qas": [none]})
+    (tmp_path / "q.json").write_text(json.dumps(document))
+    arguments = ["evaluate", str(tmp_path / "q.json"), "--json", str(tmp_path / "s.json")]
+    out = ["--model", saved, "--calibrate", str(tmp_path / "fitted")]
+    result = run.invoke(app, [*arguments, *out])
+    assert result.exit_code == 0, result.output
+    first = json.loads((tmp_path / "s.json").read_text())["extractive"]
+    result_again = run.invoke(app, [*arguments, "--model", str(tmp_path / "fitted")])
+    assert result_again.exit_code == 0, result_again.output
+    assert json.loads((tmp_path / "s.json").read_text())["extractive"] == first
+    card = (tmp_path / "fitted" / "README.md").read_text()
+    assert f"1 of {count + 1} questions have no answer" in card
+    assert "Every question has an answer" not in card
+    assert ("too few questions to fit a probability" in result.output) == (count < 20)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -213,6 +250,15 @@ def test_train(tiny_encoder, tmp_path):
         (["ask", "test.json", "--out", "o.xlsx"], "o.xlsx"),
         (["ask", "bad.csv", "--out", "o.csv"], "bad.csv has no column 'context'"),
         (["ask", "empty.txt", "--question", "was it?"], "the context, document 0 is empty"),
+        (["ask", "q.csv", "--question", "", "--out", "o.csv"], "the question is empty"),
+        (["ask", "q.csv", "--question", "a?"], "name --out to ask the question of a table"),
+        *(
+            (["ask", f"{name}.txt", "--question", "a?"], f"{name}.txt has {what}, not one text")
+            for name, what in [
+                *(("comma", "a table"), ("tab", "a table"), ("rows", "JSON"), ("squad", "JSON")),
+                ("bytes", "binary data"),
+            ]
+        ),
         (["evaluate", "bad.json"], "bad.json is not JSON: Expecting value at line 2, column 1"),
         (
             ["evaluate", "test.json"],
@@ -241,6 +287,11 @@ def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arg
     }
     write_table(pd.DataFrame(rows), tmp_path / "q.csv")
     (tmp_path / "empty.txt").write_text(" \n")
+    (tmp_path / "comma.txt").write_bytes((tmp_path / "q.csv").read_bytes())
+    (tmp_path / "tab.txt").write_text('id\tnote text\n1\t"a\nb"\n2\tc\n')
+    (tmp_path / "rows.txt").write_text('{"id": 1, "text": "a"}\n{"id": 2, "text": "b"}\n')
+    (tmp_path / "squad.txt").write_text('{\n  "data": []\n}\n')
+    (tmp_path / "bytes.txt").write_bytes(b"text and \0\1\2")
     (tmp_path / "bad.csv").write_text("question\nsecret\n")
     (tmp_path / "bad.json").write_text('{"data":\nsecret}')
     (tmp_path / "test.json").write_text(

@@ -163,3 +163,6 @@ def test_what_is_refused(answerer, tmp_path):
     write_table(frame, tmp_path / "q.csv")
     with pytest.raises(UserError, match=r"q\.csv is an input"):
         score_file(AskTask(answerer), tmp_path / "q.csv", tmp_path / "q.csv")
+    for question in ("", " \n"):
+        with pytest.raises(UserError, match="the question is empty"):
+            AskTask(answerer, question=question)
