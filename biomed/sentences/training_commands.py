@@ -61,8 +61,9 @@ def train(
     if not (validation or pairs.is_dir()):
         msg = f"{pairs} is not the folder of the public data sets; with pairs, name --validation"
         raise UserError(msg)
-    unread = {"kind": kind, "objective": objective, "scale": scale}
-    if not validation and (given := [name for name in unread if unread[name] is not None]):
+    unread = {"kind": kind not in (None, "bi-encoder"), "scale": scale is not None}
+    unread["objective"] = objective not in (None, "contrastive")
+    if not validation and (given := [name for name in unread if unread[name]]):
         msg = f"--{given[0]} is for training on pairs; leave it out, or name --validation"
         raise UserError(msg)
     with training_run(out, checkpoints, resume=resume) as run:

@@ -310,7 +310,7 @@ def test_options_that_would_not_be_read_are_refused(write_pairs, tmp_path):
     message = "is not the folder of the public data sets; with pairs, name --validation"
     assert message in refused(write_pairs("p.csv"), *out)
     assert message in refused(tmp_path / "none", *out)
-    for option in (("--kind", "bi-encoder"), ("--objective", "triplet"), ("--scale", 5)):
+    for option in (("--kind", "cross-encoder"), ("--objective", "triplet"), ("--scale", 5)):
         assert f"{option[0]} is for training on pairs" in refused(tmp_path, *out, *option)
 
 
