@@ -200,8 +200,10 @@ class EntityTagger:
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
-        found = (marks.starts_after_breaks, marks.starts_of_shorthand, marks.words_of_numbers)
-        return _ReadText(text, words, *(find(text, words) for find in found), pieces)
+        breaks = marks.starts_after_breaks(text, words)
+        shorthand = marks.starts_of_shorthand(text, words)
+        joined = marks.words_of_numbers(text, words)
+        return _ReadText(text, words, breaks, shorthand, joined, pieces)
 
     def _kept(
         self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]

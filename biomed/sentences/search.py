@@ -212,8 +212,8 @@ class SentenceIndex:
         queries = [queries] if isinstance(queries, str) else list(queries)
         most = max(k, candidates) if rerank or words else k
         vectors = self.encoder.embed(queries)
-        for number, query in enumerate(queries) if rerank else ():
-            if fault := rerank.windower.fault_of_first(query):
+        for number, query in enumerate(queries):
+            if rerank is not None and (fault := rerank.windower.fault_of_first(query)):
                 raise UserError(f"query number {number} {fault}; shorten it, or do not rerank")
         hits = (graph or self.vectors).search(vectors, k=most)
         if words is not None:

@@ -91,8 +91,8 @@ def copied_passages(notes: Sequence[str], *, words: int = WORDS) -> list[CopiedP
         # Backwards, so that of equal runs in a note the first is kept.
         for word in range(len(keys) - 1, -1, -1):
             place = (note, word)
-            first, _ = seen.get(keys[word], (place, place))
-            seen[keys[word]] = (place if first[0] == note else first, place)
+            oldest, _ = seen.get(keys[word], (place, place))
+            seen[keys[word]] = (place if oldest[0] == note else oldest, place)
     return found
 
 
