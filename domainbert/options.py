@@ -19,6 +19,9 @@ Checkpoints = Annotated[
     Path | None, typer.Option(help="Keep checkpoints here; else next to --out until it is written.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
+Merged = Annotated[
+    bool, typer.Option("--merged", help="Write all weights, for other libraries, not an adapter.")
+]
 ModelName = Annotated[
     str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")
 ]

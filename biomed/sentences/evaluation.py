@@ -120,7 +120,7 @@ def evaluate_retrieval(
     # So many passages are of at least as many texts as the longest recall counts.
     counts = Counter(index.vectors.rows(np.arange(len(index)))["id"]).most_common(max(RECALLS) - 1)
     most = max(sum(number for _, number in counts) + 1, candidates)
-    options: dict[str, Any] = {"k": min(most, len(index)), "candidates": candidates}
+    options: dict[str, Any] = {"k": max(1, min(most, len(index))), "candidates": candidates}
 
     def measured(found: list[list[Passage]]) -> Retrieval:
         # A text with several passages ranks where its first passage does.

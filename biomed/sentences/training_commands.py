@@ -36,6 +36,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
+    merged: options.Merged = False,
 ) -> None:
     """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder.
 
@@ -74,7 +75,7 @@ def train(
             trained = train_from_recipe(plan, *sides, **place)
         else:
             trained = train_medical(read_recipe(MedicalRecipe, recipe, changes), pairs, **place)
-        run.save(trained)
+        run.save(trained, merged=merged)
     best = ", ".join(f"{k} {v:.4f}" for k, v in trained.manifest["validation"].items())
     say(f"validation: {best}; model in {out}")
 
@@ -100,6 +101,7 @@ def augment(
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
+    merged: options.Merged = False,
 ) -> None:
     """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
     from biomed.sentences import augment as augmented
@@ -120,7 +122,7 @@ def augment(
         sides = read_examples(pairs), read_examples(validation)
         place: dict[str, Any] = {"checkpoints": run.checkpoints, "resume": resume}
         found = augmented.augment(plan, *sides, texts=own, silver_only=silver_only, **place)
-        run.save(found.encoder)
+        run.save(found.encoder, merged=merged)
         if cross:
             found.cross.save_pretrained(cross)
     if silver:

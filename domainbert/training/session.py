@@ -25,8 +25,10 @@ class TrainingRun:
     out: Path
     checkpoints: Path
 
-    def save(self, model: Model) -> None:
+    def save(self, model: Model, *, merged: bool = False) -> None:
         """Save the model in `out`; where that fails, keep it in another folder.
+
+        For `merged` see `Model.save_pretrained`.
 
         Raises:
             UserError: `out` cannot be written, as on a full disk; says where the model is.
@@ -37,7 +39,7 @@ class TrainingRun:
             return
         failures = (OSError, SafetensorError)  # safetensors wraps errors of the disk
         try:
-            model.save_pretrained(self.out)
+            model.save_pretrained(self.out, merged=merged)
         except failures as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         else:
@@ -47,7 +49,7 @@ class TrainingRun:
             folder = None
             try:
                 folder = Path(tempfile.mkdtemp(prefix=f"{self.out.name}-", dir=place))
-                model.save_pretrained(folder)
+                model.save_pretrained(folder, merged=merged)
             except failures:
                 if folder:
                     shutil.rmtree(folder, ignore_errors=True)

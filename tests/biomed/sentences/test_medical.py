@@ -14,6 +14,7 @@ from biomed.sentences.medical import (
     opening,
     percent,
     questions_and_answers,
+    train_medical,
     training_rows,
 )
 from domainbert.tables import TableError
@@ -122,3 +123,14 @@ def test_the_command_trains_on_the_folder(data, tiny_encoder, tmp_path, monkeypa
     assert row == f"PubMedQA, {held} questions among 40 abstracts: MRR@10"
     assert config["task"] == "sentences"
     assert config["manifest"]["counts"]["training rows, answers"] > 90
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_shipped_recipe_runs_on_real_text(tiny_encoder, some_data, tmp_path):
+    changes = {"model.encoder": str(tiny_encoder), "training.epochs": 0.01}
+    model = train_medical(read_recipe(MedicalRecipe, "sentences", changes), some_data)
+    model.save_pretrained(tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    for part in ("# Vectors", "MRR@10", "training rows, definitions", "224 pairs"):
+        assert part in card

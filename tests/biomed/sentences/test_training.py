@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from biomed.cli import app
@@ -271,7 +272,11 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     recipe.write_text("[training]\nlearning_rate = 6e-3\ndropout = 0.0\nevaluations = 1\n")
     shared = ("--validation", validation, "--scale", 5, "--epochs", 1, "--encoder", tiny_encoder)
     shared += ("--recipe", recipe)
-    assert "spearman" in invoke("train", train, "--out", tmp_path / "bi", *shared)
+    said = invoke("train", train, "--out", tmp_path / "bi", "--merged", *shared)
+    assert "spearman" in said
+    theirs = SentenceTransformer(str(tmp_path / "bi")).encode(["Fever and pneumonia."])
+    ours = SentenceEncoder.from_pretrained(tmp_path / "bi").encode(["Fever and pneumonia."])
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
     more = ("--kind", "cross-encoder")
     invoke("train", train, "--out", tmp_path / "cross", *shared, *more)
     notes = tmp_path / "notes.csv"

@@ -1,10 +1,7 @@
 """The commands, as a user types them."""
 
-import gzip
 import subprocess
 import sys
-from functools import partial
-from itertools import islice
 
 import pandas as pd
 import pytest
@@ -12,7 +9,6 @@ from typer.testing import CliRunner
 
 from biomed.cli import app
 from biomed.terms.embedder import TermEmbedder
-from biomed.terms.training import ICD9, MEDQUAD, PUBMED, RATED_PAIRS
 from domainbert.tables import read_table, write_table
 
 run = CliRunner()
@@ -176,20 +172,6 @@ def test_a_failure_is_one_line_and_exit_code_1(
     assert result.exit_code == 1
     assert message in result.output
     assert len([line for line in result.output.splitlines() if "error" in line]) == 1
-
-
-@pytest.fixture
-def some_data(data_folder, tmp_path):
-    """A folder with the beginnings of the data sets, which are read in seconds."""
-    folder = tmp_path / "data"
-    for name, lines in {MEDQUAD: 800, PUBMED: 2000, ICD9: 1000, RATED_PAIRS: None}.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        opened = partial(gzip.open if file.suffix == ".gz" else open, mode="rb")
-        with opened(data_folder / name) as handle:
-            text = b"".join(islice(handle, lines))
-        file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
-    return folder
 
 
 @pytest.mark.data
