@@ -131,6 +131,7 @@ import signal, sys, time
 import typer
 from domainbert.console import command_line, one_line_errors
 from domainbert.files import atomic_path
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
 app = command_line("tool", "A tool.")
 
 @app.command()

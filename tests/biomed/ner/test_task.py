@@ -84,8 +84,9 @@ def test_files(tagger, frame, tmp_path, source, out):
 def test_a_text_file_is_one_text(tagger, tmp_path):
     (tmp_path / "note.txt").write_bytes("Sjögren \xff\r\n heart\r\nfailure".encode("latin-1"))
     score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "o.parquet")
-    (row,) = read_table(tmp_path / "o.parquet").itertuples()
+    row, item = read_table(tmp_path / "o.parquet").itertuples()  # three short lines are a list
     assert (row.row, row.start, row.end, row.text) == (0, 12, 17, "heart")
+    assert (item.row, item.start, item.end, item.text) == (0, 19, 26, "failure")
     (tmp_path / "note.txt").write_bytes(b"renal and severe heart\r\nfailure")
     score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "p.parquet")
     rows = list(read_table(tmp_path / "p.parquet").itertuples())
