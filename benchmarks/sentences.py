@@ -133,10 +133,8 @@ def mine(sentences: list[str], number: int) -> None:
     if len(texts) < number:
         sys.exit(f"the sentences have {len(texts)} runs of words, fewer than {number}")
     queries = [texts[row - row % ANSWERS] for row in range(number)]
-    encoder, found = (
-        SentenceEncoder.from_pretrained(DEFAULT_ENCODER, device="cpu"),
-        list[Examples](),
-    )
+    encoder = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, device="cpu")
+    found: list[Examples] = []
     with_layers(encoder, 1)  # for the memory, which is measured, the others change nothing
     pairs = Examples(queries, texts, [], [])
     seconds = seconds_of(lambda: found.append(mine_negatives(pairs, encoder, margin=0)))

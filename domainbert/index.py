@@ -179,8 +179,9 @@ class VectorIndex:
                 yield writer
                 writer.write()
             except BaseException:
+                kept = {part["name"] for part in self._parts}
                 for path in self.folder.glob("part-*"):
-                    if path.name.split(".")[0] not in {part["name"] for part in self._parts}:
+                    if path.name.split(".")[0] not in kept:
                         path.unlink()
                 raise
             # The head is written last: what it does not name is not part of the index.

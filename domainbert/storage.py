@@ -187,7 +187,8 @@ def load_task_model(
         model = encoders.load_model(encoder, network_class(), **outputs)
     else:
         encoder = _encoder_beneath(path, config)
-        outputs |= {} if dropout is None else encoders.dropouts(encoder, dropout)
+        if dropout is not None:
+            outputs |= encoders.dropouts(encoder, dropout)
         wrapped = add_lora(encoders.load_model(encoder, network_class(), **outputs), config.lora)
         adapter = _read_adapter(path, expected=adapter_tensors(wrapped))
         model = merge_adapter(wrapped, adapter)

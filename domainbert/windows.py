@@ -11,13 +11,14 @@ import numpy as np
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 LONGEST_TEXT = 5_000_000  # characters; a text needs about 150 bytes of memory for each
+_CHECKED = 1024  # texts that are split at once to see whether they have tokens
 UNKNOWN = "not in the vocabulary"
 NOT_TEXT = "control characters or undecodable bytes"
 INVISIBLE = "invisible format characters"
@@ -163,6 +164,13 @@ class Windower:
             [_HALF_PAIR.sub("\ufffd", text) for text in texts], add_special_tokens=False
         )
         return [self._windowed(*pair) for pair in zip(texts, encoded, strict=True)]
+
+    def without_tokens(self, texts: Sequence[str]) -> Iterator[int]:
+        """The numbers of the texts that have no token, read piece by piece."""
+        for start in range(0, len(texts), _CHECKED):
+            for number, text in enumerate(self.split_many(texts[start : start + _CHECKED]), start):
+                if not text.tokens:
+                    yield number
 
     def _windowed(self, text: str, encoded: Encoding) -> WindowedText:
         ids = np.array(encoded.ids, dtype=np.int64)

@@ -40,8 +40,8 @@ class Answer:
         text: the answer, exactly as in the context.
         start, end: its first character and one past its last; 0 without an answer.
         score: start plus end logit, minus those of [CLS], "no answer", in the same window; not a
-            probability, but comparable across documents. Without an answer: that of the best
-            rejected candidate, -inf if there is none, NaN if the output is not a number.
+            probability, but comparable across documents. Without an answer, the score of the best
+            rejected candidate: -inf without any, NaN where the network's output is NaN.
         score_kind: "logit_margin".
         document: number of the document that holds it, from 0.
         passage_start, passage_end: the same of the window in which it was found.

@@ -18,12 +18,13 @@ from pydantic import Field
 
 from biomed.sentences.data import Examples
 from biomed.sentences.encoder import SentenceEncoder
-from biomed.sentences.search import SentenceIndex, Words
+from biomed.sentences.search import SentenceIndex
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
 from domainbert.errors import UserError
 from domainbert.settings import Count, Settings
 from domainbert.training.recipes import Card
 from domainbert.training.settings import TrainingSettings
+from domainbert.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

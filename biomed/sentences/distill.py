@@ -82,7 +82,8 @@ def distill(
 
     teacher = SentenceEncoder.from_pretrained(recipe.model.encoder)
     sides = {"sentences": sentences}
-    sides |= {} if translations is None else {"translations": translations}
+    if translations is not None:
+        sides["translations"] = translations
     _check_texts(sides, teacher)
     vectors = teacher.embed(sentences)
     order = np.random.default_rng(recipe.training.seed).permutation(len(sentences))
@@ -212,7 +213,6 @@ def _check_texts(sides: dict[str, Sequence[str]], teacher: SentenceEncoder) -> N
         msg = f"{len(sentences)} sentences but {len(translations)} translations; give one for each"
         raise UserError(msg)
     for name, texts in sides.items():
-        read = teacher.windower.split_many(texts)
-        if empty := [number for number, text in enumerate(read) if not text.tokens]:
+        if empty := list(teacher.windower.without_tokens(texts)):
             msg = f"{len(empty)} {name} are empty, the first is number {empty[0]}; leave them out"
             raise UserError(msg)

@@ -15,7 +15,7 @@ from domainbert.embedding import check_many
 from domainbert.errors import UserError
 from domainbert.index import VectorIndex
 from domainbert.ranking import Hits, fuse
-from domainbert.words import Words as Words
+from domainbert.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

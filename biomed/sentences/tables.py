@@ -24,9 +24,10 @@ from domainbert.tables import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from biomed.sentences.search import Passage, SentenceIndex, Words
+    from biomed.sentences.search import Passage, SentenceIndex
     from domainbert.pairs import PairModel, PairResult, PairWindow
     from domainbert.tables import Row
+    from domainbert.words import Words
 
 SENTENCE = Column("text", "text", ("sentence", "sentences", "passage"), required=True)
 QUERY = Column("query", "text", ("question", "text"), required=True)

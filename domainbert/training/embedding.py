@@ -34,7 +34,6 @@ Columns = dict[str, list[Any]]
 KEY = "key"
 SCALE = 20.0  # one over the temperature of the contrastive objective
 _READ = 32  # windows read together in training
-_CHECKED = 1024  # texts that are split at once to see that each has a token
 _KEPT = 8192  # padded tokens of a column; larger batches use gradient checkpointing
 MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
 
@@ -272,12 +271,9 @@ def _check_texts(embedder: Embedder, columns: Columns, *, name: str) -> None:
                 what = "empty" if isinstance(text, str) else f"{type(text).__name__}, not a string"
                 msg = f"{name}: {column} of row number {number} is {what}"
                 raise UserError(msg)
-        for start in range(0, len(columns[column]), _CHECKED):
-            read = embedder.windower.split_many(columns[column][start : start + _CHECKED])
-            if empty := [start + place for place, text in enumerate(read) if not text.tokens]:
-                where = f"{name}: {column} of row number {empty[0]}"
-                msg = f"{where} has no character the model reads"
-                raise UserError(msg)
+        for number in embedder.windower.without_tokens(columns[column]):
+            msg = f"{name}: {column} of row number {number} has no character the model reads"
+            raise UserError(msg)
     if any(len(values) != _rows(columns) for values in columns.values()):
         lengths = ", ".join(f"{len(values)} {column}" for column, values in columns.items())
         msg = f"{name}: columns of different lengths ({lengths})"

@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 from biomed.sentences.commands import app
 from biomed.sentences.data import Examples
 from biomed.sentences.evaluation import evaluate_retrieval
-from biomed.sentences.search import SentenceIndex, Words
+from biomed.sentences.search import SentenceIndex
 from biomed.sentences.tables import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
 from domainbert.pooling import unit
 from domainbert.ranking import Hits, fuse
 from domainbert.scoring import score_frame
+from domainbert.words import Words
 
 TEXTS = [
     "Heart failure with edema. " * 12 + "Treated with furosemide.",
