@@ -68,7 +68,7 @@ def pretrain(
     max_steps: Annotated[
         int | None, typer.Option(min=1, help="Maximum steps per phase, for a trial run.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    seed: options.Seed = None,
 ) -> None:
     """Train an encoder on your own text. A killed run resumes with the same command."""
     from domainbert.pretraining.fitting import pretrain as fit

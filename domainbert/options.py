@@ -14,6 +14,7 @@ RecipeFile = Annotated[
 EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
 LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all random choices.")]
 FullWeights = Annotated[bool, typer.Option("--full", help="Train all weights, not an adapter.")]
 Checkpoints = Annotated[
     Path | None, typer.Option(help="Keep checkpoints here; else next to --out until it is written.")
@@ -21,6 +22,9 @@ Checkpoints = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
 Merged = Annotated[
     bool, typer.Option("--merged", help="Write all weights, for other libraries, not an adapter.")
+]
+EncoderModel = Annotated[
+    str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
 ]
 ModelName = Annotated[
     str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")

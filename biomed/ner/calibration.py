@@ -14,6 +14,8 @@ import numpy as np
 
 from biomed.corpora.documents import spans_of
 from biomed.ner.decoding import calibrated, log_odds
+from biomed.ner.evaluation import evaluate_documents, evaluate_words
+from biomed.ner.tagger import EntityTagger
 from domainbert.calibration import bins_of, calibration_error, fit_platt
 from domainbert.errors import UserError
 
@@ -109,7 +111,8 @@ def calibrate(
 ) -> tuple[dict[str, Any], Curves]:
     """Fit a model's scores on devel sides, and measure them on others.
 
-    The model's settings and manifest are changed.
+    The model's settings and manifest are changed; precision, recall and F1 on the sides that are
+    only measured go to its card.
 
     Raises:
         UserError: too few entities, see `fit_maps`, or two test sides of one name.
@@ -127,6 +130,12 @@ def calibrate(
             raise UserError(f"two sides are named {gold.name}; rename one of the files")
         other = scored_entities(model, [gold])
         parts[gold.name] = (other, apply(maps, other))
+        scores = (
+            evaluate_documents(EntityTagger(model), gold)
+            if gold.documents
+            else evaluate_words(model, gold)
+        )
+        scores.add_to_card(model.manifest, gold.name)
     sides = {
         name: {
             "entities": len(found.scores),

@@ -257,7 +257,8 @@ def calibrate(
         ),
     ],
     test: Annotated[
-        list[Path] | None, typer.Option(help="A side that is only measured; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="A side that is only measured, for the card; may be repeated."),
     ] = None,
     texts: Annotated[
         int | None, typer.Option(min=1, help="Texts of each GOLD at most, evenly spread.")

@@ -12,7 +12,7 @@ from biomed.corpora.documents import flat_spans
 from biomed.ner.decoding import tags_for
 from biomed.ner.errors import errors_by_kind
 from domainbert.errors import UserError
-from domainbert.intervals import ratio_interval
+from domainbert.intervals import Interval, ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -56,6 +56,14 @@ class Scores:
         """The values of each score by its type, for JSON."""
         each = map(asdict, (self.overall, *self.by_type))
         return {values.pop("kind"): values for values in each}
+
+    def add_to_card(self, manifest: dict[str, Any], row: str) -> None:
+        """A row of the card's table of scores: precision, recall, and F1 with its interval."""
+        one = self.overall
+        f1 = asdict(Interval(one.f1, *self.interval))
+        columns = manifest.setdefault("scores", {})
+        for column, value in (("precision", one.precision), ("recall", one.recall), ("f1", f1)):
+            columns.setdefault(column, {})[row] = value
 
 
 def score_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
@@ -140,7 +148,7 @@ class TaggerEnsemble:
 def evaluate_words(model: WordTagger | TaggerEnsemble, gold: Gold, **options: Any) -> Scores:
     """Scores over the corpus' own words, each text read on its own; `options` are for `tags`.
 
-    Entities of types that the corpus does not annotate are not counted.
+    Only types that the corpus annotates and the model finds are counted.
     """
     (scores,) = evaluate_sides(model, [gold], **options)
     return scores
@@ -156,22 +164,27 @@ def evaluate_sides(
         words = tuple(text.words for text in gold.texts)
         if words not in read:
             read[words] = model.tags(words, **options)
-        known = {"O", *tags_for(gold.types)}
+        known = {"O", *tags_for(gold.types)} & {"O", *tags_for(model.scheme.types)}
         found = [[tag if tag in known else "O" for tag in tags] for tags in read[words]]
-        scores = score_tags([text.tags for text in gold.texts], found)
-        result.append(replace(scores, errors=errors_by_kind(gold.texts, found)))
+        texts = [
+            replace(text, tags=tuple(tag if tag in known else "O" for tag in text.tags))
+            for text in gold.texts
+        ]
+        scores = score_tags([text.tags for text in texts], found)
+        result.append(replace(scores, errors=errors_by_kind(texts, found)))
     return result
 
 
 def evaluate_documents(tagger: EntityTagger, gold: Gold) -> Scores:
     """Scores of raw documents by character spans; of overlapping gold spans the longest counts.
 
-    Entities of types that the corpus does not annotate are not counted.
+    Only types that the corpus annotates and the tagger finds are counted.
     """
+    known = {*gold.types} & {*tagger.labels}
     right = (flat_spans(document)[0] for document in gold.documents)
     found = tagger.tag_many(document.text for document in gold.documents)
     spans = [
-        [[(s.start, s.end, s.label) for s in each if s.label in gold.types] for each in side]
+        [[(s.start, s.end, s.label) for s in each if s.label in known] for each in side]
         for side in (right, found)
     ]
     return score_spans(*spans)

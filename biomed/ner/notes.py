@@ -78,20 +78,18 @@ def evaluate_notes(
     Raises:
         UserError: the tagger finds none of them.
     """
-    types = notes_gold(side, labels=labels).types
-    known = [kind for kind in types if kind in tagger.labels]
+    gold = notes_gold(side, labels=labels)
+    known = [kind for kind in gold.types if kind in tagger.labels]
     if not known:
         found = ", ".join(tagger.labels)
         msg = (
-            f"the notes have {', '.join(types)}; the model finds {found}. Map them: --label OLD=NEW"
+            f"the notes have {', '.join(gold.types)}; the model finds {found}. "
+            "Map them: --label OLD=NEW"
         )
         raise UserError(msg)
-    named = labels or {}
-    kept = {kind: "" for kind in ("Disease", "Chemical") if named.get(kind, kind) not in known}
-    gold = notes_gold(side, labels={**named, **kept})
-    assertions = evaluate_assertions(notes_gold(side, labels=labels))
     scores = evaluate_documents(tagger, gold)
-    return NoteScores(side, scores, assertions, _names_found(tagger, known, named))
+    names = _names_found(tagger, known, labels or {})
+    return NoteScores(side, scores, evaluate_assertions(gold), names)
 
 
 def _names_found(

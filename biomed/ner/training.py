@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -201,11 +200,11 @@ def fit(
         f"{name}, texts for training": facts["train"]["texts"] - facts["left_out"]
         for name, facts in model.manifest["facts"]["corpora"].items()
     }
-    for side in ("devel", "test"):
+    for side in ("test", "devel"):
         scores = side_scores(model, corpora, side)
         model.manifest[side] = {name: found.to_dict() for name, found in scores.items()}
-        intervals = {name: list(found.interval) for name, found in scores.items()}
-        model.manifest.setdefault("intervals", {})[side] = intervals
+        for name, found in scores.items():
+            found.add_to_card(model.manifest, f"{name} {side}")
     return model
 
 
@@ -277,33 +276,32 @@ def fit_seeds(
     """
     train_one = partial(fit, corpora, recipe, resume=resume)
     best, highest = None, -1.0
+    own: dict[str, dict[str, Any]] = {}
     runs: list[dict[str, Any]] = []
     for seed, model in train_seeds(train_one, seeds, checkpoints=checkpoints, jobs=jobs):
-        sides = {side: model.manifest[side].items() for side in ("devel", "test")}
-        f1 = {side: {name: score["all"]["f1"] for name, score in of} for side, of in sides.items()}
+        f1 = {
+            side: {name: score["all"]["f1"] for name, score in model.manifest[side].items()}
+            for side in ("devel", "test")
+        }
         runs.append({"seed": seed, **f1})
         devel = statistics.fmean(f1["devel"].values())
         if best is None or devel > highest:
             best, highest = model, devel
-        best.manifest["seeds"] = runs
+            own = model.manifest["scores"]
         note = SCORES_NOTE.format(seeds=" and the best of several seeds" if runs[1:] else "")
-        best.manifest |= {"scores": _card_scores(best.manifest, runs), "scores_note": note}
+        scores = {**own, **_over_seeds(runs)} if runs[1:] else own
+        best.manifest |= {"seeds": runs, "scores": scores, "scores_note": note}
         yield best
 
 
-def _card_scores(
-    manifest: dict[str, Any], runs: Sequence[dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """The card's table: the model's own scores, and mean and deviation of F1 over the seeds."""
-    columns: dict[str, dict[str, Any]] = defaultdict(dict)
-    for side in ("test", "devel"):
-        for corpus, score in manifest[side].items():
-            row, f1 = f"{corpus} {side}", [run[side][corpus] for run in runs]
-            for name in ("precision", "recall"):
-                columns[name][row] = score["all"][name]
-            low, high = manifest["intervals"][side][corpus]
-            columns["f1"][row] = {"value": score["all"]["f1"], "low": low, "high": high}
-            if len(f1) > 1:
-                columns[f"f1, mean of {len(f1)} seeds"][row] = statistics.fmean(f1)
-                columns["its standard deviation"][row] = statistics.stdev(f1)
-    return dict(columns)
+def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Two columns of the card's table: mean and standard deviation of F1 over the seeds."""
+    f1 = {
+        f"{corpus} {side}": [run[side][corpus] for run in runs]
+        for side in ("test", "devel")
+        for corpus in runs[0][side]
+    }
+    return {
+        f"f1, mean of {len(runs)} seeds": {row: statistics.fmean(of) for row, of in f1.items()},
+        "its standard deviation": {row: statistics.stdev(of) for row, of in f1.items()},
+    }

@@ -30,7 +30,6 @@ app = typer.Typer(
 yes_no = typer.Typer(no_args_is_help=True, help="Questions answered by yes, no or maybe.")
 app.add_typer(yes_no, name="yesno")
 
-Seed = Annotated[int | None, typer.Option(help="Seed of all random choices.")]
 ScoresFile = Annotated[Path | None, typer.Option("--json", help="Write the scores here too.")]
 YesNoFile = Annotated[
     Path, typer.Argument(metavar="QUESTIONS", help="PubMedQA or BioASQ JSON, with answers.")
@@ -52,7 +51,7 @@ def train(
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
-    seed: Seed = None,
+    seed: options.Seed = None,
     full: options.FullWeights = False,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
@@ -278,7 +277,7 @@ def train_yes_no(
     encoder: options.EncoderName = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 10,
     epochs: options.Epochs = None,
-    seed: Seed = None,
+    seed: options.Seed = None,
 ) -> None:
     """Train and score by cross-validation, and write the last fold's model."""
     from biomed.qa.yes_no import YesNoRecipe, cross_validate, read_decisions

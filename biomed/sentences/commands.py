@@ -17,15 +17,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     help="Sentences and passages: vectors, search, reranking and training.",
 )
 
 DEFAULT = "sentences"
-Model = Annotated[
-    str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
-]
 Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
 PAIRS_HELP = "A table (first, second, score or label), an STS or XNLI .tsv, or PubMedQA .json."
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the texts' ids.")]
@@ -64,7 +59,7 @@ def bitext(
 def encode(
     source: options.Source,
     out: options.Table,
-    model: Model = DEFAULT,
+    model: options.EncoderModel = DEFAULT,
     text: options.TextColumn = None,
     keep: options.Keep = None,
     delimiter: options.Delimiter = None,
@@ -95,7 +90,7 @@ def encode(
 def index(
     source: options.Source,
     out: Annotated[Path, typer.Option(help="The index folder; if it exists, texts are added.")],
-    model: Model = DEFAULT,
+    model: options.EncoderModel = DEFAULT,
     text: options.TextColumn = None,
     id_column: IdColumn = None,
     window: Annotated[int | None, typer.Option(help="Maximum tokens of a passage.")] = None,
@@ -129,7 +124,7 @@ def search(
     out: Annotated[
         Path | None, typer.Option(help="The table to write, if QUERY is a table.")
     ] = None,
-    model: Model = DEFAULT,
+    model: options.EncoderModel = DEFAULT,
     rerank: Cross = None,
     words: Annotated[bool, typer.Option("--words", help="Combine with BM25.")] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages per query.")] = 10,

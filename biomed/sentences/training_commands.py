@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from biomed.sentences.commands import DEFAULT, PAIRS_HELP, Model, app, load_encoder
+from biomed.sentences.commands import DEFAULT, PAIRS_HELP, app, load_encoder
 from domainbert import options
 from domainbert.console import one_line_errors, say
 from domainbert.encoders import DEFAULT_ENCODER
@@ -33,7 +33,7 @@ def train(
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    seed: options.Seed = None,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
     merged: options.Merged = False,
@@ -98,7 +98,7 @@ def augment(
     scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
     encoder: options.EncoderName = None,
     cross: Annotated[Path | None, typer.Option(help="Write the cross-encoder here.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    seed: options.Seed = None,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
     merged: options.Merged = False,
@@ -152,7 +152,7 @@ def distill(
     teacher: options.EncoderName = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    seed: options.Seed = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
     from biomed.sentences import distill as distilled
@@ -193,7 +193,7 @@ def distill(
 def mine(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
     out: options.Table,
-    model: Model = DEFAULT,
+    model: options.EncoderModel = DEFAULT,
     count: Annotated[int, typer.Option(help="Negatives of a pair at most.")] = 1,
     among: Annotated[int, typer.Option(help="Nearest texts to choose from.")] = 50,
     margin: Annotated[

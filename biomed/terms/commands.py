@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     help="Medical terms as vectors: embed, compare, plot, evaluate, train.",
 )
 
-Model = Annotated[
-    str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
-]
 TermColumn = Annotated[str | None, typer.Option("--term", help="The column with the terms.")]
 PoolingOption = Annotated[str | None, typer.Option("--pooling", help="mean, cls or max.")]
 LayersOption = Annotated[str | None, typer.Option("--layers", help="last, mean4 or sum4.")]
@@ -42,7 +37,7 @@ SOURCE_HELP = "Terms: a table with a column `term`, or .txt with one on each lin
 def embed(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
     out: options.Table,
-    model: Model = "terms",
+    model: options.EncoderModel = "terms",
     term: TermColumn = None,
     pooling: PoolingOption = None,
     layers: LayersOption = None,
@@ -82,7 +77,7 @@ def similar(
     out: Annotated[Path | None, typer.Option(help="With --terms: the table to write.")] = None,
     vocabulary: VocabularyFile = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Neighbours per term.")] = 10,
-    model: Model = "terms",
+    model: options.EncoderModel = "terms",
     keep: options.Keep = None,
     restart: options.Restart = False,
 ) -> None:
@@ -126,7 +121,7 @@ def plot(
     source: Annotated[
         Path | None, typer.Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary.")
     ] = None,
-    model: Model = "terms",
+    model: options.EncoderModel = "terms",
     pca: Annotated[bool, typer.Option("--pca", help="Add a PCA picture.")] = False,
     perplexity: Annotated[float | None, typer.Option(help="Perplexity of t-SNE.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
@@ -217,7 +212,7 @@ def train(
     vocabulary: VocabularyFile = None,
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    seed: options.Seed = None,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:

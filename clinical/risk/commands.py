@@ -30,7 +30,7 @@ def train(
     objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    seed: options.Seed = None,
     full: options.FullWeights = False,
     forget_patients: Annotated[
         bool,

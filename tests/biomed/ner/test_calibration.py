@@ -112,6 +112,12 @@ def test_other_sides_are_only_measured(disease):
     assert (share, number) == (pytest.approx(2 / 3), 90)
     assert mean == pytest.approx(2 / 3, abs=0.02)
     assert numbers["sides"]["other"]["before"] > 0.2 > numbers["sides"]["other"]["after"]
+    # gold() has one entity of a type that the model does not find: it is not counted.
+    scores = model.manifest["scores"]
+    assert set(scores["f1"]) == {"other"}
+    assert scores["precision"]["other"] == pytest.approx(2 / 3)
+    assert scores["recall"]["other"] == 1
+    assert scores["f1"]["other"]["value"] == pytest.approx(0.8)
     with pytest.raises(UserError, match="two sides are named other; rename"):
         calibration.calibrate(model, [devel], [test, test])
     (_, right), (after, _) = curves.values()
@@ -124,6 +130,7 @@ def test_the_shipped_models_are_calibrated(name):
     assert {f"B-{kind}" for kind in config["settings"]["calibration"]} <= set(config["labels"])
     assert len(config["labels"]) == 1 + 2 * len(config["settings"]["calibration"])
     known = config["manifest"]["calibration"]
+    assert "hand-tagged notes test" in config["manifest"]["scores"]["f1"]
     assert known["sides"]["devel"]["after"] < known["sides"]["devel"]["before"]
     assert known["note"] in (shipped()[name] / "README.md").read_text("utf-8")
 
