@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from biomed.folder import score_rows
+from biomed.folder import score_rows, spell
 from biomed.models import shipped
 from biomed.ner.notes import evaluate_notes
 from biomed.ner.tagger import EntityTagger
@@ -29,11 +29,12 @@ from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesi
 from clinical.demo import best_possible
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
-from domainbert.intervals import spell
+from domainbert.intervals import Interval
 from domainbert.markdown import table
 from domainbert.tables import read_table
 
 FRESH_SEED, FRESH_STAYS = 2027, 1000
+NOTES = "hand-tagged notes test"
 # The two hospitals that readmission-demo was trained on; see its recipe.
 TRAINING = (("hospital", 1500, 1, False), ("brief", 20_000, 2, True))
 
@@ -86,16 +87,16 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
         ("drug", "bc5cdr-chemical devel", ""),
     ):
         mean, sd = models[name]["f1, mean of 3 seeds"], models[name]["its standard deviation"]
-        own = models[name]["f1"][side]
-        score = f"{own:.3f} (3 seeds: {mean[side]:.3f} ± {sd[side]:.3f})"
+        own = spell(models[name]["f1"][side])
+        score = f"{own} (3 seeds: {mean[side]:.3f} ± {sd[side]:.3f})"
         rows.append([f"`{name}`", side, "entity F1", score, other])
-    both = "`disease` and `drug` "
-    for side in ("ncbi-disease test", "bc5cdr-chemical devel"):
-        found = models["disease-drug"]["f1"][side]
-        rows.append(["`disease-drug`", side, "entity F1", spell(found), ""])
-    data = "100 hand-tagged texts in the style of notes (test)"
-    found, other = notes_f1("disease-drug"), both + notes_f1("disease", "drug")
-    rows.append(["`disease-drug`", data, "entity F1", found, other])
+    for side, data, other in (
+        ("ncbi-disease test", "", ""),
+        ("bc5cdr-chemical devel", "", ""),
+        (NOTES, "100 hand-tagged texts in the style of notes (test)", apart()),
+    ):
+        found = spell(models["disease-drug"]["f1"][side])
+        rows.append(["`disease-drug`", data or side, "entity F1", found, other])
     for data, found in models["qa"]["F1"].items():
         rows.append(["`qa`", data, "F1", spell(found), ""])
     for name, measure in (("terms", "Spearman"), ("sentences", "MRR@10")):
@@ -107,11 +108,11 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
 
 
-def notes_f1(*models: str) -> str:
-    """F1 of entity models on the test side of the notes corpus, with its interval."""
-    scores = evaluate_notes(EntityTagger.from_pretrained(*models), "test").entities
-    low, high = scores.interval
-    return f"{scores.overall.f1:.3f} [{low:.3f}, {high:.3f}]"
+def apart() -> str:
+    """F1 of the two entity models of one type on the test side of the notes corpus."""
+    models = EntityTagger.from_pretrained("disease", "drug")
+    scores = evaluate_notes(models, "test").entities
+    return f"`disease` and `drug` {Interval(scores.overall.f1, *scores.interval)}"
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:

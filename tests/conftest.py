@@ -22,6 +22,11 @@ def pytest_addoption(parser):
     parser.addoption("--fuzz", type=int, default=1, help="times as many cases in tests/fuzz")
 
 
+def pytest_collection_modifyitems(items):
+    """The notebooks first: they take longest, and none should run alone at the end."""
+    items.sort(key=lambda item: item.path.name != "test_notebooks.py")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_network():
     """Refuse every connection that leaves this machine."""
