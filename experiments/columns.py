@@ -1,9 +1,10 @@
 """What the columns of the diabetes table say that the readmission model does not read in the note.
 
-Boosting on the source's columns is the yardstick. Then each column is permuted on the validation
-side, under two models of the outcome: the columns alone, and the columns with the readmission
-model's log-odds beside them, fitted in folds of patients. A column that matters in both is one that
-the model does not read.
+Boosting on the source's columns and TF-IDF on the notes are the yardsticks, alone and together with
+the model, with weights fitted on the validation side. Then each column is permuted on that side,
+under two models of the outcome: the columns alone, and the columns with the readmission model's
+log-odds beside them, fitted in folds of patients. A column that matters in both is one that the
+model does not read.
 
     python experiments/columns.py --data ../shared/data/readmission
 """
@@ -16,13 +17,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import typer
+from scipy.special import logit
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import GroupKFold
 
 import clinical
 from clinical.datasets import icd9
 from clinical.datasets.diabetes130 import build_diabetes130
+from clinical.evaluation.baselines import baselines
 from domainbert.tables import read_table
 
 LEFT_OUT = {"encounter_id", "patient_nbr", "readmitted"}
@@ -86,19 +90,29 @@ def main() -> None:
     side = {name: (cohort["split"] == name).to_numpy() for name in ("train", "val", "test")}
     y = cohort["readmitted"].to_numpy()
     fitted = boosting().fit(table[side["train"]], y[side["train"]])
-    for name in ("val", "test"):
-        risk = fitted.predict_proba(table[side[name]])[:, 1]
-        typer.echo(f"boosting on the columns, {name}: {quality(y[side[name]], risk)}")
-    kept, y = cohort[side["val"]], y[side["val"]]
+    words = baselines(*(cohort[side[name]] for name in side))["TF-IDF"]
     model = clinical.ReadmissionModel.from_pretrained(asked.model)
-    risk = np.array([found.probability for found in model.predict_many(kept["text"])])
-    typer.echo(f"{asked.model}, val: {quality(y, risk)}")
+    odds = {}
+    for name, of_words in (("val", words.validation), ("test", words.test)):
+        read = model.predict_many(cohort.loc[side[name], "text"])
+        risks = {
+            "boosting on the columns": fitted.predict_proba(table[side[name]])[:, 1],
+            "TF-IDF": of_words,
+            asked.model: np.array([risk.probability for risk in read]),
+        }
+        for ranker, risk in risks.items():
+            typer.echo(f"{ranker}, {name}: {quality(y[side[name]], risk)}")
+        odds[name] = np.column_stack([logit(risk) for risk in risks.values()])
+    together = LogisticRegression().fit(odds["val"], y[side["val"]])
+    risk = together.predict_proba(odds["test"])[:, 1]
+    typer.echo(f"all three, weighted on val, test: {quality(y[side['test']], risk)}")
+    kept, y = cohort[side["val"]], y[side["val"]]
     columns, groups = table[side["val"]], kept["patient_id"].to_numpy()
     odds = np.log(risk / (1 - risk))
     shown = pd.DataFrame(
         {
             "columns alone": falls(columns, y, groups),
-            "beside the model": falls(columns.assign(model=odds), y, groups),
+            "beside the model": falls(columns.assign(model=odds["val"][:, -1]), y, groups),
         }
     )
     typer.echo(shown.sort_values("beside the model", ascending=False).head(15).to_string())

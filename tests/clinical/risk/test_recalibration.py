@@ -73,3 +73,12 @@ def test_too_few_stays_leave_the_model_as_it_was(model, cohort):
     assert model.settings.calibration is None
     with pytest.raises(UserError, match="no stay of the side 'train' can be scored"):
         recalibrate(model, cohort, split="train")
+
+
+def test_the_card_says_on_what_it_was_calibrated_and_measured(model, cohort, tmp_path):
+    recalibrate(model, cohort)
+    model.manifest |= {"score_table": [["", "domainbert"], ["AUROC", "0.7"]], "verdicts": []}
+    model.save_pretrained(tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "On the test side of the cohort that it was calibrated on, which" in card
+    assert "fitted on 400 other stays" in card
