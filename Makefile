@@ -53,10 +53,6 @@ models: $(INSTALLED)
 	$(BIN)/clinical cohort runs/brief --out runs/brief.parquet
 	$(BIN)/clinical train runs/hospital.parquet --also runs/brief.parquet \
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
-	$(BIN)/clinical synthesize runs/calibration --stays 1500 --seed 4
-	$(BIN)/clinical cohort runs/calibration --out runs/calibration.parquet
-	$(BIN)/clinical recalibrate runs/calibration.parquet --model clinical/models/readmission-demo \
-		--split train --out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/new --stays 1500 --seed 3 --notes-per-stay many
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
 	$(BIN)/clinical explain runs/new.parquet --model clinical/models/readmission-demo --evaluate \
