@@ -108,7 +108,6 @@ def main() -> None:
     typer.echo(f"all three, weighted on val, test: {quality(y[side['test']], risk)}")
     kept, y = cohort[side["val"]], y[side["val"]]
     columns, groups = table[side["val"]], kept["patient_id"].to_numpy()
-    odds = np.log(risk / (1 - risk))
     shown = pd.DataFrame(
         {
             "columns alone": falls(columns, y, groups),
