@@ -63,7 +63,7 @@ def pretrain(
     note: options.NoteColumn = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="Folder for tokens, examples and checkpoints, else OUT-work."),
+        typer.Option(help="Folder for tokens, examples and checkpoints; by default OUT-work."),
     ] = None,
     max_steps: Annotated[
         int | None, typer.Option(min=1, help="Maximum steps per phase, for a trial run.")

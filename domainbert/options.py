@@ -17,7 +17,8 @@ LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random choices.")]
 FullWeights = Annotated[bool, typer.Option("--full", help="Train all weights, not an adapter.")]
 Checkpoints = Annotated[
-    Path | None, typer.Option(help="Keep checkpoints here; else next to --out until it is written.")
+    Path | None,
+    typer.Option(help="Folder that keeps the checkpoints; by default they are deleted."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
 Merged = Annotated[
@@ -48,12 +49,15 @@ StayColumn = Annotated[str | None, typer.Option("--stay", help="The column with 
 PatientColumn = Annotated[str | None, typer.Option("--patient", help="The patient's id.")]
 NoteColumn = Annotated[str | None, typer.Option("--note", help="The note's id.")]
 TimeColumn = Annotated[str | None, typer.Option("--time", help="When a note was written.")]
-Keep = Annotated[list[str] | None, typer.Option(help="A column to carry along; may repeat.")]
+Keep = Annotated[
+    list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.")
+]
 Delimiter = Annotated[
-    str | None, typer.Option(help="Delimiter of CSV files, such as ';' or 'tab'; else a comma.")
+    str | None,
+    typer.Option(help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."),
 ]
 Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of text files, such as cp1252; else UTF-8.")
+    str | None, typer.Option(help="Encoding of text files, such as cp1252; by default UTF-8.")
 ]
 Query = Annotated[str | None, typer.Option(help="With a database: the SELECT statement to run.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]

@@ -100,13 +100,13 @@ def train(
 @app.command()
 @one_line_errors
 def generate(
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Gets train.tsv and devel.tsv.")],
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="The corpus folder to write.")],
     data: Annotated[
         Path | None,
         typer.Option(help="Public data with MedQuAD and ICD-9 titles, for many more names."),
     ] = None,
-    texts: Annotated[int, typer.Option(min=1, help="Notes for training.")] = 12_000,
-    seed: Annotated[int, typer.Option(help="Of the random choices.")] = 0,
+    texts: Annotated[int, typer.Option(min=1, help="Number of notes for training.")] = 12_000,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
 ) -> None:
     """Write a corpus of made-up notes: templates, filled with names of diseases and drugs."""
     from biomed.ner.generate import write_notes
@@ -195,7 +195,7 @@ def evaluate(
     label: Labels = None,
     labels: OutputNames = None,
     side: Annotated[
-        str | None, typer.Option(help="Of the notes corpus: dev or test; both by default.")
+        str | None, typer.Option(help="Side of the notes corpus: dev or test; by default both.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
@@ -258,10 +258,10 @@ def calibrate(
     ],
     test: Annotated[
         list[Path] | None,
-        typer.Option(help="A side that is only measured, for the card; may be repeated."),
+        typer.Option(help="A test side, whose scores go to the card; may be repeated."),
     ] = None,
     texts: Annotated[
-        int | None, typer.Option(min=1, help="Texts of each GOLD at most, evenly spread.")
+        int | None, typer.Option(min=1, help="Maximum number of texts of each GOLD, evenly spread.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the calibrated model to this folder.")

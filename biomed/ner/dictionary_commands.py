@@ -53,7 +53,7 @@ def links(
     model: Annotated[
         str | None, typer.Option(help="Shipped name or folder of a term model; else by name only.")
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="Held-out names at most.")] = 2000,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of held-out names.")] = 2000,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
 ) -> None:
     """Measure linking: hold out a name of each concept, and look it up in the rest."""

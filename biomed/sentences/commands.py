@@ -29,8 +29,8 @@ IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the 
 @app.command()
 @one_line_errors
 def bitext(
-    sentences: Annotated[Path, typer.Argument(metavar="SENTENCES", help="See `distill`.")],
-    translations: Annotated[Path, typer.Argument(metavar="TRANSLATIONS", help="Of each line.")],
+    sentences: Annotated[Path, typer.Argument(help="Sentences, one on each line (.txt).")],
+    translations: Annotated[Path, typer.Argument(help="Their translations, line by line.")],
     model: Annotated[list[str], typer.Option("--model", help="May be repeated.")],
     seen: Annotated[
         list[Path] | None,
@@ -38,7 +38,7 @@ def bitext(
             help="Training sentences, either language; pairs that contain one are left out."
         ),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs to choose at random.")] = 1500,
+    pairs: Annotated[int, typer.Option(min=1, help="Number of pairs, chosen at random.")] = 1500,
     seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
 ) -> None:
     """Measure how often the nearest translation of a sentence is the right one."""
@@ -126,7 +126,7 @@ def search(
     ] = None,
     model: options.EncoderModel = DEFAULT,
     rerank: Cross = None,
-    words: Annotated[bool, typer.Option("--words", help="Combine with BM25.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Combine the vectors with BM25.")] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages per query.")] = 10,
     restart: options.Restart = False,
 ) -> None:
@@ -190,10 +190,10 @@ def evaluate(
     ] = None,
     rerank: Cross = None,
     words: Annotated[
-        bool, typer.Option("--words", help="Also measure BM25, alone and combined.")
+        bool, typer.Option("--words", help="Also evaluate BM25, alone and combined.")
     ] = False,
 ) -> None:
-    """Measure models side by side: quality with 95% intervals, and texts per second."""
+    """Compare models: quality with 95% intervals, and texts per second."""
     from biomed.sentences import evaluation
     from biomed.sentences.data import read_examples, read_groups
     from biomed.terms.evaluation import read_rated_pairs

@@ -143,10 +143,10 @@ def distill(
     ] = None,
     layers: Annotated[int | None, typer.Option(help="Layers that the student keeps.")] = None,
     static: Annotated[
-        bool, typer.Option("--static", help="A vector per word piece; needs no SENTENCES.")
+        bool, typer.Option("--static", help="Train one vector per word piece; needs no SENTENCES.")
     ] = False,
     student: Annotated[
-        str | None, typer.Option(help="What to start from, if not the teacher itself.")
+        str | None, typer.Option(help="Encoder to start from; by default the teacher.")
     ] = None,
     recipe: Annotated[str | None, typer.Option(help="A shipped name or a TOML file.")] = None,
     teacher: options.EncoderName = None,
@@ -194,10 +194,10 @@ def mine(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
     out: options.Table,
     model: options.EncoderModel = DEFAULT,
-    count: Annotated[int, typer.Option(help="Negatives of a pair at most.")] = 1,
-    among: Annotated[int, typer.Option(help="Nearest texts to choose from.")] = 50,
+    count: Annotated[int, typer.Option(help="Maximum number of negatives per pair.")] = 1,
+    among: Annotated[int, typer.Option(help="Number of nearest texts to choose from.")] = 50,
     margin: Annotated[
-        float, typer.Option(help="How far a negative's cosine is below the pair's.")
+        float, typer.Option(help="Minimum distance of a negative's cosine from the pair's.")
     ] = 0.05,
 ) -> None:
     """Write triplets: each pair with the nearest texts that are not right for its query."""

@@ -171,7 +171,7 @@ def evaluate(
     ] = None,
     vocabulary: VocabularyFile = None,
 ) -> None:
-    """Measure encoders side by side: rated pairs, clinical categories, and synonyms."""
+    """Compare encoders: rated pairs, clinical categories, and synonyms."""
     from biomed.plots import plot_comparison
     from biomed.terms.evaluation import (
         compare_encoders,

@@ -20,7 +20,7 @@ def evaluate(
     cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
     model: options.ModelName,
     out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
-    split: Annotated[str, typer.Option(help="The side to measure.")] = "test",
+    split: Annotated[str, typer.Option(help="The side to evaluate on.")] = "test",
     hospital: Annotated[
         Path | None,
         typer.Option(help="The hospital's answers, a filled-in hospital-template.toml."),
@@ -31,7 +31,7 @@ def evaluate(
     ] = False,
     bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
-    """Measure a model on one side of a cohort, and write the report for a committee."""
+    """Evaluate a model on one side of a cohort, and write the report for a committee."""
     from clinical.cohort.splits import read_cohort
     from clinical.evaluation.comparison import compare, write_comparison
     from clinical.evaluation.report import describe

@@ -38,9 +38,9 @@ def explain(
     restart: options.Restart = False,
     device: options.Device = None,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Measure the methods on a cohort instead.")
+        bool, typer.Option("--evaluate", help="Evaluate the methods on a cohort instead.")
     ] = False,
-    split: Annotated[str, typer.Option(help="With --evaluate: the side to measure.")] = "test",
+    split: Annotated[str, typer.Option(help="With --evaluate: the side to evaluate on.")] = "test",
     stays: Annotated[
         int, typer.Option(min=1, help="With --evaluate: this many stays at most, drawn at random.")
     ] = 100,
@@ -48,7 +48,7 @@ def explain(
         list[str] | None,
         typer.Option(
             help="With --evaluate: measure instead how far the passages agree with those "
-            "of this model, trained with another seed; may repeat."
+            "of this model, trained with another seed; may be repeated."
         ),
     ] = None,
     record: Annotated[

@@ -23,7 +23,7 @@ def train(
     out: options.ModelFolder,
     also: Annotated[
         list[Path] | None,
-        typer.Option(help="Another cohort whose train side is added; no patient in common."),
+        typer.Option(help="Another cohort whose train side is added; it must have other patients."),
     ] = None,
     recipe: options.RecipeFile = None,
     encoder: options.EncoderName = None,
@@ -179,7 +179,7 @@ def trajectory(
     ] = None,
     of: Annotated[
         str | None,
-        typer.Option("--of", help="The stay to draw; else the one with the highest risk."),
+        typer.Option("--of", help="The stay to draw; by default the one with the highest risk."),
     ] = None,
     text: options.TextColumn = None,
     stay: options.StayColumn = None,
