@@ -9,6 +9,7 @@ import stat
 import time
 import tracemalloc
 from itertools import permutations
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -21,8 +22,11 @@ from hypothesis import strategies as st
 from domainbert.errors import UserError
 from domainbert.tables import (
     FORMATS,
+    NOTE,
+    PATIENT,
     STAY,
     TEXT,
+    TIME,
     ReadOptions,
     TableError,
     TableWriter,
@@ -975,3 +979,9 @@ def test_a_table_larger_than_its_pieces_streams(tmp_path, ending):
     assert read == rows
     # A piece may be held several times over, as bytes, as text and as a frame; the whole never is.
     assert peak < 1000 * rows / 3
+
+
+def test_the_names_of_columns_are_documented():
+    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text("utf-8")
+    for column in (PATIENT, STAY, NOTE, TIME, TEXT):
+        assert ", ".join(f"`{name}`" for name in (column.name, *column.also)) in page
