@@ -45,7 +45,7 @@ def main() -> None:
         scores = [aggregate([*stay, *islice(cycle(neutral), n)], c) for n in ADDED]
         cells = [f"{s:.2f} ({float(calibration.apply(s)):.3f})" for s in scores]
         rows.append([f"c = {c}", *cells])
-    print(table(["", *(f"{n} neutral windows" for n in ADDED)], rows))
+    print(table(["", *(f"{n} neutral window{'s' * (n != 1)}" for n in ADDED)], rows))
 
 
 def by_c(cohort: str, stays: int) -> None:
