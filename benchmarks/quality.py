@@ -93,7 +93,7 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     for side, data, other in (
         ("ncbi-disease test", "", ""),
         ("bc5cdr-chemical devel", "", ""),
-        (NOTES, "100 hand-tagged texts in the style of notes (test)", apart()),
+        (NOTES, "100 hand-tagged texts in the style of notes (test)", separate_models()),
     ):
         found = spell(models["disease-drug"]["f1"][side])
         rows.append(["`disease-drug`", data or side, "entity F1", found, other])
@@ -108,8 +108,8 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
 
 
-def apart() -> str:
-    """F1 of the two entity models of one type on the test side of the notes corpus."""
+def separate_models() -> str:
+    """F1 of `disease` and `drug`, used together, on the test side of the notes corpus."""
     models = EntityTagger.from_pretrained("disease", "drug")
     scores = evaluate_notes(models, "test").entities
     return f"`disease` and `drug` {Interval(scores.overall.f1, *scores.interval)}"

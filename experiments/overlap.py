@@ -67,7 +67,7 @@ def recall_by_name(
 def main(
     gold: Annotated[str, typer.Argument(help="A gold standard with documents, or notes.")],
     model: Annotated[list[str], typer.Option(help="Shipped name or folder; may be repeated.")],
-    train: Annotated[list[Path], typer.Option(help="A training side; may be repeated.")],
+    train: Annotated[list[Path], typer.Option(help="A file of training texts. Repeatable.")],
 ) -> None:
     """Print both."""
     right = notes_gold("test") if gold == "notes" else read_gold(gold)
