@@ -8,71 +8,49 @@ from typing import TYPE_CHECKING, Any
 from domainbert import __version__
 
 if TYPE_CHECKING:
-    from biomed.ner.entities import Entity
-    from biomed.ner.export import to_spacy
-    from biomed.ner.linking import Dictionary, EntityLinker
-    from biomed.ner.tagger import EntityTagger
-    from biomed.plots import plot_comparison, plot_similarity, plot_terms
-    from biomed.qa.answerer import Answer, QuestionAnswerer
-    from biomed.qa.yes_no import YesNoAnswerer
-    from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
-    from biomed.sentences.search import SentenceIndex
-    from biomed.terms.embedder import TermEmbedder
-    from biomed.terms.evaluation import (
-        compare_encoders,
-        evaluate_categories,
-        evaluate_pairs,
-        read_rated_pairs,
-    )
-    from biomed.terms.similarity import TermIndex
-    from biomed.terms.tables import embed_frame
-    from biomed.terms.vocabulary import medical_terms, read_vocabulary
+    from biomed.answerer import QuestionAnswerer as QuestionAnswerer
+    from biomed.embedder import TermEmbedder as TermEmbedder
+    from biomed.embedder import compare_encoders as compare_encoders
+    from biomed.embedder import embed_frame as embed_frame
+    from biomed.ner.entities import Entity as Entity
+    from biomed.ner.export import to_spacy as to_spacy
+    from biomed.ner.linking import Dictionary as Dictionary
+    from biomed.ner.linking import EntityLinker as EntityLinker
+    from biomed.plots import plot_similarity as plot_similarity
+    from biomed.plots import plot_terms as plot_terms
+    from biomed.qa.model import Answer as Answer
+    from biomed.sentences.data import read_pairs as read_pairs
+    from biomed.sentences.encoder import CrossEncoder as CrossEncoder
+    from biomed.sentences.encoder import SentenceEncoder as SentenceEncoder
+    from biomed.sentences.evaluation import evaluate_pairs as evaluate_pairs
+    from biomed.sentences.search import SentenceIndex as SentenceIndex
+    from biomed.tagger import EntityTagger as EntityTagger
+    from biomed.terms.evaluation import evaluate_categories as evaluate_categories
+    from biomed.terms.names import medical_terms as medical_terms
+    from biomed.terms.names import read_vocabulary as read_vocabulary
+    from biomed.terms.similarity import TermIndex as TermIndex
 
 # Each name is imported on first use, so that `biomed --help` does not import torch.
 _NAMES = {
+    "answerer": "QuestionAnswerer",
     "ner.entities": "Entity",
     "ner.export": "to_spacy",
     "ner.linking": "Dictionary EntityLinker",
-    "ner.tagger": "EntityTagger",
-    "plots": "plot_comparison plot_similarity plot_terms",
-    "qa.answerer": "Answer QuestionAnswerer",
-    "qa.yes_no": "YesNoAnswerer",
+    "plots": "plot_similarity plot_terms",
+    "qa.model": "Answer",
+    "sentences.data": "read_pairs",
     "sentences.encoder": "CrossEncoder SentenceEncoder",
     "sentences.search": "SentenceIndex",
-    "terms.embedder": "TermEmbedder",
-    "terms.evaluation": "compare_encoders evaluate_categories evaluate_pairs read_rated_pairs",
+    "sentences.evaluation": "evaluate_pairs",
+    "tagger": "EntityTagger",
+    "embedder": "TermEmbedder compare_encoders embed_frame",
+    "terms.evaluation": "evaluate_categories",
     "terms.similarity": "TermIndex",
-    "terms.tables": "embed_frame",
-    "terms.vocabulary": "medical_terms read_vocabulary",
+    "terms.names": "medical_terms read_vocabulary",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "Answer",
-    "CrossEncoder",
-    "Dictionary",
-    "Entity",
-    "EntityLinker",
-    "EntityTagger",
-    "QuestionAnswerer",
-    "SentenceEncoder",
-    "SentenceIndex",
-    "TermEmbedder",
-    "TermIndex",
-    "YesNoAnswerer",
-    "__version__",
-    "compare_encoders",
-    "embed_frame",
-    "evaluate_categories",
-    "evaluate_pairs",
-    "medical_terms",
-    "plot_comparison",
-    "plot_similarity",
-    "plot_terms",
-    "read_rated_pairs",
-    "read_vocabulary",
-    "to_spacy",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

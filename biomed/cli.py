@@ -6,9 +6,9 @@ from rich.table import Table
 
 from biomed.ner import commands as ner
 from biomed.qa import commands as qa
-from biomed.sentences import training_commands as sentences
+from biomed.sentences import commands as sentences
 from biomed.terms import commands as terms
-from domainbert.console import command_line, one_line_errors, stdout
+from domainbert.cli.console import command_line, one_line_errors, stdout
 
 app = command_line("biomed", "BioBERT: entities, answers and embeddings from biomedical text.")
 app.add_typer(ner.app, name="ner")
@@ -23,10 +23,9 @@ def models() -> None:
     """List the shipped models and their measured scores."""
     import json
 
-    from biomed.folder import score_rows
-    from biomed.models import shipped
+    from domainbert.models.shipped import score_rows, shipped_models
 
-    for name, folder in shipped().items():
+    for name, folder in shipped_models("biomed").items():
         manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
         head, *rows = score_rows(manifest)
         table = Table(*head, title=f"{name}: {manifest['card']['title']}", title_justify="left")

@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clinical.cohort.build import build_cohort
     from clinical.cohort.result import Cohort
-    from clinical.cohort.splits import assign_splits, check_disjoint
-    from clinical.datasets.diabetes130 import build_diabetes130
-    from clinical.datasets.synthetic import synthesize
+    from clinical.datasets.hospital import synthesize
     from clinical.evaluation.intervals import Evaluation, evaluate
     from clinical.evidence.explain import Explanation, Passage, explain
+    from clinical.model import ReadmissionModel, fit_readmission
     from clinical.risk.aggregation import aggregate
     from clinical.risk.convert import convert_release
-    from clinical.risk.estimator import ReadmissionClassifier
-    from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-    from clinical.risk.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
-    from clinical.risk.training import ReadmissionRecipe
-    from clinical.risk.training import fit as fit_readmission
+    from clinical.risk.model import ReadmissionSettings
     from clinical.risk.trajectory import Trajectory, TrajectoryPoint
-    from clinical.similar.copied import copied_text
-    from clinical.similar.stays import similar_stays
+    from clinical.stays.patients import assign_splits, check_disjoint
+    from clinical.stays.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
+    from clinical.training.estimator import ReadmissionClassifier
+    from clinical.training.training import ReadmissionRecipe
 
 import domainbert
 
@@ -34,20 +31,18 @@ _HOMES = {
     for module, names in {
         "cohort.build": ("build_cohort",),
         "cohort.result": ("Cohort",),
-        "cohort.splits": ("assign_splits", "check_disjoint"),
-        "datasets.diabetes130": ("build_diabetes130",),
-        "datasets.synthetic": ("synthesize",),
+        "stays.patients": ("assign_splits", "check_disjoint"),
+        "datasets.hospital": ("synthesize",),
         "evaluation.intervals": ("Evaluation", "evaluate"),
         "evidence.explain": ("Explanation", "Passage", "explain"),
         "risk.aggregation": ("aggregate",),
         "risk.convert": ("convert_release",),
-        "risk.estimator": ("ReadmissionClassifier",),
-        "risk.model": ("ReadmissionModel", "ReadmissionSettings"),
-        "risk.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
+        "training.estimator": ("ReadmissionClassifier",),
+        "model": ("ReadmissionModel", "fit_readmission"),
+        "risk.model": ("ReadmissionSettings",),
+        "stays.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
         "risk.trajectory": ("Trajectory", "TrajectoryPoint"),
-        "risk.training": ("ReadmissionRecipe", "fit_readmission"),
-        "similar.copied": ("copied_text",),
-        "similar.stays": ("similar_stays",),
+        "training.training": ("ReadmissionRecipe",),
     }.items()
     for name in names
 }
@@ -70,14 +65,11 @@ __all__ = [
     "aggregate",
     "assign_splits",
     "build_cohort",
-    "build_diabetes130",
     "check_disjoint",
     "convert_release",
-    "copied_text",
     "evaluate",
     "explain",
     "fit_readmission",
-    "similar_stays",
     "synthesize",
 ]
 
@@ -89,7 +81,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     # A module may have the name of the function in it: what is exported is the function.
     module = importlib.import_module(f"clinical.{_HOMES[name]}")
-    value = getattr(module, "fit" if name == "fit_readmission" else name)
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

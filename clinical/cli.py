@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from clinical.cohort.commands import cohort, diabetes130, synthesize
-from clinical.evaluation.commands import evaluate, monitor, print_comparison
+from clinical.cohort.commands import cohort, synthesize
 from clinical.evidence.commands import explain
-from clinical.risk.commands import convert, recalibrate, score, train, trajectory
-from domainbert.console import command_line, one_line_errors, stdout
+from clinical.report.commands import evaluate, monitor, print_comparison
+from clinical.risk.commands import convert, score, trajectory
+from clinical.training.commands import recalibrate, train
+from domainbert.cli.console import command_line, one_line_errors, stdout
 
 app = command_line(
     "clinical", "ClinicalBERT: long clinical notes -> the risk of readmission within 30 days."
@@ -28,14 +29,13 @@ def demo(
     """Run every step on a made-up hospital: notes, cohort, risks, report."""
     from clinical.demo import run_demo
 
-    comparison, best = run_demo(out, stays=stays, seed=seed)
+    comparison, best, own = run_demo(out, stays=stays, seed=seed)
     print_comparison(comparison)
-    stdout.print(f"best possible AUROC on these stays: {best:.3f}")
+    stdout.print(f"expected AUROC on these stays: {own:.3f}; the best possible is {best:.3f}")
 
 
 app.command()(synthesize)
 app.command()(cohort)
-app.command()(diabetes130)
 app.command()(train)
 app.command()(recalibrate)
 app.command()(score)
@@ -52,10 +52,10 @@ def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
     import json
 
-    from clinical.models import shipped
-    from domainbert.intervals import spell
+    from domainbert.models.shipped import shipped_models
+    from domainbert.statistics.bootstrap import spell
 
-    for name, folder in shipped().items():
+    for name, folder in shipped_models("clinical").items():
         config = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]
         manifest = config["manifest"]
         title = manifest.get("card", {}).get("title", "no title")

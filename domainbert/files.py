@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all, and a check that no output is an input."""
+"""Files and folders that appear complete or not at all, and locks on folders."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from domainbert.errors import UserError
 
+LOCK = ".lock"
 _ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
 
 
@@ -104,6 +107,46 @@ def replace_folder(new: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder if needed and hold it during the block; `UserError` if another process does.
+
+    The lock ends with the process that holds it.
+    """
+    lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
+    while not lock.is_locked:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except FileExistsError:
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise  # a file, or a link to nowhere
+        except FileNotFoundError:
+            pass  # its last holder removed the folder meanwhile
+        except Timeout:
+            holder = f"{folder} is in use by process {_holder(folder)}"
+            raise UserError(f"{holder}; wait for it, or use another folder") from None
+    try:
+        with suppress(OSError):  # Windows lets nobody write to a file that is locked
+            (folder / LOCK).write_text(str(os.getpid()))
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(folder: Path) -> str:
+    with suppress(OSError):
+        return (folder / LOCK).read_text() or "(unknown)"
+    return "(unknown)"
+
+
+def release_empty(folder: Path) -> None:
+    """Remove a folder that this process holds, if nothing but its lock is left in it."""
+    with suppress(OSError):  # Windows keeps a file in use; another process may lock the folder
+        (folder / LOCK).unlink()
+        folder.rmdir()
+
+
 def _temporary_name(path: Path, *, ending: str = "") -> Path:
     """A new name that tells its process; removes or restores what dead processes left of `path`."""
     stem = f".{path.name.removesuffix(ending)[:100]}.partial-"
@@ -125,7 +168,8 @@ def _temporary_name(path: Path, *, ending: str = "") -> Path:
 
 def _is_abandoned(found: Path, host: str, process: str, started: str) -> bool:
     facts = found.stat()
-    if host != _host() or facts.st_uid != os.getuid() or started == "unknown":
+    is_ours = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+    if host != _host() or not is_ours or started == "unknown":
         return time.time() - facts.st_mtime > _ABANDONED
     return _started(int(process)) != started
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -57,11 +56,6 @@ class Settings(BaseModel):
 def _plain(value: Any) -> Any:
     is_scalar = hasattr(value, "dtype") and getattr(value, "ndim", None) == 0
     return value.item() if is_scalar else value
-
-
-def as_dict(settings: Any) -> dict[str, Any]:
-    """The values of a settings table, a pydantic model or a dataclass."""
-    return settings.model_dump() if isinstance(settings, BaseModel) else asdict(settings)
 
 
 def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:

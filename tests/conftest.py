@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# `recipes` and `benchmarks` are not installed. At the end of the path: the packages are.
+sys.path.append(str(Path(__file__).parents[1]))
 
 WORDS = """
 admitted afebrile alone and antibiotic blood breath chest chronic clinic compliance condition
@@ -101,7 +105,7 @@ def make_random(model_class, tokenizer=None, *, head, seed=0, positions=64, laye
 
 def make_network(*, labels=1, **settings):
     """A random readmission classifier."""
-    from domainbert.classifier import CLSClassifier
+    from domainbert.encoders.classifier import CLSClassifier
 
     return make_random(CLSClassifier, head="classifier", num_labels=labels, **settings)
 
@@ -127,7 +131,7 @@ def network():
 @pytest.fixture
 def model(network, tokenizer):
     """A tiny readmission model with windows of 64 tokens."""
-    from clinical.risk.model import ReadmissionModel
+    from clinical import ReadmissionModel
 
     return ReadmissionModel(network, tokenizer)
 
@@ -148,7 +152,7 @@ def write_adapter(tiny_encoder):
     def write(model_class, folder):
         import torch
 
-        from domainbert.lora import LoRA, add_lora
+        from domainbert.encoders.lora import LoRA, add_lora
         from domainbert.training.settings import TrainingSettings
 
         model = model_class.untrained(tiny_encoder, training=TrainingSettings())

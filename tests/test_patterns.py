@@ -10,7 +10,7 @@ import pytest
 import biomed
 import clinical
 import domainbert
-from domainbert.pretraining.tokens import split_sentences
+from domainbert.text.sentences import split_sentences
 
 LENGTH = 40_000
 UNITS = """. ? ... .) ." [** ** [**a __ - -= ( ()( " ' a A a. A. 1 1. 0. | a| a|t| { {} : ; , ,a and
@@ -43,7 +43,7 @@ ANCHORED = {
     "domainbert.tables.ids._WHOLE",
     "domainbert.tables.ids._FORMULA",
     "domainbert.tables.ids._GUARDED",
-    "domainbert.tables.names._SPELLED",
+    "domainbert.tables.columns._SPELLED",
     "biomed.corpora.formats._TEXT_LINE",
 }
 OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes

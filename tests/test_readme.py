@@ -23,7 +23,8 @@ def test_its_python_runs(capsys):
 def test_its_commands_and_options_exist(program):
     import typer.main
 
-    app = importlib.import_module(f"{program}.cli").app
+    home = "domainbert.__main__" if program == "domainbert" else f"{program}.cli"
+    app = importlib.import_module(home).app
     named = re.findall(rf"`{program} ([^`]+)`", README.read_text())
     assert named
     for line in named:

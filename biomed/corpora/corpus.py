@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from biomed.corpora.documents import (
     CorpusError,
     Document,
     Remark,
-    Span,
     TaggedText,
-    flat_spans,
     relabelled,
     spans_of,
     tagged,
@@ -65,13 +61,6 @@ class Gold:
             digest.update("\x1f".join((*text.words, *text.tags, "\n")).encode("utf-8", "replace"))
         return digest.hexdigest()
 
-    def thinned(self, most: int | None) -> Gold:
-        """At most so many of the texts, evenly spread."""
-        if most is None or len(self.texts) <= most:
-            return self
-        places = np.linspace(0, len(self.texts) - 1, most).astype(int).tolist()
-        return Gold(self.name, tuple(self.texts[place] for place in places))
-
 
 @dataclass(frozen=True)
 class Corpus:
@@ -86,14 +75,6 @@ class Corpus:
     def sides(self) -> dict[str, Gold]:
         """The sides that are there, by name."""
         return {side: gold for side in SIDES if (gold := getattr(self, side)) is not None}
-
-    @property
-    def to_train(self) -> Gold:
-        """The train side; a `CorpusError` if there is none."""
-        if self.train is None:
-            msg = f"corpus {self.name} has no train side"
-            raise CorpusError(msg)
-        return self.train
 
 
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
@@ -162,48 +143,12 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
     return Corpus(folder.name, **golds)
 
 
-def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:
-    """Corpora that annotate different types in the same training texts, joined into one.
-
-    The joined corpus is called after its parts ("a+b") and has the sides that all parts have with
-    the same texts. Of entities that overlap, the longest stays. Other corpora are unchanged.
-    """
-    groups: dict[tuple[tuple[str, ...], ...], list[Corpus]] = {}
-    for corpus in corpora:
-        groups.setdefault(_words(corpus.to_train), []).append(corpus)
-    return [group[0] if len(group) == 1 else _joined(group) for group in groups.values()]
-
-
-def _words(gold: Gold) -> tuple[tuple[str, ...], ...]:
-    return tuple(text.words for text in gold.texts)
-
-
-def _joined(group: Sequence[Corpus]) -> Corpus:
-    golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
-    for side in SIDES:
-        parts = [corpus.sides[side] for corpus in group if side in corpus.sides]
-        if len(parts) == len(group) and len({_words(gold) for gold in parts}) == 1:
-            rows = zip(*(gold.texts for gold in parts), strict=True)
-            golds[side] = Gold(parts[0].name, tuple(_with_all(texts) for texts in rows))
-    return Corpus("+".join(corpus.name for corpus in group), **golds)
-
-
-def _with_all(texts: Sequence[TaggedText]) -> TaggedText:
-    words = texts[0].words
-    spans = [Span(*span) for text in texts for span in spans_of(text.tags)]
-    kept, _ = flat_spans(Document("", "", tuple(dict.fromkeys(spans))))
-    tags = tags_of([(span.start, span.end, span.label) for span in kept], words=len(words))
-    return TaggedText(words, tuple(tags))
-
-
-def fingerprints(texts: Iterable[TaggedText]) -> list[bytes]:
-    """A hash of the words of each text, case ignored."""
-    words = ("\x1f".join(text.words).casefold() for text in texts)
-    return [hashlib.sha256(joined.encode("utf-8", "replace")).digest() for joined in words]
-
-
 def without(texts: Sequence[TaggedText], other: Iterable[TaggedText]) -> list[TaggedText]:
-    """The texts that are not, word for word, among the others."""
-    known = set(fingerprints(other))
-    marked = zip(texts, fingerprints(texts), strict=True)
-    return [text for text, fingerprint in marked if fingerprint not in known]
+    """The texts that are not, word for word and ignoring case, among the others."""
+    known = {_folded(text) for text in other}
+    return [text for text in texts if _folded(text) not in known]
+
+
+def _folded(text: TaggedText) -> bytes:
+    joined = "\x1f".join(text.words).casefold()
+    return hashlib.sha256(joined.encode("utf-8", "replace")).digest()

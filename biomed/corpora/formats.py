@@ -7,14 +7,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
-from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 DOCUMENT_MARK = "-DOCSTART-"
-BYTE_ORDER_MARK = "\ufeff"
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
 _MENTION_COLUMNS = 5  # of PubTator: id, start, end, mention, type
 _BRAT_COLUMNS = 3  # id, type with offsets, mention
@@ -48,34 +45,6 @@ def read_iob2(path: Path) -> list[TaggedText]:
         words.append(word)
         tags.append(others[-1])
     return sentences
-
-
-def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
-    """Stream sentences into a file for `read_iob2`; nothing is left if it fails.
-
-    Raises:
-        CorpusError: no sentence, or a word that IOB2 cannot hold.
-    """
-    written = False
-    with atomic_path(path) as temporary:
-        with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as handle:
-            for text in texts:
-                if any(not _fits(word) for word in text.words):
-                    msg = "a word that IOB2 cannot hold: empty, with a tab or line break, or a mark"
-                    raise CorpusError(msg)
-                handle.writelines(
-                    f"{word}\t{tag}\n" for word, tag in zip(text.words, text.tags, strict=True)
-                )
-                handle.write("\n")
-                written = True
-        if not written:
-            msg = "there is no text to write"
-            raise CorpusError(msg)
-
-
-def _fits(word: str) -> bool:
-    whole = word == word.strip() != "" and not set(word) & set("\t\r\n")
-    return whole and not word.startswith((DOCUMENT_MARK, BYTE_ORDER_MARK))
 
 
 def is_pubtator(path: Path) -> bool:
@@ -137,12 +106,12 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
     return Span(start, end, columns[4].strip())
 
 
-def read_json(path: Path, *, side: str | None = None) -> list[Document]:
-    """Read documents, one JSON object a line: `text`, `entities`, and perhaps `id` and `side`.
+def read_json(path: Path) -> list[Document]:
+    """Read documents, one JSON object a line: `text`, `entities`, and perhaps `id`.
 
     An entity is an object with `start`, `end`, `label`, and perhaps `text` and `assertion`.
-    With `side` only the documents of this side are read. An invalid line, or an entity whose
-    `text` differs from the text at its offsets, is a `CorpusError` with its number.
+    An invalid line, or an entity whose `text` differs from the text at its offsets, is a
+    `CorpusError` with its number.
     """
     documents = []
     for number, line in enumerate(_lines(path), start=1):
@@ -152,15 +121,12 @@ def read_json(path: Path, *, side: str | None = None) -> list[Document]:
         try:
             row = json.loads(line)
             spans = tuple(_json_span(found, row["text"], where) for found in row["entities"])
-            name = str(row.get("id", number))
-            is_wanted = side is None or row["side"] == side
+            documents.append(Document(str(row.get("id", number)), row["text"], spans))
         except CorpusError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError):
             msg = f"{where}: expected an object with text, and entities with start, end and label"
             raise CorpusError(msg) from None
-        if is_wanted:
-            documents.append(Document(name, row["text"], spans))
     return documents
 
 

@@ -1,19 +1,20 @@
 """Assertion of entities in notes: present, negated, possible, historical, or of someone else.
 
 Rules over the words around an entity, in the manner of ConText (Harkema et al. 2009, J. Biomed.
-Inform. 42, 839): cues with a direction and a scope (`biomed.ner.cues`), words that end a scope, and
-section headings. The definitions of the five assertions are in `biomed/data/notes.md`.
+Inform. 42, 839): cues with a direction and a scope, words that end a scope, and section headings,
+all in `cues.toml`. docs/entities.md defines the five assertions.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.ner.cues import CUES, DRUG_BARRIERS, NOT_A_CUE, SECTIONS, TERMINATORS, Cue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,11 +33,67 @@ _DIGIT = re.compile(r"\d")
 _TREATED = re.compile(r"(?:tx'd|treated|cured|managed)\s+(?:w/|with)\s+(?:\w+\s+)?$")
 
 
+def _any_of(lines: str) -> re.Pattern[str]:
+    """One pattern of alternatives that are written one a line; a space may be any white space."""
+    parts = [line.strip().replace(" ", r"\s+") for line in lines.strip().splitlines()]
+    return re.compile(rf"(?<![\w/-])(?:{'|'.join(parts)})(?![\w])")
+
+
+_DATA: dict[str, Any] = tomllib.loads(
+    (Path(__file__).parent / "cues.toml").read_text(encoding="utf-8")
+)
+_NOT_A_CUE, _TERMINATORS = _any_of(_DATA["not_a_cue"]), _any_of(_DATA["terminators"])
+_DRUG_BARRIERS = _any_of(_DATA["drug_barriers"])
+# Section headings in small letters, and what they make of a disease and of a drug.
+_SECTIONS: dict[str, tuple[str, str]] = {
+    heading: (section["disease"], section["drug"])
+    for section in _DATA["section"]
+    for heading in section["headings"].splitlines()
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Cue:
+    """Words that decide the assertion of entities near them; cues.toml explains the fields."""
+
+    assertion: str
+    pattern: re.Pattern[str]
+    after: bool = False
+    reach: int = 5
+    items: Literal["one", "list", "all"] = "one"
+    kind: Literal["any", "disease", "drug"] = "any"
+    barriers: re.Pattern[str] | None = None
+
+    @classmethod
+    def read(cls, row: dict[str, Any]) -> _Cue:
+        """A cue of the file."""
+        fields = dict(row)
+        if "regex" in row:
+            pattern = fields.pop("regex")
+            for name in ("relative", "informant"):
+                pattern = pattern.replace(f"{{{name}}}", _DATA[name].replace("\n", "|"))
+            fields["pattern"] = re.compile(pattern)
+        else:
+            fields["pattern"] = _any_of(fields.pop("words"))
+        if row.get("kind") == "drug":
+            fields["barriers"] = _DRUG_BARRIERS
+        elif "barriers" in row:
+            fields["barriers"] = _any_of(row["barriers"])
+        return cls(**fields)
+
+    def fits(self, *, is_drug: bool) -> bool:
+        """Whether the cue is for this kind of entity."""
+        return self.kind == "any" or (self.kind == "drug") == is_drug
+
+
+_CUES = [_Cue.read(row) for row in _DATA["cue"]]
+
+
 @dataclass(frozen=True, order=True)
 class _Hit:
     start: int
     end: int
-    cue: Cue = field(compare=False)
+    cue: _Cue = field(compare=False)
 
 
 def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
@@ -51,8 +108,8 @@ def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
         return []
     masked = _masked(text, spans)
     headings = list(_HEADING.finditer(masked))
-    sections = [SECTIONS.get(found[1].strip()) for found in headings]
-    places = [found.start() for found in headings]
+    sections = [_SECTIONS.get(match[1].strip()) for match in headings]
+    places = [match.start() for match in headings]
     edges = _clause_edges(text, masked)
     clauses: dict[int, _Clause] = {}
     results = []
@@ -61,11 +118,11 @@ def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
         if number not in clauses:
             clauses[number] = _Clause(masked, edges[number], edges[number + 1])
         is_drug = label.casefold() in DRUGS
-        found = clauses[number].assertions(start, end, is_drug=is_drug)
+        names = clauses[number].assertions(start, end, is_drug=is_drug)
         at = bisect_right(places, start) - 1
         if at >= 0 and (by_heading := sections[at]):
-            found.add(by_heading[is_drug])
-        results.append(next((name for name in ASSERTIONS if name in found), "present"))
+            names.add(by_heading[is_drug])
+        results.append(next((name for name in ASSERTIONS if name in names), "present"))
     return _with_treatments(masked, spans, results)
 
 
@@ -81,7 +138,7 @@ def _clause_edges(text: str, masked: str) -> list[int]:
     """Where clauses start: after sentence ends and semicolons, and at list items; and the end."""
     words = split_words(text)
     items = words[starts_after_breaks(text, words), 0].tolist()
-    ends = [found.end() for found in _END.finditer(masked) if found["end"]]
+    ends = [match.end() for match in _END.finditer(masked) if match["end"]]
     return sorted({0, len(text), *items, *ends})
 
 
@@ -90,24 +147,24 @@ class _Clause:
 
     def __init__(self, masked: str, start: int, end: int) -> None:
         self._text, self._end = masked, end
-        none = {at for m in NOT_A_CUE.finditer(masked, start, end) for at in range(*m.span())}
+        none = {at for m in _NOT_A_CUE.finditer(masked, start, end) for at in range(*m.span())}
         hits = (
-            _Hit(*found.span(), cue)
-            for cue in CUES
-            for found in cue.pattern.finditer(masked, start, end)
+            _Hit(*match.span(), cue)
+            for cue in _CUES
+            for match in cue.pattern.finditer(masked, start, end)
         )
         self._hits = sorted(
             hit for hit in hits if hit.cue.assertion == "possible" or hit.start not in none
         )
         self._starts = [hit.start for hit in self._hits]
-        self._stops = [found.span() for found in TERMINATORS.finditer(masked, start, end)]
+        self._stops = [match.span() for match in _TERMINATORS.finditer(masked, start, end)]
 
     def assertions(self, start: int, end: int, *, is_drug: bool) -> set[str]:
         """The assertions of the cues that reach an entity; of each cue the nearest one counts."""
-        found = set()
+        names = set()
         last = bisect_left(self._stops, (start,)) - 1
         stop = self._stops[last][0] if last >= 0 else -1
-        seen: set[Cue] = set()
+        seen: set[_Cue] = set()
         for number in range(bisect_left(self._starts, start) - 1, -1, -1):
             hit = self._hits[number]
             if start - hit.start > _FARTHEST:
@@ -116,7 +173,7 @@ class _Clause:
             if fits and hit.end > stop and hit.cue not in seen:
                 seen.add(hit.cue)
                 if self._reaches_forward(hit, start, end):
-                    found.add(hit.cue.assertion)
+                    names.add(hit.cue.assertion)
         first = bisect_left(self._stops, (end,))
         stop = self._stops[first][0] if first < len(self._stops) else self._end
         for number in range(bisect_left(self._starts, end), len(self._hits)):
@@ -125,18 +182,17 @@ class _Clause:
                 break
             if hit.cue.after and hit.cue.fits(is_drug=is_drug):
                 gap = _JOINED.sub(" ", self._text[end : hit.start])
-                if "," not in gap and len(gap.split()) <= hit.cue.words:
-                    found.add(hit.cue.assertion)
-        return found
+                if "," not in gap and len(gap.split()) <= hit.cue.reach:
+                    names.add(hit.cue.assertion)
+        return names
 
     def _reaches_forward(self, hit: _Hit, start: int, end: int) -> bool:
         """Whether a cue before an entity reaches it."""
         gap, cue = self._text[hit.end : start], hit.cue
-        barriers = DRUG_BARRIERS if cue.kind == "drug" else cue.barriers
-        if barriers and barriers.search(gap):
+        if cue.barriers and cue.barriers.search(gap):
             return False
         first, *others = gap.split(",")
-        if len(first.split()) > cue.words:
+        if len(first.split()) > cue.reach:
             return False
         if not others or cue.items == "all":
             return True

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import itertools
+import os
+import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from biomed.folder import spell
-from biomed.ner import dictionary_commands
-from domainbert import options
-from domainbert.console import counted, one_line_errors, say, stdout
+from biomed.ner.export import Format, write_tagged
+from domainbert.cli import options
+from domainbert.cli.console import counted, one_line_errors, say, stdout
+from domainbert.cli.options import ScoringOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
+from domainbert.models.shipped import score_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from biomed.corpora import Gold
-    from biomed.corpora.notes import Side
+    from biomed.ner.evaluation import Scores
 
 app = typer.Typer(
     no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
 )
+STDIN = "-"
 
 Labels = Annotated[
     list[str] | None,
@@ -53,70 +60,45 @@ def train(
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
-    seed: Annotated[
-        list[int] | None, typer.Option(help="May be repeated: the best run on devel is kept.")
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Runs in parallel, each with its share of the cores.")
-    ] = 1,
+    seed: options.Seed = None,
     label: Labels = None,
     full: options.FullWeights = False,
     checkpoints: options.Checkpoints = None,
     resume: options.Resume = False,
 ) -> None:
     """Train on corpora in IOB2, PubTator or BRAT; devel chooses the weights, test measures them."""
-    from biomed.ner.training import EntityRecipe, fit_seeds, read_corpora
+    from biomed.corpora import read_corpus
+    from biomed.ner.training import EntityRecipe, fit
+    from domainbert.training.checkpoints import training_run
     from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import training_run
 
-    overrides = {
+    overrides: dict[str, Any] = {
         "model.encoder": encoder,
         "training.epochs": epochs,
         "training.learning_rate": learning_rate,
+        "training.seed": seed,
         "training.full": full or None,
     }
+    if recipe and not Path(recipe).is_file():
+        overrides["card"] = {}  # a shipped recipe's describes the shipped model and its data
     plan = read_recipe(EntityRecipe, recipe, overrides)
     with training_run(out, checkpoints, resume=resume) as run:
-        read = read_corpora(plan, corpora, labels=_renaming(label))
+        known, new = plan.corpora.labels, renaming(label)
+        read = [read_corpus(f, labels={**known.get(f.resolve().name, {}), **new}) for f in corpora]
         for corpus in read:
             for gold in corpus.sides.values():
                 _say_remarks(gold)
-        seeds = seed or [plan.training.seed]
-        models = fit_seeds(
-            read, plan, seeds=seeds, checkpoints=run.checkpoints, resume=resume, jobs=jobs
-        )
-        if jobs > 1:
-            models = counted(models, what="seeds", total=len(seeds))
-        for model in models:
-            run.save(model)
-            trained = model.manifest["seeds"][-1]
-            scores = [
-                f"{name} {s} {f1:.3f}" for s in ("devel", "test") for name, f1 in trained[s].items()
-            ]
-            say(f"seed {trained['seed']}: F1 {', '.join(scores)}")
+        model = fit(read, plan, checkpoints=run.checkpoints, resume=resume)
+        run.save(model)
+    for side in ("devel", "test"):
+        for name, scores in model.manifest[side].items():
+            say(f"{name} {side}: F1 {scores['all']['f1']:.3f}")
     say(f"model in {out}; README.md there has its data and scores")
 
 
 @app.command()
 @one_line_errors
-def generate(
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="The corpus folder to write.")],
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Public data with MedQuAD and ICD-9 titles, for many more names."),
-    ] = None,
-    texts: Annotated[int, typer.Option(min=1, help="Number of notes for training.")] = 12_000,
-    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
-) -> None:
-    """Write a corpus of made-up notes: templates, filled with names of diseases and drugs."""
-    from biomed.ner.generate import write_notes
-
-    train, devel = write_notes(out, data=data, texts=texts, seed=seed)
-    say(f"{out}: {train} texts for training and {devel} for devel, with names of its own")
-
-
-@app.command()
-@one_line_errors
+@options.takes_scoring_options
 def tag(
     source: Annotated[
         str,
@@ -127,6 +109,7 @@ def tag(
         ),
     ],
     model: Models,
+    scoring: ScoringOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -134,17 +117,15 @@ def tag(
         ),
     ] = None,
     form: Annotated[
-        str | None,
+        Format | None,
         typer.Option(
             "--format",
-            help="Instead of a table: json (lines), pubtator, or brat (a new folder, with --out).",
+            help="Instead of a table: pubtator, or brat (a new folder, with --out).",
         ),
     ] = None,
-    text: options.TextColumn = None,
-    keep: options.Keep = None,
     min_score: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
-    ] = 0.0,
+        float | None, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
+    ] = None,
     dictionary: Annotated[
         Path | None,
         typer.Option(help="A table with the columns name and id; entities get the concept's id."),
@@ -153,29 +134,81 @@ def tag(
         bool, typer.Option("--exact", help="Link by name only, not by vectors.")
     ] = False,
     labels: OutputNames = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    query: options.Query = None,
-    device: options.Device = None,
-    restart: options.Restart = False,
-    metrics: options.Metrics = None,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts."""
+    from biomed.ner.entities import TaggedView
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.reports import Output, tag_source
-    from biomed.ner.tagger import EntityTagger
-    from domainbert.tables import ReadOptions
+    from biomed.ner.tagger import MIN_SCORE, Tagger
+    from biomed.ner.task import TagTask
+    from domainbert.cli.scoring import score_source
 
-    def load() -> EntityTagger:
+    def load() -> Tagger:
         link = {"model": None} if exact else {}
         linker = EntityLinker.from_table(dictionary, **link) if dictionary else None
-        return EntityTagger.from_pretrained(
-            *model, min_score=min_score, linker=linker, labels=labels, device=device
+        least = MIN_SCORE if min_score is None else min_score
+        return Tagger.from_pretrained(
+            *model, min_score=least, linker=linker, labels=labels, device=scoring.device
         )
 
-    read = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
-    output = Output(out, form, keep=tuple(keep or ()), restart=restart, metrics=metrics)
-    tag_source(load, source, output, text=text, options=read)
+    if form == "brat" and out is None:
+        raise typer.BadParameter("--format brat writes a folder: name it with --out")
+    if out and form is None:
+        if source == STDIN:
+            raise typer.BadParameter("a text from stdin is shown, or written with --format")
+        score_source(lambda: TagTask(load()), source, out, scoring)
+        return
+    names = ("keep", "metrics", "restart", "stay", "patient", "time")
+    scoring.refuse(*names, because="unless --out is a table of entities")
+    if source == STDIN:
+        scoring.refuse("text", "note", "delimiter", "query", because="on a text from stdin")
+        text = sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace")
+        texts = iter([("stdin", text)])
+    else:
+        texts = _texts(source, scoring)
+    tagger = load()
+    pairs, copies = itertools.tee(texts)
+    entities = tagger.tag_many(text for _, text in copies)
+    tagged = ((*pair, each) for pair, each in zip(pairs, entities, strict=True))
+    if form:
+        number = write_tagged(counted(tagged, what="texts"), out, kind=form)
+        say(f"{number:,} texts; written to {out or 'stdout'}")
+        return
+    for _, text, each in tagged:
+        stdout.print(TaggedView(text, tuple(each), tagger.labels), soft_wrap=True)
+
+
+def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
+    """Id and text of each row: the note's id, else its file's path, else the row's number."""
+    from biomed.ner.task import TagTask
+    from domainbert.tables import iter_rows, match_columns, table_columns
+
+    named, reading = scoring.named(), scoring.reading()
+    names = table_columns(source, reading)
+    chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)
+
+    def read() -> Iterator[tuple[str, str]]:
+        files = _file_ids(source)
+        for row in iter_rows(source, reading):
+            file = next(files) if row.place.lower().endswith((".txt", ".txt.gz")) else None
+            text = row.cells.get(chosen["text"])
+            if isinstance(text, str):
+                note = row.cells.get(chosen["note_id"]) if "note_id" in chosen else None
+                yield str(note or file or row.number), text
+            else:
+                say(f"{row.place}: {row.fault or 'no text'}")
+
+    return read()
+
+
+def _file_ids(source: str) -> Iterator[str]:
+    """The path of each .txt file within the source, without its ending."""
+    from domainbert.tables import source_files
+
+    paths = source_files(source)
+    folder = source if Path(source).is_dir() else os.path.commonpath([p.parent for p in paths])
+    for path in paths:
+        if path.name.lower().endswith((".txt", ".txt.gz")):
+            yield re.sub(r"\.txt(\.gz)?$", "", path.relative_to(folder).as_posix(), flags=re.I)
 
 
 @app.command()
@@ -183,133 +216,47 @@ def tag(
 def evaluate(
     gold: Annotated[
         Path,
-        typer.Argument(
-            metavar="GOLD",
-            help="An IOB2, PubTator or .jsonl file, a BRAT folder, or notes for the notes corpus.",
-        ),
+        typer.Argument(metavar="GOLD", help="An IOB2, PubTator or .jsonl file, or a BRAT folder."),
     ],
-    model: Models,
-    train: Annotated[
-        Path | None, typer.Option(help="Count the texts of GOLD that are also in this corpus.")
-    ] = None,
+    model: options.ModelName,
     label: Labels = None,
     labels: OutputNames = None,
-    side: Annotated[
-        str | None, typer.Option(help="Side of the notes corpus: dev or test; by default both.")
-    ] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
 ) -> None:
-    """Score a model by strict IOB2 over words, and count its errors by kind.
-
-    Documents are also scored by exact character spans. Several models are scored as an ensemble.
-    On the notes corpus they are used together, and the assertions and two lists of names are
-    scored too.
-    """
-    from biomed.corpora import read_gold, without
-    from biomed.ner import evaluation
+    """Score a model by strict IOB2 over words, and on documents also by exact character spans."""
+    from biomed.corpora import read_gold
+    from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
     from biomed.ner.network import WordTagger
-    from biomed.ner.reports import note_report, print_errors, print_scores
-    from biomed.ner.tagger import EntityTagger
+    from biomed.ner.tagger import Tagger
 
-    renaming = _renaming(label)
     if json:
-        check_output(json, [gold, *([train] if train else [])])
-    if str(gold) == "notes" and not gold.exists():
-        tagger = EntityTagger.from_pretrained(*model, labels=labels, device=device)
-        result = note_report(tagger, side=side, labels=renaming)
-        if json:
-            write_json(result, json)
-        return
-    right = read_gold(gold, labels=renaming)
-    models = [WordTagger.from_pretrained(name, labels=labels, device=device) for name in model]
-    ensemble = evaluation.TaggerEnsemble(models)
-    evaluation.check_types(ensemble.scheme.types, right)
-    scores = {"words": evaluation.evaluate_words(ensemble, right)}
+        check_output(json, [gold])
+    right = read_gold(gold, labels=renaming(label))
+    network = WordTagger.from_pretrained(model, labels=labels, device=device)
+    check_types(network.types, right)
+    scores = {"words": evaluate_words(network, right)}
     if right.documents:
-        if len(models) == 1:
-            scores["characters"] = evaluation.evaluate_documents(EntityTagger(*models), right)
-        else:
-            say("an ensemble is scored over words only")
+        scores["characters"] = evaluate_documents(Tagger(network), right)
         _say_remarks(right)
-    result = {"gold": right.name, "texts": len(right.texts)}
-    for unit, found in scores.items():
-        result[unit] = found.to_dict()
-        print_scores(unit, found)
-    result["errors"] = scores["words"].errors
-    print_errors(scores["words"].errors)
-    if train:
-        shared = len(right.texts) - len(without(right.texts, read_gold(train).texts))
-        result["shared_with_train"] = shared
-        say(f"{shared} of {len(right.texts)} texts are also in {train.name}")
+    result: dict[str, Any] = {"gold": right.name, "texts": len(right.texts)}
+    for unit, each in scores.items():
+        result[unit] = each.to_dict()
+        print_scores(unit, each)
     if json:
         write_json(result, json)
 
 
-@app.command()
-@one_line_errors
-def calibrate(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")],
-    golds: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="GOLD...", help="Devel sides, never a test side; or notes for the notes corpus."
-        ),
-    ],
-    test: Annotated[
-        list[Path] | None,
-        typer.Option(help="A test side, whose scores go to the card; may be repeated."),
-    ] = None,
-    texts: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of texts of each GOLD, evenly spread.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the calibrated model to this folder.")
-    ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
-) -> None:
-    """Calibrate an entity model's scores, and show the calibration error before and after."""
-    from biomed.ner import calibration
-    from biomed.ner.network import WordTagger
-    from domainbert.calibration import plot_reliability
-
-    for path in filter(None, (figure, json)):
-        check_output(path, [*golds, *(test or [])])
-    model = WordTagger.from_pretrained(name)
-    devel = [_side(path, "dev").thinned(texts) for path in golds]
-    measured = [_side(path, "test") for path in test or []]
-    numbers, curves = calibration.calibrate(model, devel, measured)
-    table = Table("expected calibration error", "entities", "right", "before", "after")
-    for side, found in numbers["sides"].items():
-        table.add_row(side, *map(spell, found.values()))
+def print_scores(title: str, scores: Scores) -> None:
+    """A table of the scores over all types and of each type."""
+    table = Table(title, "precision", "recall", "F1", "correct", "found", "gold")
+    for kind, values in scores.to_dict().items():
+        table.add_row(kind, *map(score_text, values.values()))
     stdout.print(table)
-    if figure:
-        plot_reliability(curves, figure)
-    if json:
-        write_json({"maps": model.settings.calibration, **numbers}, json)
-    if out:
-        model.save_pretrained(out)
-        say(f"calibrated model in {out}")
 
 
-app.command()(dictionary_commands.dictionary)
-app.command()(dictionary_commands.links)
-
-
-def _side(path: Path, side: Side) -> Gold:
-    """A gold standard, named after its folder and file; "notes" is a side of the notes corpus."""
-    from biomed.corpora import read_gold
-    from biomed.corpora.notes import notes_gold
-
-    if str(path) == "notes" and not path.exists():
-        return replace(notes_gold(side), name=f"hand-tagged notes {side}")
-    return replace(read_gold(path), name=f"{path.resolve().parent.name} {path.stem}")
-
-
-def _renaming(pairs: list[str] | None) -> dict[str, str]:
+def renaming(pairs: list[str] | None) -> dict[str, str]:
+    """The new name of each entity type, of OLD=NEW options."""
     if wrong := [pair for pair in pairs or [] if "=" not in pair]:
         msg = f"--label: expected OLD=NEW, got {wrong[0]!r}"
         raise UserError(msg)

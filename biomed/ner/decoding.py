@@ -1,56 +1,142 @@
-"""Viterbi decoding of IOB2 tags and the score of each entity. NumPy only."""
+"""From a network's outputs to entities: IOB2 tags of any labels, their best path, and its spans.
+
+Published networks name their outputs in several ways (IOB2, IOB1, IOBES, BILOU, plain types); all
+of them are read as IOB2. NumPy only.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biomed.corpora.documents import OUTSIDE
-from domainbert.calibration import platt
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NEAREST = 1e-6
+SCHEMES = ("iob2", "iob1", "iobes", "raw")
 NO_WORDS = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class TagScheme:
-    """The tag of each output of a network, the entity types (sorted), and their B and I outputs."""
-
-    labels: tuple[str, ...]
-    types: tuple[str, ...]
-    begin: np.ndarray
-    inside: np.ndarray
-
-    @classmethod
-    def of(cls, labels: Sequence[str]) -> TagScheme:
-        """The scheme of outputs that are named `O` and a pair `B-type`, `I-type` for each type."""
-        labels = tuple(labels)
-        place = {label: number for number, label in enumerate(labels)}
-        types = tuple(sorted(label[2:] for label in labels if label.startswith("B-")))
-        wanted = tags_for(types)
-        if not types or len(place) != len(labels) or set(labels) != set(wanted):
-            shown = ", ".join(labels[:9]) + (", …" if len(labels) > 9 else "")
-            msg = f"the labels are {shown}; IOB2 needs O, and B-type with I-type for each type"
-            raise UserError(msg)
-        begin = np.array([place[f"B-{kind}"] for kind in types])
-        inside = np.array([place[f"I-{kind}"] for kind in types])
-        return cls(labels, types, begin, inside)
+_MARKED = re.compile(r"([BIESLUWM])[-_](.+)")
+_BEGIN = frozenset("BSUW")  # the marks of IOBES and BILOU that begin an entity
+# Outputs for tokens that are not words, which some trainings count.
+_SPECIAL = frozenset({"X", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "CLS", "SEP", "PAD", "<pad>"})
+_UNNAMED = re.compile(r"LABEL_\d+")
+_JUST_BELOW = 1e-4  # in IOB1, continuing an entity goes before starting another one
+_NEAREST = 1e-6
 
 
 def tags_for(types: Sequence[str]) -> tuple[str, ...]:
-    """All IOB2 tags of these entity types, `O` first."""
+    """All IOB2 tags of these entity types: `O`, then `B-type` and `I-type` of each."""
     return (OUTSIDE, *(f"{mark}-{kind}" for kind in types for mark in "BI"))
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """First and last word, index in `scheme.types` and score of each entity, shape (entities,)."""
+class Outputs:
+    """How a network's outputs become the tags of `tags_for(types)`.
+
+    Attributes:
+        names: of the outputs.
+        types: the entity types, sorted.
+        columns: for each tag, the outputs whose probabilities it sums.
+        starts_inside: whether an entity may start with I, as in IOB1.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    columns: tuple[tuple[int, ...], ...]
+    starts_inside: bool
+
+    def tags(self, outputs: np.ndarray) -> np.ndarray:
+        """Log-probabilities of the tags, shape (words, tags), from those of the outputs.
+
+        Where an entity may start with I, the probability of B is at least just below that of I, so
+        the rows may sum to more than 1.
+        """
+        if self.names == tags_for(self.types) and not self.starts_inside:
+            return outputs
+        tags = np.full((len(outputs), len(self.columns)), -np.inf, dtype=outputs.dtype)
+        for tag, columns in enumerate(self.columns):
+            for column in columns:
+                tags[:, tag] = np.logaddexp(tags[:, tag], outputs[:, column])
+        if self.starts_inside:
+            tags[:, 1::2] = np.maximum(tags[:, 1::2], tags[:, 2::2] - _JUST_BELOW)
+        return tags
+
+
+def read_labels(names: Sequence[str], given: str | None = None) -> Outputs:
+    """How to read a network's outputs.
+
+    Args:
+        names: of the outputs, from the model's configuration.
+        given: replaces them: "O,B-Disease,I-Disease". A scheme may stand in front, or alone:
+            "iob1:" for entities that start with I, "iobes:" (or BILOU), "raw:" for types without
+            marks, "iob2:". By default the names tell the scheme.
+
+    Raises:
+        UserError: names that say nothing (`LABEL_0`), no O, or another number of names.
+    """
+    front, colon, rest = (given or "").partition(":")
+    scheme = front.strip().casefold() if colon else None
+    if scheme is not None and scheme not in SCHEMES:
+        msg = f"labels: expected one of {', '.join(SCHEMES)} before the colon, got {front!r}"
+        raise UserError(msg)
+    listed = [name.strip() for name in (rest if colon else front).split(",") if name.strip()]
+    if listed and len(listed) != len(names):
+        msg = f"labels: the network has {len(names)} outputs, but {len(listed)} names were given"
+        raise UserError(msg)
+    named = tuple(listed or names)
+    if all(map(_UNNAMED.fullmatch, named)):
+        msg = (
+            f"the network's {len(named)} outputs have no names ({named[0]}, …); name them in order "
+            "with labels (--labels), such as O,B-Disease,I-Disease"
+        )
+        raise UserError(msg)
+    return _mapped(named, scheme or _guessed(named))
+
+
+def _guessed(names: Sequence[str]) -> str:
+    """The scheme that the names suggest."""
+    marks: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        if match := _MARKED.fullmatch(name):
+            marks[match[2]].add(match[1])
+    if not marks:
+        return "raw"
+    if any(each & set("ESLUWM") for each in marks.values()):
+        return "iobes"
+    # Types that are never begun with B are begun with I.
+    return "iob1" if any("B" not in each for each in marks.values()) else "iob2"
+
+
+def _mapped(names: tuple[str, ...], scheme: str) -> Outputs:
+    places: dict[str, list[int]] = defaultdict(list)
+    for number, name in enumerate(names):
+        match = _MARKED.fullmatch(name)
+        if name == OUTSIDE or name in _SPECIAL:
+            places[OUTSIDE].append(number)
+        elif scheme == "raw":
+            places[f"I-{name}"].append(number)
+        elif match:
+            places[f"{'B' if match[1] in _BEGIN else 'I'}-{match[2]}"].append(number)
+    types = sorted({tag[2:] for tag in places if tag != OUTSIDE})
+    if OUTSIDE not in places or sum(map(len, places.values())) != len(names) or not types:
+        msg = (
+            f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
+            "B-type and I-type: name them in order with labels (--labels)"
+        )
+        raise UserError(msg)
+    columns = tuple(tuple(places.get(tag, ())) for tag in tags_for(types))
+    return Outputs(names, tuple(types), columns, starts_inside=scheme in ("iob1", "raw"))
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """First and last word, number of the type and score of each entity, shape (entities,)."""
 
     first: np.ndarray
     last: np.ndarray
@@ -58,7 +144,7 @@ class Found:
     score: np.ndarray
 
 
-def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> np.ndarray:
+def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     """The valid IOB2 tag sequence with the largest sum of scores (Viterbi), in linear time.
 
     `I-x` may follow `B-x` or `I-x` only. The words are split into blocks that are decoded in
@@ -66,15 +152,15 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
     any tag, and whatever may follow I may follow B, so an optimal path never needs I there.
 
     Args:
-        scores: log-probability of each tag for each word of consecutive texts, shape
-            (words, labels).
-        scheme: the tags.
+        scores: log-probability of each tag (of `tags_for`) for each word of consecutive texts,
+            shape (words, tags).
         starts: words into which no entity continues: the first word of each text, and others.
 
     Returns:
-        The output number of each word's tag, shape (words,).
+        The number of each word's tag, shape (words,).
     """
-    begin, inside = scheme.begin, scheme.inside
+    begin = np.arange(1, scores.shape[1], 2)
+    inside = begin + 1
     closed = np.asarray((scores[:, inside] <= scores[:, begin]).all(axis=1))
     closed[starts] = True
     closed[:1] = True
@@ -106,12 +192,8 @@ def best_path(scores: np.ndarray, *, scheme: TagScheme, starts: np.ndarray) -> n
 
 
 def find_entities(
-    log_probabilities: np.ndarray,
-    *,
-    scheme: TagScheme,
-    starts: np.ndarray,
-    joined: np.ndarray = NO_WORDS,
-) -> Found:
+    log_probabilities: np.ndarray, *, starts: np.ndarray, joined: np.ndarray = NO_WORDS
+) -> Spans:
     """The entities of the best path (see `best_path`), in word order; scored as in `Entity`.
 
     Where no entity can continue, what the network takes for a continuation is a beginning: a
@@ -119,33 +201,66 @@ def find_entities(
     ends before one of the `joined` words: what the network says of them does not count.
     """
     scores = log_probabilities.copy()
-    both = (log_probabilities[starts][:, tags] for tags in (scheme.begin, scheme.inside))
-    scores[np.ix_(starts, scheme.begin)] = np.maximum(*both)
-    scores[joined, scheme.labels.index(OUTSIDE)] = -_NEAREST
-    scores[np.ix_(joined, scheme.inside)] = 0.0
-    path = best_path(scores, scheme=scheme, starts=starts)
-    is_inside = np.isin(path, scheme.inside)
-    first = np.flatnonzero(np.isin(path, scheme.begin))
+    begin = np.arange(1, scores.shape[1], 2)
+    inside = begin + 1
+    both = (log_probabilities[starts][:, tags] for tags in (begin, inside))
+    scores[np.ix_(starts, begin)] = np.maximum(*both)
+    scores[joined, 0] = -_NEAREST
+    scores[np.ix_(joined, inside)] = 0.0
+    path = best_path(scores, starts=starts)
+    is_inside = (path > 0) & (path % 2 == 0)
+    first = np.flatnonzero(path % 2)
+    kind = path[first] // 2
     stops = np.append(np.flatnonzero(~is_inside), len(path))
     last = stops[np.searchsorted(stops, first, side="right")] - 1
-    kind_of = np.zeros(len(scheme.labels), dtype=np.int64)
-    kind_of[scheme.begin] = np.arange(len(scheme.types))
-    kind = kind_of[path[first]]
     taken = scores[np.arange(len(path)), path].astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(taken)))
-    continues = np.zeros((len(path) + 1, len(scheme.types)))
-    continues[:-1] = np.exp(log_probabilities[:, scheme.inside])
+    continues = np.zeros((len(path) + 1, len(inside)))
+    continues[:-1] = np.exp(log_probabilities[:, inside])
     continues[starts] = 0.0
     score = np.exp(total[last + 1] - total[first]) * (1 - continues[last + 1, kind])
-    return Found(first, last, kind, score)
+    return Spans(first, last, kind, score)
 
 
-def log_odds(score: np.ndarray | float) -> np.ndarray:
-    """log(p / (1 - p)) of scores in [0, 1], which are kept a millionth away from 0 and 1."""
-    clipped = np.clip(score, _NEAREST, 1 - _NEAREST)
-    return np.log(clipped / (1 - clipped))
+# Marks and words that no name begins or ends with.
+_LOOSE = frozenset(",.;:!?/\\-\u2010\u2011\u2013\u2014_*&=<>|\"'`\u2018\u2019\u201c\u201d")
+_LOOSE |= {"and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with", "without"}
+_CLOSING = {")": "(", "]": "[", "}": "{"}
 
 
-def calibrated(score: np.ndarray | float, slope: float, intercept: float) -> np.ndarray:
-    """`platt` of the log-odds of scores in [0, 1], elementwise."""
-    return platt(log_odds(score), slope, intercept)
+def tidy_span(words: Sequence[str], first: int, stop: int) -> tuple[int, int]:
+    """The words of an entity without loose ends.
+
+    Marks and words such as "without" are left off both ends, and the entity ends before a bracket
+    that misses its other half. Nothing may be left: first == stop.
+
+    Args:
+        words: of a text.
+        first: the entity's first word.
+        stop: one past its last word.
+
+    Returns:
+        The new first word, and one past the new last.
+    """
+    while True:
+        while first < stop and words[stop - 1] in _LOOSE:
+            stop -= 1
+        while first < stop and words[first] in _LOOSE:
+            first += 1
+        at = _unmatched(words, first, stop)
+        if at is None:
+            return first, stop
+        first, stop = (first, at) if at > first else (first + 1, stop)
+
+
+def _unmatched(words: Sequence[str], first: int, stop: int) -> int | None:
+    """The first bracket without its other half."""
+    opened: list[int] = []
+    for at in range(first, stop):
+        if words[at] in _CLOSING.values():
+            opened.append(at)
+        elif words[at] in _CLOSING:
+            if not opened or words[opened[-1]] != _CLOSING[words[at]]:
+                return at
+            opened.pop()
+    return opened[0] if opened else None

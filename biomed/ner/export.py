@@ -1,14 +1,15 @@
-"""Entities in the formats of other tools: JSON, BRAT standoff, PubTator and spaCy's Doc."""
+"""Entities in the formats of other tools: BRAT standoff, PubTator and spaCy's Doc."""
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
+import sys
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from biomed.corpora.words import split_words
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
 
@@ -17,20 +18,10 @@ if TYPE_CHECKING:
 
     from biomed.ner.entities import Entity
 
-Format = Literal["json", "brat", "pubtator"]
-FORMATS: tuple[Format, ...] = ("json", "pubtator", "brat")
+Format = Literal["pubtator", "brat"]
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LINE_ENDS = re.compile(r"\r\n|[\r\n]")
-
-
-def to_json(name: str, text: str, entities: Iterable[Entity]) -> str:
-    """One line of JSON: `id`, `text`, and `entities` with the fields of `Entity`.
-
-    `biomed.corpora.read_gold` reads files of such lines (.jsonl).
-    """
-    found = [{k: v for k, v in asdict(e).items() if v is not None} for e in entities]
-    return json.dumps({"id": name, "text": text, "entities": found}, ensure_ascii=False)
 
 
 def to_brat(text: str, entities: Iterable[Entity]) -> str:
@@ -95,14 +86,15 @@ def to_spacy(text: str, entities: Sequence[Entity], *, language: str = "en") -> 
     try:
         import spacy
         from spacy.tokens import Doc, Span
-        from spacy.util import filter_spans
+        from spacy.util import filter_spans, get_words_and_spaces
     except ImportError:
         msg = "to_spacy needs spaCy: pip install 'domainbert[spacy]'"
         raise UserError(msg) from None
     for field in ("score", "assertion", "link_score"):
         if not Span.has_extension(field):
             Span.set_extension(field, default=None)
-    words, spaces = _tokens(text)
+    pieces = [text[start:end] for start, end in split_words(text).tolist()]
+    words, spaces = get_words_and_spaces(pieces, text)
     doc = Doc(spacy.blank(language).vocab, words=words, spaces=spaces)
     spans = []
     for entity in entities:
@@ -116,74 +108,37 @@ def to_spacy(text: str, entities: Sequence[Entity], *, language: str = "en") -> 
     return doc
 
 
-def _tokens(text: str) -> tuple[list[str], list[bool]]:
-    """Words and runs of white space, and whether one space follows each, such that all is kept."""
-    from biomed.corpora.words import split_words
-
-    words: list[str] = []
-    spaces: list[bool] = []
-    at = 0
-    for start, end in [*split_words(text).tolist(), (len(text), len(text))]:
-        gap = text[at:start]
-        if gap.startswith(" ") and words:
-            spaces[-1], gap = True, gap[1:]
-        if gap:
-            words.append(gap)
-            spaces.append(False)
-        if end > start:
-            words.append(text[start:end])
-            spaces.append(False)
-        at = end
-    return words, spaces
-
-
-def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int:
-    """Write documents to a file, or for BRAT to a new folder; returns their number.
+def write_tagged(documents: Iterable[Tagged], out: Path | None, *, kind: Format) -> int:
+    """Write documents to a file (None: stdout), or for BRAT to a new folder; returns their number.
 
     Raises:
-        UserError: two documents with the same name, or a BRAT folder that is there already.
+        UserError: a BRAT folder that is there already.
     """
-    if kind == "brat":
+    if kind == "brat" and out:
         return _write_brat(documents, out)
-    number = 0
     with ExitStack() as stack:
-        path = stack.enter_context(atomic_path(out))
-        file = stack.enter_context(path.open("w", encoding="utf-8", errors="replace", newline="\n"))
-        for name, text, entities in documents:
-            number += 1
-            if kind == "json":
-                file.write(to_json(name, text, entities) + "\n")
-            else:
-                file.write(to_pubtator(name, text, entities))
-    return number
+        file: TextIO = sys.stdout
+        if out:
+            path = stack.enter_context(atomic_path(out))
+            opened = path.open("w", encoding="utf-8", errors="replace", newline="\n")
+            file = stack.enter_context(opened)
+        return sum(bool(file.write(to_pubtator(*document))) for document in documents)
 
 
 def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
+    """A pair of files for each document, named after its id; a second one of a name is NAME_2."""
     if out.exists():
         msg = f"{out} is there already; name a new folder for the BRAT files"
         raise UserError(msg)
     names: set[str] = set()
     with folder_beside(out) as folder:
         for name, text, entities in documents:
-            stem = _new_stem(name, names)
+            stem = _NOT_IN_NAMES.sub("_", name).strip(".") or "text"
+            numbered = (f"{stem}_{number}" for number in itertools.count(2))
+            free = next(each for each in itertools.chain([stem], numbered) if each not in names)
+            names.add(free)
             standoff = to_brat(text, entities)
-            (folder / f"{stem}.txt").write_text(text, "utf-8", "replace", newline="")
-            (folder / f"{stem}.ann").write_text(standoff, "utf-8", "replace", newline="\n")
+            (folder / f"{free}.txt").write_text(text, "utf-8", "replace", newline="")
+            (folder / f"{free}.ann").write_text(standoff, "utf-8", "replace", newline="\n")
         replace_folder(folder, out)
     return len(names)
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Raise `UserError` if two documents would have the same BRAT file."""
-    taken: set[str] = set()
-    for name in names:
-        _new_stem(name, taken)
-
-
-def _new_stem(name: str, taken: set[str]) -> str:
-    stem = _NOT_IN_NAMES.sub("_", name).strip(".") or "text"
-    if stem in taken:
-        msg = f"two texts have the id {stem}; BRAT needs an id of its own for each"
-        raise UserError(msg)
-    taken.add(stem)
-    return stem

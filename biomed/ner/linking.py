@@ -7,27 +7,25 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biomed.terms.names import Names
 from domainbert.errors import UserError
-from domainbert.index import top_k
-from domainbert.pooling import unit
+from domainbert.models.pooling import unit
+from domainbert.search import top_k
 from domainbert.tables import read_table, require_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from domainbert.embedding import Embedder
+    from domainbert.models.embedder import Embedder
 
-MIN_SIMILARITY = 0.75  # docs/entities.md has what other values give
+MIN_SIMILARITY = 0.75  # docs/lab/entities.md has what other values give
 NORMALISED = 0.95  # the score of a name that differs in form only
 _LONGEST_ABBREVIATION = 5
 _REMEMBERED = 100_000  # names
-_LOCK = Lock()  # of what linkers remember; not their own, so that they can be pickled
 
 
 @dataclass(frozen=True)
@@ -135,14 +133,10 @@ class EntityLinker:
 
         `model` is a `TermEmbedder`'s name or folder, or None to link by name only.
         """
-        from biomed.terms.embedder import TermEmbedder
+        from biomed.terms.similarity import TermModel
 
-        embedder = None if model is None else TermEmbedder.from_pretrained(model)
+        embedder = None if model is None else TermModel.from_pretrained(model)
         return cls(Dictionary.read(path), embedder)
-
-    def __repr__(self) -> str:
-        """The dictionary."""
-        return f"EntityLinker({self.dictionary!r})"
 
     def facts(self) -> dict[str, object]:
         """What decides the links, as JSON."""
@@ -152,36 +146,30 @@ class EntityLinker:
 
     def link(self, names: Sequence[str]) -> list[Link | None]:
         """The concept of each name; None where there is none that is near enough."""
-        with _LOCK:
-            found = {name: self._known[name] for name in names if name in self._known}
-        new = [name for name in dict.fromkeys(names) if name not in found]
-        found |= zip(new, map(self.dictionary.find, new), strict=True)
-        left = [name for name in new if found[name] is None and _has_meaning(name)]
-        found |= self._by_vectors(left)
-        with _LOCK:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known |= {name: found[name] for name in new}
-        return [found[name] for name in names]
-
-    def _by_vectors(self, names: list[str]) -> dict[str, Link]:
-        if not names or self.embedder is None:
-            return {}
-        near = zip(names, self.nearest(names), strict=True)
-        return {name: link for name, link in near if link.score >= self.min_similarity}
+        if len(self._known) > _REMEMBERED:
+            self._known = {}
+        known = self._known  # it only grows, also where another thread starts a new one
+        new = [name for name in dict.fromkeys(names) if name not in known]
+        links = dict(zip(new, map(self.dictionary.find, new), strict=True))
+        left = [name for name in new if links[name] is None and _has_meaning(name)]
+        if left and self.embedder:
+            near = zip(left, self.nearest(left), strict=True)
+            links |= {name: link for name, link in near if link.score >= self.min_similarity}
+        known |= links
+        return [known[name] for name in names]
 
     def nearest(self, names: Sequence[str]) -> list[Link]:
         """The concept of the name with the nearest vector, however far it is."""
         hits = top_k(self._embedded(names), [self._vectors], k=1)
         cosines = np.clip(hits.scores[:, 0], -1, 1).tolist()
-        ids = [self.dictionary.pairs[row][1] for row in hits.rows[:, 0].tolist()]
-        preferred = self.dictionary.preferred
-        return [Link(i, preferred[i], cosine) for i, cosine in zip(ids, cosines, strict=True)]
+        ids = (self.dictionary.pairs[row][1] for row in hits.rows[:, 0].tolist())
+        pairs = zip(ids, cosines, strict=True)
+        return [Link(id_, self.dictionary.preferred[id_], cosine) for id_, cosine in pairs]
 
     @cached_property
     def _vectors(self) -> np.ndarray:
         """The vectors of all names of the dictionary."""
-        from domainbert.console import counted
+        from domainbert.cli.console import counted
 
         names = [name for name, _ in self.dictionary.pairs]
         return self._embedded(counted(names, what="names of the dictionary", total=len(names)))

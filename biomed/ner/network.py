@@ -1,34 +1,45 @@
-"""`WordTagger`: a token-classification network that gives each word one IOB2 tag."""
+"""`WordTagger`: a token-classification network that gives each word one IOB2 tag.
+
+Words become word pieces, pieces become windows, and each word is read at its first piece, in the
+window where it has the most context.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from pydantic import Field
 
 from biomed.corpora.documents import tags_of
-from biomed.folder import BiomedFolder
-from biomed.ner.decoding import NO_WORDS, Found, calibrated, find_entities
-from biomed.ner.labels import read_labels
-from biomed.ner.reading import Pieces, WordReader, best_window, cut
+from biomed.ner.decoding import NO_WORDS, Spans, find_entities, read_labels
 from domainbert.errors import UserError
-from domainbert.inference import chunked
+from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
+from domainbert.statistics.calibration import calibrated
+from domainbert.text.runner import chunked
+from domainbert.text.windows import SPECIAL_TOKENS, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.inference import Device
-
-    ScoresOf = Callable[[Sequence[Pieces]], np.ndarray]
+    from domainbert.text.runner import Device
 
 TASK = "entities"
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # lone surrogates, which tokenizers refuse
+_REMEMBERED = 200_000  # words in the cache: the vocabulary of a large corpus, some 50 MB
+
+WordSpan = tuple[int, int, str, float]
+"""First word, one past the last, type and score of an entity."""
 
 
 class EntitySettings(Settings):
@@ -38,7 +49,7 @@ class EntitySettings(Settings):
         window: maximum tokens of a window, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens shared by consecutive windows; None is an eighth of the window.
         calibration: of each entity type, slope and intercept that make a score a probability; see
-            `biomed.ner.calibration`. Types without one keep the network's score.
+            `recipes/calibration.py`. Types without one keep the network's score.
     """
 
     window: Count | None = None
@@ -46,16 +57,91 @@ class EntitySettings(Settings):
     calibration: dict[str, list[float]] = Field(default_factory=dict)
 
 
-class WordTagger(BiomedFolder):
+@dataclass(frozen=True, eq=False, repr=False)
+class Pieces:
+    """The word pieces of consecutive words.
+
+    Attributes:
+        ids: token ids of all words, without special tokens, shape (pieces,).
+        first: index in `ids` of each word's first piece, shape (words,).
+        is_read: whether a word has any piece; tokenizers drop control characters. Shape (words,).
+    """
+
+    ids: np.ndarray
+    first: np.ndarray
+    is_read: np.ndarray
+
+
+class WordReader:
+    """Tokenises words, each on its own: no piece spans two words, and `[SEP]` in a text is text.
+
+    A tokenizer of bytes (RoBERTa, ModernBERT) reads a word with the space before it, if there is
+    one, as it reads a whole text. Remembers the pieces of recent words. Safe to use from several
+    threads.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._given, self._tokenizer = tokenizer, own_tokenizer(tokenizer)
+        self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        before = self._tokenizer.pre_tokenizer
+        self._reads_spaces = before is not None and "ByteLevel" in repr(before)
+        self._pieces = lru_cache(_REMEMBERED)(self._tokenised)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the remembered words."""
+        return type(self), (self._given,)
+
+    def read(self, words: Sequence[str], *, spaced: Sequence[bool] | None = None) -> Pieces:
+        """Tokenise words; `spaced`: which follow a space, by default all but the first."""
+        if self._reads_spaces:
+            flags = (number > 0 for number in range(len(words))) if spaced is None else spaced
+            words = [f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)]
+        pieces = [self._pieces(word) for word in words]
+        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
+        ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))
+        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0)
+
+    def _tokenised(self, word: str) -> tuple[int, ...]:
+        text = _HALF_PAIR.sub("\ufffd", word)
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def window(self, ids: np.ndarray) -> np.ndarray:
+        """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""
+        return np.concatenate(([self.cls], ids, [self.sep]))
+
+
+def cut(pieces: int, *, window: int, overlap: int) -> list[tuple[int, int]]:
+    """First piece, and one past the last, of each window; `window` includes special tokens."""
+    return plan_windows(pieces, capacity=window - SPECIAL_TOKENS, overlap=overlap)
+
+
+def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
+    """The window in which each word has the most context on its shorter side; the first if equal.
+
+    The beginning and the end of the text count as unlimited context, so consecutive windows meet
+    in the middle of their overlap.
+
+    Args:
+        first: index of each word's first piece, shape (words,).
+        ranges: windows that together cover all pieces, in order.
+
+    Returns:
+        Window number of each word, shape (words,).
+    """
+    starts, stops = np.array(ranges, dtype=np.int64).reshape(-1, 2).T
+    return np.searchsorted((starts[1:] + stops[:-1] - 1) / 2, first)
+
+
+class WordTagger(Model):
     """A token-classification network, read at the first piece of each word; see `Model`.
 
-    `labels` names and explains the outputs, see `biomed.ner.labels.read_labels`.
+    `labels` names and explains the outputs, see `biomed.ner.decoding.read_labels`.
 
     Raises:
         UserError: labels that cannot be read, or windows larger than the encoder's limit.
     """
 
-    task, settings_class = TASK, EntitySettings
+    package, task, settings_class = "biomed", TASK, EntitySettings
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def __init__(
@@ -69,7 +155,7 @@ class WordTagger(BiomedFolder):
         super().__init__(network, tokenizer, **options)
         names = network.config.id2label
         self._outputs = read_labels([names[number] for number in sorted(names)], labels)
-        self.scheme, self.labels = self._outputs.scheme, self._outputs.names
+        self.types, self.labels = self._outputs.types, self._outputs.names
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
@@ -90,7 +176,7 @@ class WordTagger(BiomedFolder):
 
     def __repr__(self) -> str:
         """Entity types and window."""
-        return f"WordTagger({', '.join(self.scheme.types)}, window={self.window})"
+        return f"WordTagger({', '.join(self.types)}, window={self.window})"
 
     @classmethod
     def network_class(cls) -> Any:
@@ -129,25 +215,25 @@ class WordTagger(BiomedFolder):
         return self._outputs.tags(np.concatenate(parts))
 
     def tags(
-        self, sentences: Sequence[Sequence[str]], *, scores_of: ScoresOf | None = None
+        self, sentences: Sequence[Sequence[str]], *, network: PreTrainedModel | None = None
     ) -> list[list[str]]:
         """The IOB2 tag of every word of sentences that are already split into words.
 
-        A word without a piece (a control character) is I inside an entity, otherwise O.
-        `scores_of` replaces `log_probabilities`, as for an ensemble.
+        A word without a piece (a control character) is I inside an entity, otherwise O. For
+        `network` see `log_probabilities`.
         """
         if any(isinstance(words, str) for words in sentences):
             msg = "expected each sentence as a list of words, got a string; split it first"
             raise UserError(msg)
-        found = self.entities_of(sentences, scores_of=scores_of)
+        entities = self.entities_of(sentences, network=network)
         return [
             tags_of([span[:3] for span in spans], words=len(words))
-            for words, spans in zip(sentences, found, strict=True)
+            for words, spans in zip(sentences, entities, strict=True)
         ]
 
     def entities_of(
         self, sentences: Iterable[Sequence[str]], **options: Any
-    ) -> Iterator[list[tuple[int, int, str, float]]]:
+    ) -> Iterator[list[WordSpan]]:
         """The entities of each sentence, in constant memory; for the options see `entities`."""
         pieces, size = map(self.reader.read, sentences), self.runner.buffer_tokens
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
@@ -160,40 +246,41 @@ class WordTagger(BiomedFolder):
         *,
         breaks: Sequence[np.ndarray],
         joined: Sequence[np.ndarray],
-        scores_of: ScoresOf | None = None,
+        network: PreTrainedModel | None = None,
         raw: bool = False,
-    ) -> list[list[tuple[int, int, str, float]]]:
-        """First word, one past the last, type and score of each entity of each text.
+    ) -> list[list[WordSpan]]:
+        """The entities of each text.
 
         `breaks` are the numbers of the words of each text into which no entity continues, `joined`
         those before which none ends. With `raw` the scores are the network's own, not calibrated.
+        For `network` see `log_probabilities`.
         """
-        scores = (scores_of or self.log_probabilities)(texts)
+        scores = self.log_probabilities(texts, network=network)
         read = [np.flatnonzero(text.is_read) for text in texts]
         counts = np.array([len(words) for words in read])
         offsets = np.cumsum(counts) - counts
         # Words without a piece are not scored: breaks move to the next word that is.
         places = list(zip(offsets, read, breaks, joined, strict=True))
-        starts = [at + np.searchsorted(own, np.append(0, words)) for at, own, words, _ in places]
+        starts = [at + np.searchsorted(words, np.append(0, b)) for at, words, b, _ in places]
         unique = np.unique(np.concatenate(starts))
-        ends = [at + np.flatnonzero(np.isin(own, words)) for at, own, _, words in places]
+        ends = [at + np.flatnonzero(np.isin(words, j)) for at, words, _, j in places]
         marked = {"starts": unique[unique < len(scores)], "joined": np.concatenate(ends)}
-        found = find_entities(scores, scheme=self.scheme, **marked)
-        numbers = np.searchsorted(offsets, found.first, side="right") - 1
+        spans = find_entities(scores, **marked)
+        numbers = np.searchsorted(offsets, spans.first, side="right") - 1
         words = np.concatenate(read)
-        ranges = words[found.first], words[found.last] + 1
-        result: list[list[tuple[int, int, str, float]]] = [[] for _ in texts]
-        score = found.score if raw else self._calibrated(found)
-        columns = (column.tolist() for column in (numbers, *ranges, found.kind, score))
+        ranges = words[spans.first], words[spans.last] + 1
+        result: list[list[WordSpan]] = [[] for _ in texts]
+        score = spans.score if raw else self._calibrated(spans)
+        columns = (column.tolist() for column in (numbers, *ranges, spans.kind, score))
         for number, first, end, kind, score in zip(*columns, strict=True):
-            result[number].append((first, end, self.scheme.types[kind], score))
+            result[number].append((first, end, self.types[kind], score))
         return result
 
-    def _calibrated(self, found: Found) -> np.ndarray:
-        score = found.score.copy()
-        for number, kind in enumerate(self.scheme.types):
+    def _calibrated(self, spans: Spans) -> np.ndarray:
+        score = spans.score.copy()
+        for number, kind in enumerate(self.types):
             if kind in self.settings.calibration:
-                chosen = found.kind == number
+                chosen = spans.kind == number
                 slope, intercept = self.settings.calibration[kind]
                 score[chosen] = calibrated(score[chosen], slope, intercept)
         return score

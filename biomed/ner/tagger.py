@@ -1,29 +1,31 @@
-"""`EntityTagger`: finds entities with exact positions in text of any length."""
+"""`Tagger`: finds entities with exact positions in text of any length."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from biomed.corpora import words as marks
 from biomed.ner.assertion import assert_spans
-from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity, TaggedView
+from biomed.ner.decoding import tidy_span
+from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity
+from biomed.ner.network import WordTagger
 from domainbert.errors import UserError
-from domainbert.inference import chunked, read_ahead
+from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import numpy as np
-    import pandas as pd
     import torch
 
-    from biomed.corpora.corpus import Corpus
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.network import WordTagger
-    from biomed.ner.reading import Pieces
-    from biomed.ner.training import EntityRecipe
+    from biomed.ner.network import Pieces, WordSpan
+
+MIN_SCORE = 0.0
+"""Entities with a lower score are left out, unless another limit is given."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +34,7 @@ class _ReadText:
 
     text: str
     words: np.ndarray
+    strings: list[str]
     breaks: np.ndarray
     shorthand: np.ndarray
     joined: np.ndarray
@@ -42,26 +45,31 @@ class _ReadText:
         return 1 + max(len(pieces.ids) for pieces in self.pieces.values())
 
 
-class EntityTagger:
+class Tagger:
     """Finds entities in raw text with one or more networks.
 
     The text is split into words as the training corpora are (`biomed.corpora.split_words`). Each
     word is read in the window where it has the most context, and the tags are the best IOB2
     sequence over the whole text, so results do not depend on where windows end. Entities are
-    whole words with at least one letter. They may continue over a line break, but not over a blank
-    line, into the next list item, or into shorthand such as "s/p" (`biomed.corpora.words`). They
-    do not end before an attached number ("COVID-19").
+    whole words with at least one letter; they neither begin nor end with punctuation or a word
+    such as "without", and their brackets match (`biomed.ner.decoding.tidy_span`). They may
+    continue over a line break, but not over a blank line, into the next list item, or into
+    shorthand such as "s/p" (`biomed.corpora.words`). They do not end before an attached number
+    ("COVID-19").
 
     Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
     """
 
     def __init__(
-        self, *networks: WordTagger, min_score: float = 0.0, linker: EntityLinker | None = None
+        self,
+        *networks: WordTagger,
+        min_score: float = MIN_SCORE,
+        linker: EntityLinker | None = None,
     ) -> None:
         if not networks:
             msg = 'name a model: EntityTagger.from_pretrained("disease", "drug")'
             raise UserError(msg)
-        kinds = [kind for network in networks for kind in network.scheme.types]
+        kinds = [kind for network in networks for kind in network.types]
         if twice := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
             msg = f"two of the models find {', '.join(twice)}; use one of them at a time"
             raise UserError(msg)
@@ -80,7 +88,7 @@ class EntityTagger:
     def from_pretrained(
         cls,
         *names: str | Path,
-        min_score: float = 0.0,
+        min_score: float = MIN_SCORE,
         linker: EntityLinker | None = None,
         labels: str | None = None,
         device: str | torch.device | None = None,
@@ -90,38 +98,16 @@ class EntityTagger:
 
         Hugging Face checkpoints for token classification load too, of any encoder family that has
         a fast tokenizer; `labels` names and explains their outputs, see
-        `biomed.ner.labels.read_labels`. Entities with a score below `min_score` are left out;
-        `linker` gives them ids. See `domainbert.model.Model` for `device` and `batch_tokens`.
+        `biomed.ner.decoding.read_labels`. Entities with a score below `min_score` are left out;
+        `linker` gives them ids. For `device` and `batch_tokens` see `Model`.
 
         Raises:
             EncoderError: no such model, or an encoder without a trained head.
             UserError: labels that are not IOB2, no name, or two models for one entity type.
         """
-        from biomed.ner.network import WordTagger
-
-        networks = [
-            WordTagger.from_pretrained(
-                name, labels=labels, device=device, batch_tokens=batch_tokens
-            )
-            for name in names
-        ]
+        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
+        networks = [WordTagger.from_pretrained(name, labels=labels, **run) for name in names]
         return cls(*networks, min_score=min_score, linker=linker)
-
-    @classmethod
-    def fit(
-        cls, corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **options: Any
-    ) -> EntityTagger:
-        """Train one network on corpora; see `biomed.ner.training.fit`."""
-        from biomed.ner.training import fit
-
-        return cls(fit(corpora, recipe, **options))
-
-    def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
-        """Write the folder of the only network; see `domainbert.model.Model.save_pretrained`."""
-        if len(self.networks) > 1:
-            msg = "a folder holds one model: tagger.networks[0].save_pretrained(folder)"
-            raise UserError(msg)
-        self.networks[0].save_pretrained(folder, merged=merged)
 
     @property
     def score_kind(self) -> str:
@@ -132,11 +118,11 @@ class EntityTagger:
     @property
     def labels(self) -> tuple[str, ...]:
         """The entity types that it finds."""
-        return tuple(kind for network in self.networks for kind in network.scheme.types)
+        return tuple(kind for network in self.networks for kind in network.types)
 
     def __repr__(self) -> str:
         """The entity types."""
-        return f"EntityTagger({', '.join(self.labels)})"
+        return f"{type(self).__name__}({', '.join(self.labels)})"
 
     def tag(self, text: str) -> list[Entity]:
         """The entities of a text, in order; `text[e.start:e.end] == e.text`.
@@ -163,13 +149,16 @@ class EntityTagger:
     def _tag_many(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
         read = (self._read(text, number) for number, text in enumerate(texts))
         for chunk in read_ahead(chunked(read, size=len, limit=self._buffer)):
-            found: list[list[Entity]] = [[] for _ in chunk]
+            tagged: list[list[Entity]] = [[] for _ in chunk]
+            marked: dict[str, Any] = {
+                "breaks": [t.breaks for t in chunk],
+                "joined": [t.joined for t in chunk],
+            }
             for network, key in zip(self.networks, self._keys, strict=True):
-                pieces, breaks = [t.pieces[key] for t in chunk], [t.breaks for t in chunk]
-                spans = network.entities(pieces, breaks=breaks, joined=[t.joined for t in chunk])
-                for text, here, entities in zip(chunk, spans, found, strict=True):
-                    entities += self._kept(text, here)
-            yield from self._linked(list(map(self._finished, chunk, found)))
+                spans = network.entities([text.pieces[key] for text in chunk], **marked)
+                for text, here, entities in zip(chunk, spans, tagged, strict=True):
+                    entities += _kept(text, here)
+            yield from self._linked(list(map(self._finished, chunk, tagged)))
 
     def _finished(self, read: _ReadText, entities: list[Entity]) -> list[Entity]:
         """The entities with a sufficient score in order, with their assertions."""
@@ -188,8 +177,8 @@ class EntityTagger:
         links = iter(self.linker.link([e.text for entities in texts for e in entities]))
         pairs = ([(e, next(links)) for e in entities] for entities in texts)
         return [
-            [replace(e, id=k.id, name=k.name, link_score=k.score) if k else e for e, k in own]
-            for own in pairs
+            [replace(e, id=k.id, name=k.name, link_score=k.score) if k else e for e, k in linked]
+            for linked in pairs
         ]
 
     def _read(self, text: object, number: int) -> _ReadText:
@@ -203,42 +192,14 @@ class EntityTagger:
         breaks = marks.starts_after_breaks(text, words)
         shorthand = marks.starts_of_shorthand(text, words)
         joined = marks.words_of_numbers(text, words)
-        return _ReadText(text, words, breaks, shorthand, joined, pieces)
+        return _ReadText(text, words, strings, breaks, shorthand, joined, pieces)
 
-    def _kept(
-        self, read: _ReadText, spans: Iterable[tuple[int, int, str, float]]
-    ) -> Iterator[Entity]:
-        """The entities that have a letter, without shorthand that they continue into."""
-        for first, last, kind, score in spans:
-            inside = read.shorthand[(read.shorthand > first) & (read.shorthand < last)]
-            stop = min([last, *inside.tolist()])
-            start, end = int(read.words[first, 0]), int(read.words[stop - 1, 1])
-            text = read.text[start:end]
-            if any(map(str.isalpha, text)):
-                yield Entity(start, end, text, kind, score)
 
-    def tag_frame(
-        self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()
-    ) -> pd.DataFrame:
-        """The entities of a table with a column `text`, one row for each entity.
-
-        Args:
-            frame: texts, and ids (`id`, `*_id` and common names), which are repeated.
-            text: name of the text column, if it is not recognised.
-            keep: other columns to repeat.
-
-        Returns:
-            Ids, `row` (the text's position in the table, from 0), `start, end, text, label, score,
-            score_kind, assertion, status, reason`; with a dictionary also `entity_id, entity_name,
-            link_score`. A text without entities has one row with empty fields; its
-            status is "empty" if there is no text, and "error" if it cannot be read.
-        """
-        from biomed.ner.task import TagTask
-        from domainbert.scoring import score_frame
-
-        named = {"text": text} if text else None
-        return score_frame(TagTask(self), frame, named=named, keep=keep)
-
-    def show(self, text: str) -> TaggedView:
-        """The text with its entities highlighted, for a notebook or a terminal."""
-        return TaggedView(text, tuple(self.tag(text)), self.labels)
+def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
+    """The entities that have a letter, tidied, without shorthand that they continue into."""
+    for first, last, kind, score in spans:
+        inside = read.shorthand[(read.shorthand > first) & (read.shorthand < last)]
+        begin, stop = tidy_span(read.strings, first, min([last, *inside.tolist()]))
+        if any(map(str.isalpha, chain.from_iterable(read.strings[begin:stop]))):
+            start, end = int(read.words[begin, 0]), int(read.words[stop - 1, 1])
+            yield Entity(start, end, read.text[start:end], kind, score)

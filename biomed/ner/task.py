@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from domainbert.scoring import Fault, Task
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT
-from domainbert.windows import too_long
+from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from biomed.ner.entities import Entity
-    from biomed.ner.tagger import EntityTagger
+    from biomed.ner.tagger import Tagger
     from domainbert.tables import Row
 
 
@@ -24,7 +24,7 @@ class TagTask(Task):
     name = "entities"
     columns = (PATIENT, STAY, NOTE, TEXT)
 
-    def __init__(self, tagger: EntityTagger) -> None:
+    def __init__(self, tagger: Tagger) -> None:
         self._tagger = tagger
 
     @property

@@ -1,9 +1,7 @@
-"""The recipe and the objective of entity models, and training with one or several seeds."""
+"""The recipe and the objective of entity models, and `fit`."""
 
 from __future__ import annotations
 
-import statistics
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,30 +10,28 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from biomed.corpora.corpus import Corpus, overlaid, read_corpus
-from biomed.corpora.documents import OUTSIDE
 from biomed.ner.decoding import tags_for
-from biomed.ner.evaluation import evaluate_sides
+from biomed.ner.evaluation import evaluate_words
 from biomed.ner.examples import IGNORED, Augmentation, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.errors import UserError
-from domainbert.inference import pad
-from domainbert.settings import Count, Positive, Settings
+from domainbert.settings import Positive, Settings
+from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.seeds import train_seeds
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from biomed.corpora.corpus import Corpus
     from biomed.ner.evaluation import Scores
     from biomed.ner.examples import Example
 
 SCORES_NOTE = (
     "An entity counts if its type and both its ends are right (strict IOB2, each text on its own); "
     "entities of types that a corpus does not annotate are not counted. Intervals are 95%, from "
-    "1,000 bootstrap resamples of the texts. Devel chose the weights{seeds}, so its scores are "
+    "1,000 bootstrap resamples of the texts. Devel chose the weights, so its scores are "
     "optimistic; test was used only for measuring."
 )
 
@@ -44,11 +40,11 @@ class EntityTable(ModelTable, EntitySettings):
     """The `[model]` table: the encoder, the model's windows, and where training starts.
 
     Attributes:
-        start: entity models (shipped names or folders) with adapters on the same encoder, whose
-            ranks add up to the recipe's; training starts from the sum of their changes.
+        start: an entity model (shipped name or folder) with an adapter of the same rank on the
+            same encoder, from which training starts.
     """
 
-    start: list[str] = Field(default_factory=list)
+    start: str | None = None
 
 
 class CorporaTable(Settings):
@@ -57,14 +53,11 @@ class CorporaTable(Settings):
     Attributes:
         labels: for each corpus, new names of entity types; a type renamed to "" is dropped.
         repeat: for each corpus, how often an epoch reads it; 1 by default. At 0.1 each epoch reads
-            another tenth. Corpora of the same texts are read as one, called "a+b".
-        choosing: number of devel texts of each corpus, evenly spread, that choose the weights;
-            all by default.
+            another tenth.
     """
 
     labels: dict[str, dict[str, str]] = Field(default_factory=dict)
     repeat: dict[str, Positive] = Field(default_factory=dict)
-    choosing: Count | None = None
 
 
 class EntityRecipe(Recipe):
@@ -85,21 +78,13 @@ class TagObjective(Objective):
     metric = "f1"
 
     def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
-        self._model, self._augmentation = model, recipe.augmentation
-        self._read, self._recipe = overlaid(corpora), recipe
-        self._choosing = [_thinned(corpus, recipe.corpora.choosing) for corpus in corpora]
-        self._sources, allowed = make_sources(self._read, model.scheme, recipe.corpora.repeat)
+        self._model, self._recipe, self._corpora = model, recipe, corpora
+        self._sources, allowed = make_sources(corpora, model.types, recipe.corpora.repeat)
         self._forbidden = ~torch.from_numpy(allowed)
-        training = recipe.training
-        maker = ExampleMaker(
-            self._sources,
-            reader=model.reader,
-            window=model.window,
-            augmentation=recipe.augmentation,
-            mask_id=model.tokenizer.mask_token_id,
-            seed=training.seed,
-        )
-        self._plan = FreshBatches(maker, batch_tokens=training.batch_tokens, seed=training.seed)
+        seed, batch_tokens = recipe.training.seed, recipe.training.batch_tokens
+        sources = list(self._sources.values())
+        maker = ExampleMaker(sources, model.reader, model.window, recipe.augmentation, seed)
+        self._plan = FreshBatches(maker, batch_tokens=batch_tokens, seed=seed)
 
     def batches(self) -> FreshBatches:
         """Windows of tagged texts."""
@@ -124,51 +109,33 @@ class TagObjective(Objective):
 
     def score(self, network: Any) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
-        scores_of = partial(self._model.log_probabilities, network=network)
-        found = side_scores(self._model, self._choosing, "devel", scores_of=scores_of)
-        each = {f"f1_{name}": scores.overall.f1 for name, scores in found.items()}
+        scores = side_scores(self._model, self._corpora, "devel", network=network)
+        each = {f"f1_{name}": side.overall.f1 for name, side in scores.items()}
         return {"f1": float(np.mean(list(each.values()))), **each}
 
     def facts(self) -> dict[str, Any]:
         """Augmentation, and types, size and hash of each corpus."""
-        augmentation = self._augmentation.model_dump()
-        corpora = {}
-        for corpus, source in zip(self._read, self._sources, strict=True):
-            corpora[corpus.name] = {
-                "types": list(corpus.to_train.types),
-                "repeat": source.repeat,
-                "left_out": len(corpus.to_train.texts) - len(source.texts),
+        corpora: dict[str, dict[str, Any]] = {}
+        for corpus in self._corpora:
+            facts: dict[str, Any] = {
+                side: {"texts": len(gold.texts), "sha256": gold.sha256}
+                for side, gold in corpus.sides.items()
             }
-            for side, gold in corpus.sides.items():
-                corpora[corpus.name][side] = {"texts": len(gold.texts), "sha256": gold.sha256}
-        facts = {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
-        start = [Path(name).name for name in self._recipe.model.start]
-        choosing = self._recipe.corpora.choosing
-        return (
-            facts
-            | ({"start": start} if start else {})
-            | ({"choosing": choosing} if choosing else {})
-        )
-
-
-def _thinned(corpus: Corpus, number: int | None) -> Corpus:
-    """The corpus with at most so many devel texts, evenly spread."""
-    return replace(corpus, devel=corpus.devel and corpus.devel.thinned(number))
-
-
-def read_corpora(
-    recipe: EntityRecipe, folders: Sequence[Path], *, labels: Mapping[str, str]
-) -> list[Corpus]:
-    """Read corpora, with their entity types renamed by the recipe and by `labels`, which win."""
-    known = recipe.corpora.labels
-    return [read_corpus(f, labels={**known.get(f.resolve().name, {}), **labels}) for f in folders]
+            if corpus.train:
+                source = self._sources[corpus.name]
+                facts["types"], facts["repeat"] = list(corpus.train.types), source.repeat
+                facts["left_out"] = len(corpus.train.texts) - len(source.texts)
+            corpora[corpus.name] = facts
+        augmentation, start = self._recipe.augmentation.model_dump(), self._recipe.model.start
+        known = {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
+        return {**known, "start": Path(start).name} if start else known
 
 
 def fit(
     corpora: Sequence[Corpus],
     recipe: EntityRecipe | None = None,
     *,
-    seed: int | None = None,
+    start: Callable[[WordTagger], dict[str, torch.Tensor]] | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> WordTagger:
@@ -177,131 +144,76 @@ def fit(
     The manifest has the scores on devel and test.
 
     Args:
-        corpora: each with a train side, at least one with a devel side; see `make_sources`.
+        corpora: at least one with a train side, and one with a devel side; see `make_sources`.
         recipe: settings; the defaults if None.
-        seed: replaces the recipe's.
+        start: from the untrained model to the adapters and head that training starts from; by
+            default `started_from` the recipe's `start`, if it has one.
         checkpoints: see `domainbert.training.train.train`.
         resume: see there.
     """
     recipe = recipe or EntityRecipe()
-    if seed is not None:
-        recipe = recipe.replaced(training=recipe.training.replaced(seed=seed))
     training, encoder = recipe.training, recipe.model.encoder
-    labels = tags_for(entity_types(overlaid(corpora), recipe.corpora.repeat))
+    labels = tags_for(entity_types(corpora, recipe.corpora.repeat))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
-    start = started(model, recipe) if recipe.model.start else None
-    stage = Stage(TagObjective(model, corpora, recipe), training)
+    if recipe.model.start and not start:
+        start = partial(started_from, recipe=recipe)
     model = train(
-        model, stage, encoder=encoder, start=start, checkpoints=checkpoints, resume=resume
+        model,
+        Stage(TagObjective(model, corpora, recipe), training),
+        encoder=encoder,
+        start=start(model) if start else None,
+        checkpoints=checkpoints,
+        resume=resume,
     )
+    facts = model.manifest["facts"]["corpora"]
     model.manifest["card"] = recipe.card.model_dump()
+    model.manifest["scores_note"] = SCORES_NOTE
     model.manifest["counts"] = {
-        f"{name}, texts for training": facts["train"]["texts"] - facts["left_out"]
-        for name, facts in model.manifest["facts"]["corpora"].items()
+        f"{name}, texts for training": sizes["train"]["texts"] - sizes["left_out"]
+        for name, sizes in facts.items()
+        if "train" in sizes
     }
     for side in ("test", "devel"):
         scores = side_scores(model, corpora, side)
-        model.manifest[side] = {name: found.to_dict() for name, found in scores.items()}
-        for name, found in scores.items():
-            found.add_to_card(model.manifest, f"{name} {side}")
+        model.manifest[side] = {name: each.to_dict() for name, each in scores.items()}
+        for name, each in scores.items():
+            each.add_to_card(model.manifest, f"{name} {side}")
     return model
 
 
 def side_scores(
     model: WordTagger, corpora: Sequence[Corpus], side: str, **options: Any
 ) -> dict[str, Scores]:
-    """The scores on a side of each corpus that has it; see `evaluate_sides`."""
+    """The scores on a side of each corpus that has it; `options` are for `WordTagger.tags`."""
     golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
-    return dict(zip(golds, evaluate_sides(model, list(golds.values()), **options), strict=True))
+    return {name: evaluate_words(model, gold, **options) for name, gold in golds.items()}
 
 
-def started(model: WordTagger, recipe: EntityRecipe) -> dict[str, torch.Tensor]:
-    """Adapters and head that add up the changes of the models in the recipe's `start`.
+def started_from(model: WordTagger, *, recipe: EntityRecipe) -> dict[str, torch.Tensor]:
+    """The adapters of the recipe's `start`, and its head's rows for the tags that it knows.
 
-    Adapters of several models side by side are their sum. An output is the sum of what each model
-    gives its tag, or `O` where a model does not know the tag: the product of their probabilities.
-    Tags that no model knows keep the random numbers of the untrained model.
+    Tags that it does not know keep the random numbers of the untrained model.
 
     Raises:
-        UserError: a model with full weights or on another encoder, or ranks that do not add up.
+        UserError: a model with full weights, of another rank, or on another encoder.
     """
-    begun = [WordTagger.from_pretrained(name, device="cpu") for name in recipe.model.start]
+    other = WordTagger.from_pretrained(recipe.model.start or "", device="cpu")
     encoder, lora = model.facts(recipe.model.encoder)["encoder"], recipe.training.lora
-    configs = [one.config for one in begun]
-    ranks = [config.lora.rank if config and config.lora else 0 for config in configs]
-    if not all(ranks) or lora is None or sum(ranks) != lora.rank:
-        msg = f"start: expected adapters whose ranks add up to the recipe's, got ranks {ranks}"
+    rank = other.adapter.rank if other.adapter else 0
+    if other.adapter is None or lora is None or rank != lora.rank:
+        wanted = lora.rank if lora else 0
+        msg = f"start: expected an adapter of the recipe's rank, {wanted}, got rank {rank}"
         raise UserError(msg)
-    if any(config is None or config.encoder_sha256 != encoder for config in configs):
-        msg = f"start: all models must be trained on the encoder {recipe.model.encoder}"
+    if other.config is None or other.config.encoder_sha256 != encoder:
+        msg = f"start: expected a model trained on the encoder {recipe.model.encoder}"
         raise UserError(msg)
+    tensors = dict(other.adapter.tensors)
     head = model.network.get_submodule("classifier").state_dict()
-    adapters = [one.adapter or {} for one in begun]
-    tensors = {}
-    for key in adapters[0]:
-        parts = [adapter[key].float() for adapter in adapters]
-        if ".classifier." in key:
-            tensors[key] = _summed_head(head[key.rpartition(".")[2]].clone(), parts, model, begun)
-        else:
-            tensors[key] = torch.cat(parts, dim=0 if "lora_A" in key else 1)
+    for key in (key for key in tensors if ".classifier." in key):
+        rows = head[key.rpartition(".")[2]].clone()
+        for place, label in enumerate(model.labels):
+            if label in other.labels:
+                rows[place] = tensors[key][other.labels.index(label)].float()
+        tensors[key] = rows
     return tensors
-
-
-def _summed_head(
-    rows: torch.Tensor, parts: list[torch.Tensor], model: WordTagger, begun: list[WordTagger]
-) -> torch.Tensor:
-    """The head's weight or bias, with a row per tag, after `started`."""
-    for place, label in enumerate(model.labels):
-        if any(label in one.labels for one in begun):
-            tags = [label if label in one.labels else OUTSIDE for one in begun]
-            each = zip(parts, begun, tags, strict=True)
-            rows[place] = torch.stack([p[one.labels.index(tag)] for p, one, tag in each]).sum(0)
-    return rows
-
-
-def fit_seeds(
-    corpora: Sequence[Corpus],
-    recipe: EntityRecipe,
-    *,
-    seeds: Sequence[int],
-    checkpoints: Path | None = None,
-    resume: bool = False,
-    jobs: int = 1,
-) -> Iterator[WordTagger]:
-    """Train once for each seed; after each, yield the model that is the best on devel so far.
-
-    Its manifest has the scores of all seeds, with mean and standard deviation. With `resume`, a
-    finished seed is only measured again. See `fit` and `domainbert.training.seeds.train_seeds`.
-    """
-    train_one = partial(fit, corpora, recipe, resume=resume)
-    best, highest = None, -1.0
-    own: dict[str, dict[str, Any]] = {}
-    runs: list[dict[str, Any]] = []
-    for seed, model in train_seeds(train_one, seeds, checkpoints=checkpoints, jobs=jobs):
-        f1 = {
-            side: {name: score["all"]["f1"] for name, score in model.manifest[side].items()}
-            for side in ("devel", "test")
-        }
-        runs.append({"seed": seed, **f1})
-        devel = statistics.fmean(f1["devel"].values())
-        if best is None or devel > highest:
-            best, highest = model, devel
-            own = model.manifest["scores"]
-        note = SCORES_NOTE.format(seeds=" and the best of several seeds" if runs[1:] else "")
-        scores = {**own, **_over_seeds(runs)} if runs[1:] else own
-        best.manifest |= {"seeds": runs, "scores": scores, "scores_note": note}
-        yield best
-
-
-def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Two columns of the card's table: mean and standard deviation of F1 over the seeds."""
-    f1 = {
-        f"{corpus} {side}": [run[side][corpus] for run in runs]
-        for side in ("test", "devel")
-        for corpus in runs[0][side]
-    }
-    return {
-        f"f1, mean of {len(runs)} seeds": {row: statistics.fmean(of) for row, of in f1.items()},
-        "its standard deviation": {row: statistics.stdev(of) for row, of in f1.items()},
-    }

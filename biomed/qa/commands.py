@@ -1,24 +1,21 @@
-"""The commands `biomed qa`: train, ask, evaluate, and yesno train and evaluate."""
+"""The commands `biomed qa`: train, ask and evaluate."""
 
 from __future__ import annotations
 
-import csv
-import json
-import re
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from domainbert import options
-from domainbert.console import one_line_errors, say, stdout
+from domainbert.cli import options
+from domainbert.cli.console import one_line_errors, say, stdout
 from domainbert.errors import UserError
-from domainbert.files import write_json
+from domainbert.files import folder_beside, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from biomed.qa.task import AskTask
     from domainbert.tables import ReadOptions
@@ -27,13 +24,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Answers to questions, from text of any length, with exact positions.",
 )
-yes_no = typer.Typer(no_args_is_help=True, help="Questions answered by yes, no or maybe.")
-app.add_typer(yes_no, name="yesno")
-
-ScoresFile = Annotated[Path | None, typer.Option("--json", help="Write the scores here too.")]
-YesNoFile = Annotated[
-    Path, typer.Argument(metavar="QUESTIONS", help="PubMedQA or BioASQ JSON, with answers.")
-]
 
 
 @app.command()
@@ -42,8 +32,8 @@ def train(
     questions: Annotated[
         list[Path],
         typer.Argument(
-            help="SQuAD or BioASQ JSON, or tables: one stage of training each, in this order. "
-            "Some of the last one's articles are held out."
+            help="SQuAD JSON or tables: one stage of training each, in this order. Some of the "
+            "last one's articles are held out."
         ),
     ],
     out: options.ModelFolder,
@@ -57,9 +47,10 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     """Train in stages, choose and score on held-out articles, write the model folder."""
-    from biomed.qa.training import QuestionRecipe, train_from_recipe
+    from biomed.qa.questions import read_questions
+    from biomed.qa.training import QuestionRecipe, fit
+    from domainbert.training.checkpoints import training_run
     from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import training_run
 
     given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed, "full": full or None}
     overrides = {f"training.{name}": value for name, value in given.items()}
@@ -68,24 +59,26 @@ def train(
     stages = {name: values for name, values in plan.stages.items() if given.get(name) is None}
     plan = plan.replaced(stages=stages)
     with training_run(out, checkpoints, resume=resume) as run:
-        model = train_from_recipe(plan, questions, checkpoints=run.checkpoints, resume=resume)
+        sets = [read_questions(path) for path in questions]
+        model = fit(plan, sets, checkpoints=run.checkpoints, resume=resume)
         run.save(model)
-    found = model.manifest["validation"]
-    say(f"held-out articles: F1 {found['f1']:.3f}, exact match {found['exact']:.3f}")
+    scores = model.manifest["validation"]
+    say(f"held-out articles: F1 {scores['f1']:.3f}, exact match {scores['exact']:.3f}")
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
 @app.command()
 @one_line_errors
+@options.takes_scoring_options
 def ask(
     sources: Annotated[
         list[str],
         typer.Argument(
             help="With --question: text files to show answers from, or, with --out, a table with "
-            "a text in each row. Otherwise questions with their contexts: a table, or SQuAD or "
-            "BioASQ JSON."
+            "a text in each row. Otherwise questions with their contexts: a table or SQuAD JSON."
         ),
     ],
+    scoring: options.ScoringOptions,
     question: Annotated[str | None, typer.Option(help="Ask this of every text.")] = None,
     model: options.ModelName = "qa",
     out: Annotated[
@@ -97,143 +90,92 @@ def ask(
         float | None,
         typer.Option(help="Answers must score above this; with -inf there is always an answer."),
     ] = None,
-    text: options.TextColumn = None,
-    keep: options.Keep = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    query: options.Query = None,
-    restart: options.Restart = False,
-    metrics: options.Metrics = None,
-    device: options.Device = None,
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.display import AnswerView
-    from biomed.qa.task import AskTask
-    from domainbert.scoring.cli import run
-    from domainbert.tables import ReadOptions
+    from biomed.qa.model import AnswerModel
+    from biomed.qa.task import AskTask, answer_view
+    from domainbert.cli.scoring import score_source
 
     if (question is None and out is None) or (out is not None and len(sources) != 1):
         raise typer.BadParameter(
             "give --question to ask it of texts, or --out for the answers to one file of questions"
         )
 
-    read_as = ReadOptions(delimiter=delimiter, encoding=encoding, query=query)
+    def answerer() -> AnswerModel:
+        return AnswerModel.from_pretrained(model, device=scoring.device)
 
     def make_task() -> AskTask:
-        answerer = QuestionAnswerer.from_pretrained(model, device=device)
-        return AskTask(answerer, question=question, top_k=top_k, threshold=threshold)
+        return AskTask(answerer(), question=question, top_k=top_k, threshold=threshold)
 
-    if out is None:
-        texts = [_text(Path(source), read_as) for source in sources]
-        answerer = QuestionAnswerer.from_pretrained(model, device=device)
-        for answer in answerer.answer(str(question), texts, top_k=top_k, threshold=threshold):
-            if answer.is_found:
-                where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}"
-                known = answer.probability
-                chance = "" if known is None else f", probability of an answer {known:.2f}"
-                say(f"{Path(sources[answer.document]).name}, {where}{chance}")
-            stdout.print(AnswerView(texts[answer.document], (answer,)), soft_wrap=True)
-    elif question is None and sources[0].lower().endswith(".json"):
-        _ask_json(Path(sources[0]), out, make_task)
-    else:
-        run(
-            make_task,
-            sources[0],
-            out,
-            named={"context" if question is None else "text": text},
-            keep=keep or (),
-            options=read_as,
-            restart=restart,
-            metrics=metrics,
-        )
+    if out is not None:
+        column = "context" if question is None else "text"
+        with _as_table(sources[0], out) as source:
+            score_source(make_task, source, out, scoring, text=column)
+        return
+    columns = ("text", "stay", "patient", "note", "time", "keep")
+    unused = (*columns, "delimiter", "query", "restart", "metrics")
+    scoring.refuse(*unused, because="on answers that are shown; name --out for a table of them")
+    texts = [_text(Path(source), scoring.reading()) for source in sources]
+    for answer in answerer().answer(str(question), texts, top_k=top_k, threshold=threshold):
+        if answer.is_found:
+            where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}"
+            known = answer.probability
+            chance = "" if known is None else f", probability of an answer {known:.2f}"
+            say(f"{Path(sources[answer.document]).name}, {where}{chance}")
+        stdout.print(answer_view(texts[answer.document], [answer]), soft_wrap=True)
 
 
-def _text(path: Path, options: ReadOptions) -> str:
+@contextmanager
+def _as_table(source: str, out: Path) -> Iterator[str]:
+    """The source; for SQuAD JSON a table of its questions, in a private file beside `out`."""
+    if not source.lower().endswith(".json"):
+        yield source
+        return
+    import pandas as pd
+
+    from biomed.qa.questions import read_questions
+
+    questions = read_questions(source)
+    rows = [(q.id, q.text, q.context, q.article) for q in questions]
+    frame = pd.DataFrame(rows, columns=["id", "question", "context", "article"])
+    with folder_beside(out.with_name(f"{out.name}-questions")) as folder:
+        folder.chmod(0o700)
+        table = folder / f"{questions.name}l"
+        frame.to_json(table, orient="records", lines=True)
+        yield str(table)
+
+
+def _text(path: Path, reading: ReadOptions) -> str:
     """The one text of a file; line ends stay as they are."""
     from domainbert.tables import iter_rows
-    from domainbert.tables.names import TEXT_FORMATS
+    from domainbert.tables.formats import TEXT_FORMATS
 
     if not path.name.lower().endswith(TEXT_FORMATS):
         fix = "name --out to ask the question of a table"
         raise UserError(f"{path}: expected a .txt or .txt.gz file; {fix}")
-    (row,) = iter_rows(path, options)
-    text = str(row.cells["text"] or "")
-    if found := _other_format(text):
-        fix = "end its name in its format (.csv, .jsonl, .json), and name --out for the answers"
-        raise UserError(f"{path.name} has {found}, not one text; {fix}")
+    (row,) = iter_rows(path, reading)
     if row.remark:
         say(f"{path.name}: {row.remark}; name its encoding (--encoding cp1252, for example)")
-    return text
-
-
-def _other_format(text: str) -> str:
-    """What a file has instead of a text: binary data, JSON, or a table with a header; else ""."""
-    from domainbert.tables.names import are_names
-
-    lines = text.strip().splitlines()
-    if "\0" in text:
-        return "binary data"
-    for part in (text.strip(), *lines[:1]):
-        with suppress(ValueError, RecursionError):
-            if re.match(r'\{|\[\s*[\[{"]', part) and json.loads(part):
-                return "JSON"
-    for delimiter in ",\t;|":
-        with suppress(csv.Error):
-            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
-            is_even = len(rows) > 2 and len(rows[0]) > 1 and len({*map(len, rows)}) == 1
-            if is_even and are_names(rows[0]):
-                return "a table"
-    return ""
-
-
-def _ask_json(source: Path, out: Path, make_task: Callable[[], AskTask]) -> None:
-    """Answers to a SQuAD or BioASQ file, which is in memory anyway."""
-    import pandas as pd
-
-    from biomed.qa.formats import read_questions
-    from domainbert.files import check_output
-    from domainbert.scoring import score_frame
-    from domainbert.tables import table_format, write_table
-
-    table_format(out)
-    check_output(out, [source])
-    questions = read_questions(source).questions
-    rows = [(q.id, q.text, [passage.text for passage in q.passages]) for q in questions]
-    frame = pd.DataFrame(rows, columns=["id", "question", "context"])
-    answers = score_frame(make_task(), frame)
-    write_table(answers, out)
-    failed = len({*answers["row"][answers["status"] != "ok"]})
-    say(f"{len(questions)} questions, {failed} without a result; written to {out}")
+    return str(row.cells["text"] or "")
 
 
 @app.command()
 @one_line_errors
 def evaluate(
     questions: Annotated[
-        Path, typer.Argument(metavar="QUESTIONS", help="SQuAD or BioASQ JSON, or a table.")
+        Path, typer.Argument(metavar="QUESTIONS", help="SQuAD JSON, or a table, with answers.")
     ],
     model: options.ModelName = "qa",
     held_out: Annotated[
         float | None,
         typer.Option(help="Only the articles that training holds out at this share, such as 0.2."),
     ] = None,
-    train: Annotated[
-        Path | None, typer.Option(help="Count the questions whose article is in this file too.")
-    ] = None,
-    json: ScoresFile = None,
-    calibrate: Annotated[
-        Path | None,
-        typer.Option(
-            help="Fit threshold and probability on these questions; write the model to this folder."
-        ),
-    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the scores here too.")] = None,
 ) -> None:
-    """Score a model: SQuAD's exact match and F1, BioASQ's factoid measures."""
-    from biomed.qa.answerer import QuestionAnswerer
-    from biomed.qa.evaluation import evaluate
-    from biomed.qa.formats import read_questions
-    from biomed.qa.questions import split_by_article, without_articles
+    """Score a model by SQuAD's exact match and F1."""
+    from biomed.qa import evaluation
+    from biomed.qa.model import AnswerModel
+    from biomed.qa.questions import read_questions, split_by_article
 
     gold = read_questions(questions)
     if gold.remarks:
@@ -241,81 +183,12 @@ def evaluate(
     if held_out is not None:
         _, gold = split_by_article(gold, share=held_out)
         say(f"{len(gold)} questions of held-out articles")
-    result: dict[str, Any] = {"questions": gold.name, "held_out": held_out}
-    if train:
-        shared = len(gold) - len(without_articles(gold, read_questions(train)))
-        result["shared_with_train"] = shared
-        say(f"{shared} questions share an article with {train.name}")
-    answerer = QuestionAnswerer.from_pretrained(model)
-    if calibrate:
-        from biomed.qa.training import measure
-
-        answerer.settings = answerer.settings.replaced(threshold=None, calibration=None)
-        measure(answerer, gold)
-        answerer.save_pretrained(calibrate)
-        lacks = "" if answerer.settings.calibration else "; too few questions to fit a probability"
-        say(f"model in {calibrate}{lacks}")
-        found = answerer.manifest["validation"]
-        result |= {"extractive": found, "not_scored": len(gold) - found["questions"]}
-    else:
-        result |= evaluate(answerer, gold)
-    for kind in ("extractive", "factoid"):
-        if kind in result:
-            stdout.print(_score_table(kind, result[kind]))
-    if result["not_scored"]:
-        say(f"{result['not_scored']} questions of other kinds, or without passages or answers")
-    if json:
-        write_json(result, json)
-
-
-@yes_no.command("train")
-@one_line_errors
-def train_yes_no(
-    questions: YesNoFile,
-    out: options.ModelFolder,
-    recipe: options.RecipeFile = None,
-    encoder: options.EncoderName = None,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 10,
-    epochs: options.Epochs = None,
-    seed: options.Seed = None,
-) -> None:
-    """Train and score by cross-validation, and write the last fold's model."""
-    from biomed.qa.yes_no import YesNoRecipe, cross_validate, read_decisions
-    from domainbert.training.recipes import read_recipe
-    from domainbert.training.session import training_run
-
-    overrides = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
-    plan = read_recipe(YesNoRecipe, recipe, overrides)
-    with training_run(out) as run:
-        model = cross_validate(read_decisions(questions), plan, count=folds)
-        run.save(model)
-    scores = model.manifest["cross_validation"]
-    accuracy, macro_f1 = scores["accuracy"], scores["macro_f1"]
-    say(f"{folds} folds: accuracy {accuracy:.3f}, macro F1 {macro_f1:.3f}")
-    say(f"model in {out}; its card says how it was made and how good it is")
-
-
-@yes_no.command("evaluate")
-@one_line_errors
-def evaluate_yes_no(
-    questions: YesNoFile, model: options.ModelName, json: ScoresFile = None
-) -> None:
-    """Score a model: accuracy and macro F1."""
-    from biomed.qa.yes_no import YesNoAnswerer, evaluate_decisions, read_decisions
-
-    read = read_decisions(questions)
-    scores = evaluate_decisions(YesNoAnswerer.from_pretrained(model), read)
-    shown = {"accuracy": scores["accuracy"], "macro F1": scores["macro_f1"]}
-    shown |= {f"F1, {label}": value for label, value in scores["f1"].items()}
-    stdout.print(_score_table(f"{scores['questions']} questions", shown))
-    if json:
-        write_json({"file": questions.name, **scores}, json)
-
-
-def _score_table(kind: str, scores: dict[str, Any]) -> Table:
-    table = Table(kind, "")
+    scores = evaluation.evaluate(AnswerModel.from_pretrained(model), gold)
+    table = Table(gold.name, "")
     for name, value in scores.items():
         if value is not None:
             shown = f"{value:.3f}" if isinstance(value, float) else str(value)
             table.add_row(name.replace("_", " "), shown)
-    return table
+    stdout.print(table)
+    if json:
+        write_json({"file": gold.name, "held_out": held_out, **scores}, json)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.qa.questions import QuestionError
-from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from biomed.qa.questions import Question, QuestionSet
-    from biomed.qa.reading import PairReader, Pieces
+    from biomed.qa.spans import PairReader, Pieces
 
 TRIES = 8  # windows drawn before giving up on a negative
 
@@ -35,19 +34,19 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A question for training; `place`: passage, first and last token of its commonest answer."""
+    """A question for training; `tokens`: first and last of its commonest answer."""
 
     question: Question = field(repr=False)
     pieces: Pieces = field(repr=False)
-    place: tuple[int, int, int] | None
+    tokens: tuple[int, int] | None
 
 
 class WindowMaker:
     """Draws the windows of an epoch: for each question one with the answer, and negatives.
 
     The window with the answer has a random position around it. Negatives are random windows of
-    the question's own passages and of others from the same article that contain neither the
-    answer's position nor its text. A question without an answer gives a window of its own passage.
+    the question's own context and of others from the same article that contain neither the
+    answer's position nor its text. A question without an answer gives a window of its context.
 
     Args:
         questions: from one file; `left_out` counts those without a usable answer.
@@ -66,39 +65,35 @@ class WindowMaker:
         longest: int,
         seed: int,
     ) -> None:
-        if not negatives >= 0:
-            raise UserError(f"negatives must be at least 0, got {negatives}")
         self._reader, self._longest = reader, longest
         self._negatives, self._seed = negatives, seed
         self._read: dict[str, Pieces] = {}
         self._texts: dict[str, dict[str, None]] = defaultdict(dict)  # of each article
         for question in questions:
-            for passage in question.passages:
-                self._texts[passage.article][passage.text] = None
-                self._read[passage.text] = reader.read(passage.text)
+            self._texts[question.article][question.context] = None
+            if question.context not in self._read:
+                self._read[question.context] = reader.read(question.context)
         self._asked = [asked for question in questions if (asked := self._prepared(question))]
         self.left_out = len(questions) - len(self._asked)
-        if not any(asked.place for asked in self._asked):
-            found = f"{questions.name} has {len(questions)} questions, but none with an answer that"
-            raise QuestionError(f"{found} occurs in its context; training needs them")
+        if not any(asked.tokens for asked in self._asked):
+            count = f"{questions.name} has {len(questions)} questions, but none with an answer that"
+            raise QuestionError(f"{count} occurs in its context; training needs them")
 
     def _prepared(self, question: Question) -> _Asked | None:
         pieces = self._reader.read(question.text)
         if not question.is_answered or not 0 < len(pieces) <= self._reader.longest_question:
             return None
-        if question.is_impossible and question.passages:
+        if question.is_impossible:
             return _Asked(question, pieces, None)
         if not question.places:
             return None
         ((place, _),) = Counter(question.places).most_common(1)
-        text = question.passages[place.passage].text
-        if not (tokens := self._read[text].covering(place.start, place.end)):
+        if not (tokens := self._read[question.context].covering(*place)):
             return None
         first, last = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
-        return _Asked(question, pieces, (place.passage, first, last))
+        return _Asked(question, pieces, (first, last))
 
     def __len__(self) -> int:
-        """Number of usable questions."""
         return len(self._asked)
 
     def make(self, epoch: int) -> list[Example]:
@@ -107,13 +102,12 @@ class WindowMaker:
         return [window for asked in self._asked for window in self._windows(asked, generator)]
 
     def _windows(self, asked: _Asked, generator: np.random.Generator) -> Iterator[Example]:
-        passages = asked.question.passages
-        if asked.place is None:
-            text = passages[generator.integers(len(passages))].text
+        text = asked.question.context
+        if asked.tokens is None:
             yield self._example(asked, text, self._random_start(asked, text, generator))
             return
-        number, first, last = asked.place
-        text, capacity = passages[number].text, self._reader.capacity(asked.pieces)
+        first, last = asked.tokens
+        capacity = self._reader.capacity(asked.pieces)
         earliest = max(0, last + 1 - capacity)
         latest = min(first, max(0, len(self._read[text]) - capacity))
         start = int(generator.integers(min(earliest, latest), latest + 1))
@@ -124,9 +118,8 @@ class WindowMaker:
                 yield negative
 
     def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
-        articles = sorted(asked.question.articles)
-        texts = [text for article in articles for text in self._texts[article]]
-        # A long passage has more windows than a short one.
+        texts = list(self._texts[asked.question.article])
+        # A long text has more windows than a short one.
         weights = np.array([len(self._read[text]) for text in texts], dtype=float)
         for _ in range(TRIES):
             text = texts[generator.choice(len(texts), p=weights / weights.sum())]
@@ -140,10 +133,8 @@ class WindowMaker:
         question, offsets = asked.question, self._read[text].offsets
         shown = offsets[start : start + self._reader.capacity(asked.pieces)]
         begin, end = shown[0, 0], shown[-1, 1]
-        touched = any(
-            place.start < end and begin < place.end
-            for place in question.places
-            if question.passages[place.passage].text == text
+        touched = text == question.context and any(
+            start < end and begin < stop for start, stop in question.places
         )
         window = text[begin:end].casefold()
         return touched or any(answer.strip().casefold() in window for answer in question.answers)

@@ -1,84 +1,76 @@
-"""Questions with their passages and gold answers, and how they are split by article."""
+"""Questions with their contexts and answers: read from SQuAD JSON and tables, split by article.
+
+Errors say where in the file the fault is and never quote its text.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
+from domainbert.tables import (
+    Column,
+    Row,
+    id_key,
+    id_text,
+    is_missing,
+    iter_rows,
+    match_columns,
+    table_columns,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+ID = Column("id", "id", ("question_id",))
+QUESTION = Column("question", "text", ("query",), required=True)
+CONTEXT = Column("context", "text", ("passage", "document"), required=True)
+COLUMNS = (ID, QUESTION, CONTEXT, Column("answer"), Column("answer_start"))
+_NAMES = ("document_id", "title")  # of an article or paragraph, in SQuAD JSON
+_SHAPE = "data[].paragraphs[] with context and qas[], each with id, question and answers"
+NEAR = 16  # characters that an answer may be away from its stated position
+# How an answer was handled that is not where the file says.
+MOVED = "its text is not at its answer_start: another occurrence was taken"
+UNCLEAR = "its text occurs several times, none of them near its answer_start: left out"
+ABSENT = "its text does not occur in the context: left out"
 
 
 class QuestionError(UserError):
     """A file of questions that cannot be used as asked; the message says where the fault is."""
 
 
-NEAR = 16  # characters that an answer may be away from its stated position
-# How an answer was handled that is not where the file says.
-MOVED = "its text is not at its answer_start: another occurrence was taken"
-SEVERAL = "its text occurs several times and no answer_start is given: the first was taken"
-FAR = "its text is not at its answer_start but occurs several times elsewhere: left out"
-ABSENT = "its text does not occur in the context: left out"
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A paragraph, snippet or whole article, and the name of the article it comes from."""
-
-    text: str = field(repr=False)
-    article: str
-
-
-@dataclass(frozen=True)
-class Place:
-    """An answer's position: characters `start` to `end` of passage number `passage`."""
-
-    passage: int
-    start: int
-    end: int
-
-
 @dataclass(frozen=True)
 class Question:
-    """A question with the passages to search; there may be none.
+    """A question with the text to search.
 
     Attributes:
+        context: a paragraph or a whole article.
+        article: name of the article that the context comes from.
         answers: texts that count as correct; empty if there is no answer or it is not known.
-        places: positions of answers in the passages; training needs one.
-        is_answered: whether the file gives the answer (or says that there is none).
-        kind: "extractive", or BioASQ's factoid, yesno, list or summary.
+        places: characters (start, end) of answers in the context; training needs one.
+        is_answered: whether the file gives the answer, or says that there is none.
         remarks: for each answer that is not where the file says, how it was handled.
     """
 
     id: str
     text: str = field(repr=False)
-    passages: tuple[Passage, ...] = field(repr=False)
+    context: str = field(repr=False)
+    article: str
     answers: tuple[str, ...] = field(default=(), repr=False)
-    places: tuple[Place, ...] = ()
+    places: tuple[tuple[int, int], ...] = ()
     is_answered: bool = True
-    kind: str = "extractive"
     remarks: tuple[str, ...] = ()
 
     @property
     def is_impossible(self) -> bool:
-        """Whether the file says that no passage answers the question."""
+        """Whether the file says that the context does not answer the question."""
         return self.is_answered and not self.answers
-
-    @property
-    def is_scorable(self) -> bool:
-        """Whether an answer can be copied from a passage and compared with the known one."""
-        is_span = self.kind in ("extractive", "factoid")
-        return is_span and self.is_answered and bool(self.passages)
-
-    @property
-    def articles(self) -> frozenset[str]:
-        """The articles its passages come from."""
-        return frozenset(passage.article for passage in self.passages)
 
 
 @dataclass(frozen=True)
@@ -89,11 +81,9 @@ class QuestionSet:
     questions: tuple[Question, ...] = field(repr=False)
 
     def __len__(self) -> int:
-        """Number of questions."""
         return len(self.questions)
 
     def __iter__(self) -> Iterator[Question]:
-        """The questions, in the file's order."""
         return iter(self.questions)
 
     @property
@@ -105,47 +95,139 @@ class QuestionSet:
         """Some of the questions."""
         return QuestionSet(self.name, tuple(questions))
 
-    def check_answered(self, what: str) -> None:
-        """Raise QuestionError unless the answer to some question is known."""
-        if not any(question.is_answered for question in self):
-            found = f"{self.name} has {len(self)} questions without answers"
-            raise QuestionError(f"{found}; {what} needs them")
+    def answered(self, what: str) -> QuestionSet:
+        """The questions whose answer is known; QuestionError, which says what for, if none is."""
+        answered = self.subset(question for question in self if question.is_answered)
+        if not answered:
+            count = f"{self.name} has {len(self)} questions without answers"
+            raise QuestionError(f"{count}; {what} needs them")
+        return answered
 
     def fingerprint(self) -> str:
-        """A hash of all questions, passages and answers, for the manifest."""
-        digest = hashlib.sha256()
-        for q in self:
-            parts = (q.id, q.text, *(p.text for p in q.passages), *q.answers, str(q.places), "\n")
-            digest.update("\x1f".join(parts).encode("utf-8", "replace"))
-        return digest.hexdigest()
+        """A hash of all questions, contexts and answers, for the manifest."""
+        return text_hash(repr([(q.id, q.text, q.context, q.answers, q.places) for q in self]))
 
 
-def locate(context: str, answer: str, start: int | None) -> tuple[Place | None, str | None]:
+def read_questions(path: str | Path) -> QuestionSet:
+    """Read a file of questions: SQuAD JSON (.json) or a table.
+
+    SQuAD may be of version 1.1 or 2.0, with or without answers. A table (see `domainbert.tables`)
+    has the columns `question`, `context`, and optionally `id`, `answer` (an empty cell: there is
+    no answer) and `answer_start`. Rows with the same id are one question with several answers.
+
+    A gold answer that is not where the file says is searched for and listed in `remarks`.
+
+    Raises:
+        QuestionError: a file that is malformed, or has different questions with one id.
+    """
+    path = Path(path)
+    asked: dict[str, Row] = {}
+    answers: dict[str, list[tuple[str, int | None]]] = {}
+    for row in _squad_rows(path) if path.suffix.lower() == ".json" else _table_rows(path):
+        answer = _checked(row)
+        id_ = id_text(row.cells.get("id")) or str(row.number)
+        first = asked.setdefault(id_, row).cells
+        if any(first[name] != row.cells[name] for name in ("question", "context")):
+            several = f"{row.place}: the id {id_!r} belongs to another question too"
+            raise QuestionError(f"{several}; give each question an id of its own")
+        answers.setdefault(id_, []).extend(answer)
+    if not asked:
+        raise QuestionError(f"{path.name} has no questions")
+    questions = (_question(id_, row.cells, answers[id_]) for id_, row in asked.items())
+    return QuestionSet(path.name, tuple(questions))
+
+
+def _squad_rows(path: Path) -> Iterator[Row]:
+    """A row for each answer, or for a question without one; the cells are not checked yet."""
+    number, line = 0, ""
+    try:
+        for article in json.loads(path.read_text("utf-8-sig"))["data"]:
+            for paragraph in article["paragraphs"]:
+                names = [each.get(key) for each in (article, paragraph) for key in _NAMES]
+                cells = {
+                    "article": next((str(name) for name in names if str(name or "").strip()), None),
+                    "context": paragraph["context"],
+                }
+                for qa in paragraph["qas"]:
+                    number += 1
+                    cells |= {"id": qa["id"], "question": qa["question"]}
+                    for answer in _squad_answers(qa):
+                        yield Row(number, cells | answer, f"{path.name} question {number}")
+        return
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        line = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+    last = f"not SQuAD JSON after question {number}" if number else "not SQuAD JSON"
+    raise QuestionError(f"{path.name}{line}: {last}; expected {_SHAPE}")
+
+
+def _squad_answers(qa: Mapping[str, Any]) -> list[dict[str, Any]]:
+    # Version 2.0 says so if there is no answer; an empty list alone does not.
+    if qa.get("is_impossible") is True:
+        return [{"answer": None}]
+    given = qa.get("answers") or []
+    return [{"answer": a["text"], "answer_start": a["answer_start"]} for a in given] or [{}]
+
+
+def _table_rows(path: Path) -> Iterator[Row]:
+    columns = match_columns(table_columns(path), COLUMNS, source=path.name)
+    for row in iter_rows(path):
+        yield replace(row, cells={name: row.cells.get(column) for name, column in columns.items()})
+
+
+def _checked(row: Row) -> list[tuple[str, int | None]]:
+    """The row's answer with its stated start, if it has one.
+
+    Raises:
+        QuestionError: a cell that is not what it should be.
+    """
+    if row.fault:
+        raise QuestionError(f"{row.place}: {row.fault}")
+    has_answer = not is_missing(row.cells.get("answer"))
+    for name in ("question", "context", *["answer"] * has_answer):
+        cell = row.cells[name]
+        if not isinstance(cell, str) or not cell.strip():
+            fault = "is empty" if is_missing(cell) else "is not one text"
+            raise QuestionError(f"{row.place}: {name} {fault}")
+    start = id_key(row.cells.get("answer_start"))
+    if start is not None and not re.fullmatch(r"-?\d{1,12}", start):
+        raise QuestionError(f"{row.place}: answer_start is not a whole number")
+    return [(row.cells["answer"], None if start is None else int(start))] if has_answer else []
+
+
+def _question(
+    id_: str, cells: Mapping[str, Any], given: Sequence[tuple[str, int | None]]
+) -> Question:
+    located = [locate(cells["context"], answer, start) for answer, start in given]
+    return Question(
+        id_,
+        cells["question"],
+        cells["context"],
+        cells.get("article") or text_hash(cells["context"]),
+        answers=tuple(dict.fromkeys(answer.strip() for answer, _ in given)),
+        places=tuple(place for place, _ in located if place),
+        is_answered="answer" in cells,
+        remarks=tuple(what for _, what in located if what),
+    )
+
+
+def locate(
+    context: str, answer: str, start: int | None
+) -> tuple[tuple[int, int] | None, str | None]:
     """The position of an answer without the white space around it, and a remark if it is moved.
 
     If the text is not at the stated start, its only occurrence is taken, or the nearest one if it
-    is at most `NEAR` characters away; otherwise the position is None.
+    is at most `NEAR` characters away; otherwise the position is None. Without a stated start, the
+    first occurrence is taken.
     """
     text = answer.strip()
-    stated = None if start is None else start + len(answer) - len(answer.lstrip())
-    if stated is not None and text and stated >= 0 and context.startswith(text, stated):
-        return Place(0, stated, stated + len(text)), None
-    found = [m.start() for m in re.finditer(re.escape(text), context)] if text else []
-    if not found:
+    places = [match.start() for match in re.finditer(re.escape(text), context)]
+    if not places:
         return None, ABSENT
-    if stated is None:
-        return Place(0, found[0], found[0] + len(text)), SEVERAL if len(found) > 1 else None
-    nearest = min(found, key=lambda at: abs(at - stated))
-    if len(found) > 1 and abs(nearest - stated) > NEAR:
-        return None, FAR
-    return Place(0, nearest, nearest + len(text)), MOVED
-
-
-def check_ids(ids: Iterable[str], *, name: str) -> None:
-    """Raise QuestionError if an id is given to several questions."""
-    if repeated := sorted(id_ for id_, count in Counter(ids).items() if count > 1):
-        several = f"{name}: {len(repeated)} ids are given to several questions, such as"
-        raise QuestionError(f"{several} {repeated[0]!r}; give each question an id of its own")
+    stated = places[0] if start is None else start + len(answer) - len(answer.lstrip())
+    nearest = min(places, key=lambda at: abs(at - stated))
+    if len(places) > 1 and abs(nearest - stated) > NEAR:
+        return None, UNCLEAR
+    return (nearest, nearest + len(text)), MOVED if nearest != stated else None
 
 
 def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionSet, QuestionSet]:
@@ -153,50 +235,40 @@ def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionS
 
     An article is held out if the SHA-256 of its name (its title or id in the file, otherwise its
     text), read as a number in [0, 1), is below the share. So an article is always on the same
-    side. A question is held out if its first passage is; a question with any passage of a held-out
-    article is not trained on. A question without passages is not held out.
+    side.
     """
-    below = share * 2**64
-    asked = (q for q in questions if q.passages)
-    held = questions.subset(
-        q for q in asked if int(text_hash(q.passages[0].article)[:16], 16) < below
+    names = {question.article for question in questions}
+    held = {name for name in names if int(text_hash(name)[:16], 16) < share * 2**64}
+    return (
+        questions.subset(question for question in questions if question.article not in held),
+        questions.subset(question for question in questions if question.article in held),
     )
-    articles = {article for question in held for article in question.articles}
-    return questions.subset(q for q in questions if not q.articles & articles), held
 
 
 def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
-    """The questions that share no article and no passage text with another set."""
-    articles = {article for question in other for article in question.articles}
-    hashes, taken = _plain_hashes(questions), set(_plain_hashes(other).values())
+    """The questions that share neither article nor context with another set.
+
+    Casing and white space of the contexts do not count.
+    """
+
+    def plain(text: str) -> str:
+        return text_hash(" ".join(text.split()).casefold())
+
+    articles = {question.article for question in other}
+    hashes = {text: plain(text) for text in {question.context for question in questions}}
+    taken = {plain(text) for text in {question.context for question in other}}
     return questions.subset(
-        question
-        for question in questions
-        if not question.articles & articles
-        and not any(hashes[passage.text] in taken for passage in question.passages)
+        q for q in questions if q.article not in articles and hashes[q.context] not in taken
     )
 
 
-def _plain_hashes(questions: QuestionSet) -> dict[str, str]:
-    """The hash of each passage's text that ignores casing and white space."""
-    texts = {passage.text for question in questions for passage in question.passages}
-    return {text: text_hash(plain(text)) for text in texts}
-
-
-def plain(text: str) -> str:
-    """A text to compare by: casing and white space do not count."""
-    return " ".join(text.split()).casefold()
-
-
 def evenly(questions: QuestionSet, count: int) -> QuestionSet:
-    """At most `count` scorable questions, taken as evenly as possible from the articles."""
+    """At most `count` questions, as evenly as possible from the articles, in their order."""
     seen: Counter[str] = Counter()
     ranked = []
     for number, question in enumerate(questions):
-        if question.is_scorable:
-            article = question.passages[0].article
-            seen[article] += 1
-            ranked.append((seen[article], number))
+        seen[question.article] += 1
+        ranked.append((seen[question.article], number))
     chosen = sorted(number for _, number in sorted(ranked)[:count])
     return questions.subset(questions.questions[number] for number in chosen)
 

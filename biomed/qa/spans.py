@@ -1,15 +1,207 @@
-"""The best spans of a window and of all windows, from start and end logits. Pure numpy."""
+"""A question and its documents as windows of tokens, and the best spans of their logits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from domainbert.errors import UserError
+from domainbert.text.windows import own_tokenizer, plan_windows, too_long
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from transformers import PreTrainedTokenizerBase
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer accepts a text with one
+_UNITS = r"(?:years?|months?|weeks?|days?|hours?|minutes?|min|fold|percent|mg|ml|kg|g)\b"
+_PART = (
+    r"(?:\d++(?:[.,·]\d++|:\d\d)*(?!(?:st|nd|rd|th)\b)|\b(?:zero|none|one|two|three|four|five|six|seven|"
+    r"eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|"
+    r"six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|dozens?|half|halves|quarter|"
+    r"once|twice)\b)"
+)
+# "twenty-five", "5 to 14 days" and "1.5 million" have one; "COVID-19" and "2nd" have none.
+_NUMBER = re.compile(
+    rf"(?<!\w)(?<![^\W\d_][-‐‑–.]){_PART}(?:%?(?:\s?[-–]\s?|\s(?:to|or)\s|\s(?=[htmbd])){_PART})*+"
+    rf"(?![-‐‑](?!{_UNITS})[^\W\d_])",
+    re.IGNORECASE,
+)
+_COMMA = re.compile(r",\s")
+_ASKS_NUMBER = re.compile(
+    r"\bhow\s+(?:many|much|old|long)\b"
+    r"|\b(?:what|which)\s+(?:(?:is|was|are|were)\s+(?:the|his|her|their)\s+)?(?:\w+\s+)?"
+    r"(?:doses?|dosages?|percent|percentages?|proportion|fraction|number|age)\b",
+    re.IGNORECASE,
+)
+_REMEMBERED = 16  # texts; questions about one article usually follow one another
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The tokens of one text, without special tokens: ids, shape (tokens,), and edges.
+
+    `offsets` are the first character and one past the last of each token, shape (tokens, 2);
+    `begins` and `ends` say whether a word begins or ends with the token, `worded` whether it has a
+    letter or a digit, shape (tokens,), bool. `numbers`, int: 1 where a number begins, plus 1 where
+    one ends, and 3 at a comma between words; so tokens that add up to 2 have exactly one number.
+    """
+
+    ids: np.ndarray = field(repr=False)
+    offsets: np.ndarray = field(repr=False)
+    begins: np.ndarray = field(repr=False)
+    ends: np.ndarray = field(repr=False)
+    worded: np.ndarray = field(repr=False)
+    numbers: np.ndarray = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def covering(self, start: int, end: int) -> tuple[int, int] | None:
+        """First and last token that touch characters `start` to `end`; None if none does."""
+        first = int(np.searchsorted(self.offsets[:, 1], start, side="right"))
+        last = int(np.searchsorted(self.offsets[:, 0], end, side="left")) - 1
+        return (first, last) if first <= last else None
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A tokenised question and the documents to search; `passages` are their tokens.
+
+    `asks_number`: the answer should hold a number, as in "how many" and "what dose".
+    """
+
+    question: Pieces = field(repr=False)
+    passages: tuple[Pieces, ...] = field(repr=False)
+    documents: tuple[str, ...] = field(repr=False)
+    asks_number: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Token ids and segments (0 question, 1 context) of a window, shape (tokens,), int64.
+
+    `tokens` is its range of the tokens of passage number `passage`.
+    """
+
+    ids: np.ndarray = field(repr=False)
+    segments: np.ndarray = field(repr=False)
+    passage: int
+    tokens: tuple[int, int]
+
+
+class PairReader:
+    """Turns questions and contexts into windows `[CLS] question [SEP] part of the context [SEP]`.
+
+    `[SEP]` and similar strings in a text are read as text, not as special tokens. `read` gives the
+    tokens of a text, and remembers the last texts. Threads may share a reader. `window` and
+    `overlap` are those of `QuestionSettings`.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int) -> None:
+        self._tokenizer = own_tokenizer(tokenizer)
+        self.window, self.overlap = window, overlap
+        # So that windows still advance over the context.
+        self._special = max(3, tokenizer.num_special_tokens_to_add(pair=True))
+        self.longest_question = window - self._special - overlap - max(1, overlap // 4)
+        self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        self.read = lru_cache(_REMEMBERED)(self._tokenised)
+
+    def pair(self, question: object, context: object) -> Pair:
+        """Check and tokenise a question and its context, a text or a list of texts.
+
+        Raises:
+            UserError: not a text, an empty text, or a question too long for the window.
+        """
+        is_many = isinstance(context, list | tuple)
+        documents: tuple[Any, ...] = tuple(context) if is_many else (context,)  # type: ignore[arg-type]
+        if not documents:
+            raise UserError("the context has no document")
+        asked = self._checked(question, "the question")
+        if len(asked) > self.longest_question:
+            raise UserError(
+                f"the question has {len(asked)} tokens; with windows of {self.window} at most "
+                f"{self.longest_question} are possible; move the rest of it to the context"
+            )
+        passages = tuple(
+            self._checked(document, "the context" + f", document {number}" * is_many)
+            for number, document in enumerate(documents)
+        )
+        return Pair(asked, passages, documents, asks_number(str(question)))
+
+    def _checked(self, text: object, what: str) -> Pieces:
+        if not isinstance(text, str):
+            msg = f"{what} is {type(text).__name__}, expected a string"
+        elif not text.strip():
+            msg = f"{what} is empty"
+        elif reason := too_long(text):
+            msg = f"{what} has {reason}"
+        elif len(pieces := self.read(text)):
+            return pieces
+        else:
+            msg = f"{what} has no character that the tokenizer reads"
+        raise UserError(msg)
+
+    def _tokenised(self, text: str) -> Pieces:
+        encoded = self._tokenizer.encode(_HALF_PAIR.sub("\ufffd", text), add_special_tokens=False)
+        words = np.array(encoded.word_ids, dtype=np.int64)
+        changes = words[1:] != words[:-1]
+        edge = np.ones(min(1, len(words)), dtype=bool)
+        offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
+        return Pieces(
+            ids=np.array(encoded.ids, dtype=np.int64),
+            offsets=offsets,
+            begins=np.concatenate((edge, changes)),
+            ends=np.concatenate((changes, edge)),
+            worded=np.array([any(map(str.isalnum, text[a:b])) for a, b in encoded.offsets], bool),
+            numbers=_numbered(text, offsets),
+        )
+
+    def capacity(self, question: Pieces) -> int:
+        """Tokens of the context that fit in a window with the question."""
+        return self.window - self._special - len(question)
+
+    def size(self, pair: Pair) -> int:
+        """Maximum tokens of a pair's windows together."""
+        return self.window * sum(len(self._ranges(pair.question, text)) for text in pair.passages)
+
+    def windows(self, pair: Pair) -> list[Window]:
+        """The overlapping windows over all passages of a pair."""
+        return [
+            self.window_of(pair.question, passage, cut, number)
+            for number, passage in enumerate(pair.passages)
+            for cut in self._ranges(pair.question, passage)
+        ]
+
+    def _ranges(self, question: Pieces, context: Pieces) -> list[tuple[int, int]]:
+        return plan_windows(len(context), capacity=self.capacity(question), overlap=self.overlap)
+
+    def window_of(
+        self, question: Pieces, context: Pieces, tokens: tuple[int, int], passage: int = 0
+    ) -> Window:
+        """The window with the question and a range of the context's tokens."""
+        # RoBERTa has two separators between question and context.
+        between = [self._sep] * (self._special - 2)
+        head = np.concatenate(([self._cls], question.ids, between))
+        ids = np.concatenate((head, context.ids[slice(*tokens)], [self._sep]))
+        segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
+        return Window(ids, segments, passage, tokens)
+
+
+def asks_number(question: str) -> bool:
+    """Whether the answer should hold a number: how many, how old, what dose."""
+    return bool(_ASKS_NUMBER.search(question))
+
+
+def _numbered(text: str, offsets: np.ndarray) -> np.ndarray:
+    ends = [at for match in _NUMBER.finditer(text) for at in (match.start(), match.end() - 1)]
+    places = np.sort(ends + 3 * [match.start() for match in _COMMA.finditer(text)])
+    return np.searchsorted(places, offsets[:, 1]) - np.searchsorted(places, offsets[:, 0])
 
 
 @dataclass(frozen=True)
@@ -58,17 +250,17 @@ def best_spans(
     sums = np.cumsum(np.concatenate((weights, np.zeros(longest - 1, dtype=int))))
     inside = sliding_window_view(sums, longest) - (sums[: len(start)] - weights)[:, None]
     scores[(inside < limits[0]) | (inside > limits[1])] = -np.inf
-    found: list[tuple[int, int, float]] = []
+    spans: list[tuple[int, int, float]] = []
     for _ in range(top_k):
         first, length = divmod(int(scores.argmax()), longest)
         if not np.isfinite(scores[first, length]):
             break
         last = first + length
-        found.append((first, last, float(scores[first, length])))
+        spans.append((first, last, float(scores[first, length])))
         scores[first : last + 1] = -np.inf
         for row in range(max(0, first - longest + 1), first):
             scores[row, first - row :] = -np.inf
-    return found
+    return spans
 
 
 def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:
@@ -77,13 +269,9 @@ def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Cand
     A span found in several windows occurs once, with its best score; of equal ones the first in
     the text wins.
     """
-
-    def order(candidate: Candidate) -> tuple[float, int, int, int]:
-        ranked = -(candidate.score + candidate.bonus)
-        return ranked, candidate.passage, candidate.first, candidate.last
-
+    order = sorted(candidates, key=lambda c: (-(c.score + c.bonus), c.passage, c.first, c.last))
     kept: list[Candidate] = []
-    for candidate in sorted(candidates, key=order):
+    for candidate in order:
         if len(kept) == top_k:
             break
         here = (other for other in kept if other.passage == candidate.passage)

@@ -1,11 +1,13 @@
-"""AskTask: answers to a table of questions, or to one question about a table of texts."""
+"""Answers as rows of a table (`AskTask`), and marked in their text (`answer_view`)."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from biomed.qa.formats import CONTEXT, QUESTION
+from biomed.ner.entities import Entity, TaggedView
+from biomed.qa.model import AskSettings
+from biomed.qa.questions import CONTEXT, QUESTION
 from domainbert.errors import UserError
 from domainbert.scoring import Fault, Task
 from domainbert.tables import TEXT, is_missing
@@ -15,12 +17,17 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from biomed.qa.answerer import Answer, QuestionAnswerer
-    from biomed.qa.reading import Pair
+    from biomed.qa.model import Answer, AnswerModel
+    from biomed.qa.spans import Pair
     from domainbert.tables import Row
 
+AROUND = 500  # characters shown on each side of an answer
+NO_ANSWER = "No answer was found."
 PLACES = ("start", "end", "document", "passage_start", "passage_end")
-SENTENCE = ("sentence_start", "sentence_end")
+SENTENCE = {"sentence": "str", "sentence_start": "int", "sentence_end": "int"}
+SCORES = {"score": "float", "score_kind": "str", "probability": "float"}
+COLUMNS = {"rank": "int", "answer": "str", **SCORES, **dict.fromkeys(PLACES, "int"), **SENTENCE}
+NO_PLACE = dict.fromkeys([*PLACES, *SENTENCE])
 
 
 class AskTask(Task):
@@ -29,23 +36,18 @@ class AskTask(Task):
     Without an answer there is one row with an empty `answer`, no positions, and the score of the
     best rejected candidate. See `Answer` for the columns. With a `question`, it is asked of every
     row's `text`; otherwise the table has columns `question` and `context` (a text or a list of
-    texts). `top_k` and `threshold` are those of `QuestionAnswerer.answer`.
+    texts). `options` are those of `AskSettings`.
     """
 
     name = "answers"
 
     def __init__(
-        self,
-        answerer: QuestionAnswerer,
-        *,
-        question: str | None = None,
-        top_k: int = 1,
-        threshold: float | None = None,
+        self, answerer: AnswerModel, *, question: str | None = None, **options: Any
     ) -> None:
         if question is not None and not question.strip():
             raise UserError("the question is empty; without one, the table has a column of them")
         self._answerer, self._question = answerer, question
-        self._options: dict[str, Any] = {"top_k": top_k, "threshold": threshold}
+        self._options = AskSettings(**options).model_dump()
         self.columns = (QUESTION, CONTEXT) if question is None else (TEXT,)
 
     @property
@@ -53,11 +55,8 @@ class AskTask(Task):
         """Rank, answer, scores, position, document, window, and the sentence with the answer."""
         import pyarrow as pa
 
-        first = {"rank": pa.int64(), "answer": pa.string(), "score": pa.float64()}
-        kind = {"score_kind": pa.string(), "probability": pa.float64()}
-        places = dict.fromkeys(PLACES, pa.int64())
-        sentence = {"sentence": pa.string(), **dict.fromkeys(SENTENCE, pa.int64())}
-        return pa.schema({**first, **kind, **places, **sentence})
+        types = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+        return pa.schema({name: types[kind] for name, kind in COLUMNS.items()})
 
     def read(self, rows: Sequence[Row]) -> Pair | Fault:
         """The tokenised question and context."""
@@ -82,20 +81,35 @@ class AskTask(Task):
     def rows(self, item: Pair, result: list[Answer]) -> list[dict[str, Any]]:
         """One row per answer."""
         del item
-        found = (*PLACES, "sentence", *SENTENCE)
-        return [
-            {
-                "rank": rank,
-                "answer": answer.text,
-                "score": answer.score,
-                "score_kind": answer.score_kind,
-                "probability": answer.probability,
-                **{name: getattr(answer, name) for name in found if answer.is_found},
-            }
-            for rank, answer in enumerate(result, start=1)
+        rows = [
+            {"rank": rank, "answer": a.text, **vars(a)} for rank, a in enumerate(result, start=1)
         ]
+        return [row if row["answer"] else row | NO_PLACE for row in rows]
 
     def facts(self) -> dict[str, Any]:
         """The model, the question and the options."""
         answerer = self._answerer
         return {"model": answerer.fingerprint(), "question": self._question, **self._options}
+
+
+def answer_view(text: str, answers: Iterable[Answer]) -> TaggedView:
+    """Each answer marked in the text around it, which is cut between words."""
+    shown, marked = "", []
+    for answer in answers:
+        if answer.is_found:
+            start = min(_word_edge(text, answer.start - AROUND), answer.start)
+            end = _word_edge(text, answer.end + AROUND)
+            shown += "\n\n" * bool(shown) + "… " * (start > 0)
+            moved = len(shown) - start
+            places = answer.start + moved, answer.end + moved
+            marked.append(Entity(*places, answer.text, "answer", answer.score))
+            shown += text[start:end] + " …" * (end < len(text))
+    return TaggedView(shown or NO_ANSWER, tuple(marked), ("answer",))
+
+
+def _word_edge(text: str, at: int) -> int:
+    """The first position from `at` that does not cut a word."""
+    at = min(max(at, 0), len(text))
+    while 0 < at < len(text) and not text[at].isspace():
+        at += 1
+    return at

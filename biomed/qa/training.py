@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +11,18 @@ import torch
 from pydantic import Field
 from torch.nn.functional import cross_entropy
 
-from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-from biomed.qa.evaluation import ask_elsewhere, find_calibration, find_threshold, judge, score
+from biomed.qa.evaluation import evaluate
 from biomed.qa.examples import WindowMaker
-from biomed.qa.formats import read_questions
-from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
+from biomed.qa.model import AnswerModel, QuestionSettings
+from biomed.qa.questions import (
+    QuestionSet,
+    evenly,
+    split_by_article,
+    without_articles,
+)
 from domainbert.errors import UserError
-from domainbert.inference import pad
 from domainbert.settings import Count, Settings
+from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import Stage, train
@@ -29,23 +32,13 @@ if TYPE_CHECKING:
     from domainbert.training.settings import TrainingSettings
 
 CHOOSING = 64  # validation questions that choose the weights
+NEGATIVES = 1.0  # windows without the answer for each with it
 HELD_OUT_NOTE = (
     "Held-out articles of the last file: an article is held out if the SHA-256 of its name, as a "
     "number in [0, 1), is below {share}. Some of these questions chose the weights. "
 )
-SCORES_NOTE = (
-    " The last two columns: questions with an answer, asked of their own article and of another "
-    "one, with the model's own threshold, {threshold:.2f}; unless given, it was chosen on these."
-)
 FORCED = "Every question has an answer and the model must give one."
-FREE = "{none} of {questions} questions have no answer; the model's own threshold decides."
-CALIBRATION_NOTE = (
-    "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
-    "{intercept:.3f}). It was fitted on the {questions} held-out questions that chose the "
-    "threshold, each asked of its own article and of another one; so it assumes that half of all "
-    "questions have an answer. Of maps fitted on one half of these questions and "
-    "measured on the other, the expected calibration error is {error:.3f}."
-)
+FREE = "{none} questions have no answer; the model's own threshold decides."
 log = logging.getLogger(__name__)
 
 
@@ -71,47 +64,46 @@ class QuestionRecipe(Recipe):
     validation: Validation = Validation()
 
 
-@dataclass(frozen=True)
-class QuestionStage:
-    """One stage of training: the questions, the settings, and `negatives` of `WindowMaker`."""
-
-    questions: QuestionSet
-    training: TrainingSettings
-    negatives: float = 1.0
-
-
 class AnswerObjective(Objective):
     """Finding the answer in a window, or [CLS] if it is not there.
 
     The loss is the mean of the cross-entropies of start and end over [CLS] and the context's
     tokens, the same positions that prediction chooses from. The score is the F1 of the answers to
-    `choosing` validation questions. Questions that share an article or a passage with one of the
+    `choosing` validation questions. Questions that share an article or a context with one of the
     validation questions are not trained on.
     """
 
     metric = "f1"
 
     def __init__(
-        self, model: QuestionAnswerer, stage: QuestionStage, validation: QuestionSet, choosing: int
+        self,
+        model: AnswerModel,
+        questions: QuestionSet,
+        validation: QuestionSet,
+        choosing: int,
+        training: TrainingSettings,
+        negatives: float = NEGATIVES,
     ) -> None:
-        self.stage, self._model = stage, model
+        self.name = questions.name
+        self._model, self._negatives = model, negatives
         self._validation = evenly(validation, choosing)
-        self._questions = without_articles(stage.questions, validation)
-        name, seed = stage.questions.name, stage.training.seed
-        if shared := len(stage.questions) - len(self._questions):
+        self._questions = without_articles(questions, validation)
+        if shared := len(questions) - len(self._questions):
             why = "%s: %d questions share an article with validation and are left out"
-            log.warning(why, name, shared)
+            log.warning(why, self.name, shared)
         self.windows = WindowMaker(
             self._questions,
             reader=model.reader,
-            negatives=stage.negatives,
+            negatives=negatives,
             longest=model.max_answer,
-            seed=seed,
+            seed=training.seed,
         )
         if unusable := self.windows.left_out:
-            log.warning("%s: %d questions have no usable answer and are left out", name, unusable)
-        tokens = stage.training.batch_tokens
-        self._batches = FreshBatches(self.windows, batch_tokens=tokens, seed=seed)
+            why = "%s: %d questions have no usable answer and are left out"
+            log.warning(why, self.name, unusable)
+        self._batches = FreshBatches(
+            self.windows, batch_tokens=training.batch_tokens, seed=training.seed
+        )
 
     def batches(self) -> FreshBatches:
         """Windows of similar length, drawn anew for every epoch."""
@@ -146,144 +138,93 @@ class AnswerObjective(Objective):
 
     def score(self, network: Any) -> dict[str, float]:
         """F1 and exact match on the validation questions."""
-        found = score(judge(self._model, self._validation, network=network))
-        return {"f1": found.f1, "exact": found.exact}
+        scores = evaluate(self._model, self._validation, network=network)
+        return {name: float(scores[name] or 0) for name in ("f1", "exact")}
 
     def facts(self) -> dict[str, Any]:
         """Hashes of the training and validation questions, and the share of negatives."""
         return {
-            "questions": self._questions.name,
+            "questions": self.name,
             "sha256": self._questions.fingerprint(),
             "used": len(self.windows),
-            "negatives": self.stage.negatives,
+            "negatives": self._negatives,
             "validation_sha256": self._validation.fingerprint(),
         }
 
 
 def fit(
-    stages: Sequence[QuestionStage],
+    recipe: QuestionRecipe,
+    sets: Sequence[QuestionSet],
     *,
-    validation: QuestionSet,
-    encoder: str | Path,
-    settings: QuestionSettings | None = None,
-    choosing: int = CHOOSING,
-    share: float | None = None,
+    validation: QuestionSet | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
-) -> QuestionAnswerer:
-    """Train on the stages one after the other.
+) -> AnswerModel:
+    """Train on sets of questions, one stage after the other.
 
     Each stage keeps the weights with the best F1 on some of the validation questions, taken evenly
-    from their articles; at the end all of them are scored, see `measure`.
+    from their articles; at the end all of them are scored.
 
     Args:
-        stages: general ones first; rank, dropout, seed and `full` of the first apply to all.
-        validation: questions with answers; what shares an article with them is not trained on.
-        encoder: shipped name, folder or hub:owner/name.
-        settings: windows, longest answer, threshold.
-        choosing: number of validation questions that choose the weights, and the threshold.
-        share: of the articles that are held out by a hash (`split_by_article`), for the card.
+        recipe: encoder, settings and training. Rank, dropout, seed and `full` of the first stage
+            apply to all.
+        sets: general questions first.
+        validation: questions with answers; what shares an article with them is not trained on. By
+            default the last set's held-out articles (`split_by_article`).
         checkpoints: see `domainbert.training.train.train`.
         resume: see there.
-    """
-    if not stages:
-        raise UserError(
-            "fit needs at least one stage: fit([QuestionStage(questions, TrainingSettings())], …)"
-        )
-    for stage in stages:
-        stage.questions.check_answered("training")
-    validation.check_answered("validation")
-    untrained = QuestionAnswerer.untrained(encoder, training=stages[0].training, settings=settings)
-    objectives = [AnswerObjective(untrained, stage, validation, choosing) for stage in stages]
-    runs = [Stage(objective, objective.stage.training) for objective in objectives]
-    model = train(untrained, *runs, encoder=encoder, checkpoints=checkpoints, resume=resume)
-    names = [f"{stage.questions.name}, questions for training" for stage in stages]
-    model.manifest["counts"] = {
-        **{name: len(each.windows) for name, each in zip(names, objectives, strict=True)},
-        "questions held out": len(validation),
-        "articles held out": len({article for q in validation for article in q.articles}),
-    }
-    measure(model, validation, choosing=choosing, share=share)
-    return model
-
-
-def measure(
-    model: QuestionAnswerer,
-    validation: QuestionSet,
-    *,
-    choosing: int = CHOOSING,
-    share: float | None = None,
-) -> None:
-    """Score a model on held-out questions, and fit its threshold and probability on some of them.
-
-    Without a threshold in the settings, the one that best separates right from wrong articles is
-    chosen. Scores and notes go to the manifest.
-    """
-    model.manifest.pop("calibration", None)
-    own, elsewhere = ask_elsewhere(model, validation, count=choosing)
-    none = find_threshold(own, elsewhere, model.settings.threshold)
-    model.settings = model.settings.replaced(threshold=none["threshold"])
-    found = score(judge(model, validation))
-    f1 = {"value": found.f1, "low": found.f1_low, "high": found.f1_high}
-    row = f"{found.questions} questions of {validation.name}"
-    scores = {"F1": {row: found.f1 if found.f1_low is None else f1}}
-    scores["exact match"] = {row: found.exact}
-    row = f"{none['questions']} of them"
-    scores["answered from the right article"] = {row: none["answered"]}
-    scores["no answer from a wrong one"] = {row: none["abstained"]}
-    model.manifest |= {"validation": asdict(found), "no_answer": none, "scores": scores}
-    how = HELD_OUT_NOTE.format(share=share) if share else ""
-    without = found.questions - found.answerable
-    how += FREE.format(none=without, questions=found.questions) if without else FORCED
-    model.manifest["scores_note"] = how + SCORES_NOTE.format(threshold=none["threshold"])
-    if known := find_calibration(own, elsewhere):
-        slope, intercept = known["map"]
-        model.settings = model.settings.replaced(calibration=(slope, intercept))
-        numbers = {"questions": len(own), "error": known["error"]}
-        note = CALIBRATION_NOTE.format(slope=slope, intercept=intercept, **numbers)
-        model.manifest["calibration"] = {"note": note, **numbers, "bins": known["bins"]}
-
-
-def train_from_recipe(
-    recipe: QuestionRecipe,
-    files: Sequence[Path],
-    *,
-    checkpoints: Path | None = None,
-    resume: bool = False,
-) -> QuestionAnswerer:
-    """Read the files, hold out some of the last one's articles, train and score; see `fit`."""
-    sets = [read_questions(path) for path in files]
-    for questions in sets:
-        questions.check_answered("training")
-    share = recipe.validation.share
-    last, held_out = split_by_article(sets[-1], share=share)
-    model = fit(
-        make_stages(recipe, [*sets[:-1], last]),
-        validation=held_out,
-        encoder=recipe.model.encoder,
-        settings=QuestionSettings(**recipe.model.model_dump(exclude={"encoder"})),
-        choosing=recipe.validation.choosing,
-        share=share,
-        checkpoints=checkpoints,
-        resume=resume,
-    )
-    model.manifest["card"] = recipe.card.model_dump()
-    return model
-
-
-def make_stages(recipe: QuestionRecipe, sets: Sequence[QuestionSet]) -> list[QuestionStage]:
-    """Each file's questions with their own settings.
 
     Raises:
-        UserError: `[stages]` without one value for each file.
+        UserError: `[stages]` without one value for each set, or a set without answers.
     """
+    sets, share = [questions.answered("training") for questions in sets], None
+    if validation is None:
+        share = recipe.validation.share
+        sets[-1], validation = split_by_article(sets[-1], share=share)
+    validation, choosing = validation.answered("validation"), recipe.validation.choosing
+    stages = stages_of(recipe, len(sets))
+    encoder, settings = recipe.model.encoder, recipe.model.model_dump(exclude={"encoder"})
+    untrained = AnswerModel.untrained(
+        encoder, training=stages[0][0], settings=QuestionSettings(**settings)
+    )
+    objectives = [
+        AnswerObjective(untrained, questions, validation, choosing, *stage)
+        for questions, stage in zip(sets, stages, strict=True)
+    ]
+    runs = [Stage(each, stage[0]) for each, stage in zip(objectives, stages, strict=True)]
+    model = train(untrained, *runs, encoder=encoder, checkpoints=checkpoints, resume=resume)
+    model.manifest["card"] = recipe.card.model_dump()
+    model.manifest["counts"] = {
+        **{f"{each.name}, questions for training": len(each.windows) for each in objectives},
+        "questions held out": len(validation),
+        "articles held out": len({question.article for question in validation}),
+    }
+    scores = evaluate(model, validation)
+    f1 = {"value": scores["f1"], "low": scores["f1_low"], "high": scores["f1_high"]}
+    row = f"{scores['questions']} questions of {validation.name}"
+    without = sum(question.is_impossible for question in validation)
+    note = HELD_OUT_NOTE.format(share=share) if share else ""
+    model.manifest |= {
+        "validation": scores,
+        "scores": {
+            "F1": {row: f1["value"] if f1["low"] is None else f1},
+            "exact match": {row: scores["exact"]},
+        },
+        "scores_note": note + (FREE.format(none=without) if without else FORCED),
+    }
+    return model
+
+
+def stages_of(recipe: QuestionRecipe, count: int) -> list[tuple[TrainingSettings, float]]:
+    """The settings and the `negatives` of `WindowMaker` of each stage."""
     for name, values in recipe.stages.items():
-        if len(values) != len(sets):
-            found = f"{len(values)} values for {len(sets)} files of questions"
-            raise UserError(f"[stages] {name} has {found}")
+        if len(values) != count:
+            raise UserError(
+                f"[stages] {name} has {len(values)} values for {count} files of questions"
+            )
     stages = []
-    for number, questions in enumerate(sets):
-        own = {name: values[number] for name, values in recipe.stages.items()}
-        negatives = own.pop("negatives", QuestionStage.negatives)
-        stages.append(QuestionStage(questions, recipe.training.replaced(**own), negatives))
+    for number in range(count):
+        changes = {name: values[number] for name, values in recipe.stages.items()}
+        negatives = changes.pop("negatives", NEGATIVES)
+        stages.append((recipe.training.replaced(**changes), negatives))
     return stages

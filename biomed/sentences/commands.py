@@ -1,19 +1,17 @@
-"""The commands `biomed sentences`: encode, index, search, rerank, evaluate, bitext."""
+"""The commands `biomed sentences`: encode, index, search, rerank, evaluate and training."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.table import Table
 
-from domainbert import options
-from domainbert.console import one_line_errors, say, stdout
+from domainbert.cli import options
+from domainbert.cli.console import one_line_errors, print_table, say
 
 if TYPE_CHECKING:
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
-    from biomed.sentences.search import Passage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,68 +19,30 @@ app = typer.Typer(
 )
 
 DEFAULT = "sentences"
+PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
 Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
-PAIRS_HELP = "A table (first, second, score or label), an STS or XNLI .tsv, or PubMedQA .json."
-IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the texts' ids.")]
+Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)]
+Validation = Annotated[
+    Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
+]
+Scale = Annotated[float | None, typer.Option(help="The largest score, such as 5.")]
 
 
 @app.command()
 @one_line_errors
-def bitext(
-    sentences: Annotated[Path, typer.Argument(help="Sentences, one on each line (.txt).")],
-    translations: Annotated[Path, typer.Argument(help="Their translations, line by line.")],
-    model: Annotated[list[str], typer.Option("--model", help="May be repeated.")],
-    seen: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Training sentences, either language; pairs that contain one are left out."
-        ),
-    ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Number of pairs, chosen at random.")] = 1500,
-    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
-) -> None:
-    """Measure how often the nearest translation of a sentence is the right one."""
-    from biomed.sentences.bitext import evaluate_bitext, read_sentences, unseen_translations
-
-    known = [text for file in seen or () for text in read_sentences(file)]
-    own, translated = unseen_translations(
-        sentences, translations, seen=known, pairs=pairs, seed=seed
-    )
-    table = Table("", f"bitext accuracy among {len(own):,}")
-    for name in model:
-        table.add_row(name, str(evaluate_bitext(load_encoder(name), own, translated)))
-    stdout.print(table)
-
-
-@app.command()
-@one_line_errors
+@options.takes_scoring_options
 def encode(
     source: options.Source,
     out: options.Table,
+    *,
+    scoring: options.ScoringOptions,
     model: options.EncoderModel = DEFAULT,
-    text: options.TextColumn = None,
-    keep: options.Keep = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    query: options.Query = None,
-    restart: options.Restart = False,
-    metrics: options.Metrics = None,
 ) -> None:
     """Write a vector for every text of a table; long texts are read to their end."""
-    from biomed.sentences.tables import EncodeTask
-    from domainbert.scoring.cli import run
-    from domainbert.tables import ReadOptions
+    from biomed.sentences.task import EncodeTask
+    from domainbert.cli.scoring import score_source
 
-    run(
-        lambda: EncodeTask(load_encoder(model)),
-        source,
-        out,
-        named={"text": text},
-        keep=keep or (),
-        options=ReadOptions(delimiter=delimiter, encoding=encoding, query=query),
-        restart=restart,
-        metrics=metrics,
-    )
+    score_source(lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring)
 
 
 @app.command()
@@ -92,7 +52,9 @@ def index(
     out: Annotated[Path, typer.Option(help="The index folder; if it exists, texts are added.")],
     model: options.EncoderModel = DEFAULT,
     text: options.TextColumn = None,
-    id_column: IdColumn = None,
+    identifier: Annotated[
+        str | None, typer.Option("--id", help="The column with the texts' ids.")
+    ] = None,
     window: Annotated[int | None, typer.Option(help="Maximum tokens of a passage.")] = None,
     storage: Annotated[
         Literal["float32", "float16", "int8"] | None, typer.Option(help="By default float32.")
@@ -100,17 +62,20 @@ def index(
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""
     from biomed.sentences.search import SentenceIndex
-    from biomed.sentences.tables import read_texts
+    from biomed.sentences.task import read_texts
 
-    texts, ids = read_texts(source, text=text, identifier=id_column)
-    encoder = load_encoder(model)
-    if (out / "index.json").is_file():
-        built = SentenceIndex.open(out, encoder, window=window, storage=storage)
-        built.add(texts, ids=ids)
-    else:
+    texts, ids = read_texts(source, text=text, identifier=identifier)
+    is_new = not (out / "index.json").is_file()
+    if (window or storage) and not is_new:
+        raise typer.BadParameter(f"{out} is there and has its window and storage; leave them out")
+    encoder = _encoder(model)
+    if is_new:
         built = SentenceIndex.build(
             texts, encoder, ids=ids, folder=out, window=window, storage=storage or "float32"
         )
+    else:
+        built = SentenceIndex.open(out, encoder)
+        built.add(texts, ids=ids)
     if faults := built.faults:
         say(f"{len(faults)} texts could not be indexed; the first is {next(iter(faults))}")
     say(f"{len(built):,} passages in {out}")
@@ -118,9 +83,12 @@ def index(
 
 @app.command()
 @one_line_errors
+@options.takes_scoring_options
 def search(
     queries: Annotated[str, typer.Argument(metavar="QUERY", help="A query; or a table of them.")],
     index_folder: Annotated[Path, typer.Option("--index", help="From `biomed sentences index`.")],
+    *,
+    scoring: options.ScoringOptions,
     out: Annotated[
         Path | None, typer.Option(help="The table to write, if QUERY is a table.")
     ] = None,
@@ -128,116 +96,239 @@ def search(
     rerank: Cross = None,
     words: Annotated[bool, typer.Option("--words", help="Combine the vectors with BM25.")] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages per query.")] = 10,
-    restart: options.Restart = False,
 ) -> None:
     """Search an index by meaning: one query, or every query of a table."""
     from biomed.sentences.search import SentenceIndex
-    from biomed.sentences.tables import SearchTask
-    from domainbert.scoring.cli import run
+    from biomed.sentences.task import SearchTask
+    from domainbert.cli.scoring import score_source
 
     def load() -> SearchTask:
-        built = SentenceIndex.open(index_folder, load_encoder(model))
-        cross = _cross(rerank) if rerank else None
+        built = SentenceIndex.open(index_folder, _encoder(model, scoring.device))
+        cross = _cross(rerank, scoring.device) if rerank else None
         return SearchTask(built, k=k, rerank=cross, words=built.words() if words else None)
 
     if out is not None:
-        run(load, queries, out, restart=restart)
+        score_source(load, queries, out, scoring, text="query")
         return
-    _print_passages(load().search(queries))
+    (passages,) = load().search([queries])
+    rows = [
+        (p.rank, p.id, f"{p.start}–{p.end}", f"{p.score:.3f}", " ".join(p.text.split())[:200])
+        for p in passages
+    ]
+    print_table(rows, ["", "id", "characters", "score", "passage"])
 
 
 @app.command()
 @one_line_errors
+@options.takes_scoring_options
 def rerank(
     source: options.Source,
     out: options.Table,
     model: options.ModelName,
-    keep: options.Keep = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    restart: options.Restart = False,
-    metrics: options.Metrics = None,
+    *,
+    scoring: options.ScoringOptions,
 ) -> None:
     """Score every pair of a table (query, text) with a cross-encoder."""
-    from biomed.sentences.tables import PairTask
-    from domainbert.scoring.cli import run
-    from domainbert.tables import ReadOptions
+    from biomed.sentences.task import PairTask
+    from domainbert.cli.scoring import score_source
 
-    run(
-        lambda: PairTask(_cross(model)),
-        source,
-        out,
-        keep=keep or (),
-        options=ReadOptions(delimiter=delimiter, encoding=encoding),
-        restart=restart,
-        metrics=metrics,
+    score_source(
+        lambda: PairTask(_cross(model, scoring.device)), source, out, scoring, text="second"
     )
 
 
 @app.command()
 @one_line_errors
 def evaluate(
-    out: Annotated[Path, typer.Option(help="Folder for the table and the figure.")],
+    out: Annotated[Path, typer.Option(help="Folder for the table.")],
     model: Annotated[
         list[str] | None, typer.Option(help="May be repeated; by default the model sentences.")
     ] = None,
     sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
-    scale: Annotated[float, typer.Option(help="The largest score of --sts.")] = 5.0,
-    retrieval: Annotated[Path | None, typer.Option(help="Queries and their texts.")] = None,
-    terms: Annotated[Path | None, typer.Option(help="Rated pairs of terms.")] = None,
-    clusters: Annotated[
-        Path | None, typer.Option(help="A table of texts and their groups (text, label).")
+    retrieval: Annotated[
+        Path | None, typer.Option(help="Queries and their texts; or translations.")
     ] = None,
     rerank: Cross = None,
     words: Annotated[
         bool, typer.Option("--words", help="Also evaluate BM25, alone and combined.")
     ] = False,
 ) -> None:
-    """Compare models: quality with 95% intervals, and texts per second."""
-    from biomed.sentences import evaluation
-    from biomed.sentences.data import read_examples, read_groups
-    from biomed.terms.evaluation import read_rated_pairs
-    from domainbert.figures import save_figure
-    from domainbert.tables import write_table
+    """Compare models on rated pairs and on retrieval, with 95% intervals."""
+    from biomed.sentences.data import read_pairs
+    from biomed.sentences.evaluation import evaluate_models
 
-    rows = evaluation.evaluate_models(
-        {name: load_encoder(name) for name in model or (DEFAULT,)},
-        sts=read_examples(sts) if sts else None,
-        scale=scale,
-        retrieval=read_examples(retrieval) if retrieval else None,
-        terms=read_rated_pairs(terms) if terms else None,
-        clusters=read_groups(clusters) if clusters else None,
+    comparison = evaluate_models(
+        {name: _encoder(name) for name in model or (DEFAULT,)},
+        sts=read_pairs(sts) if sts else None,
+        retrieval=read_pairs(retrieval) if retrieval else None,
         cross={rerank: _cross(rerank)} if rerank else None,
         with_words=words,
     )
-    comparison = evaluation.compare(rows)
+    write_comparison(comparison, out)
+
+
+def write_comparison(comparison: Any, out: Path) -> None:
+    """Write `comparison.csv` to a folder, and print the table."""
+    from domainbert.statistics.bootstrap import Interval
+    from domainbert.tables import write_table
+
     out.mkdir(parents=True, exist_ok=True)
     write_table(comparison, out / "comparison.csv")
-    save_figure(evaluation.plot_models(comparison), out / "comparison.png")
-    table = Table("", *rows)
-    for measure in dict.fromkeys(comparison["measure"]):
-        cells = [str(own[measure]) if measure in own else "" for own in rows.values()]
-        table.add_row(measure, *cells)
-    stdout.print(table)
-    say(f"table and figure in {out}")
+    ordered = comparison.sort_values("measure", kind="stable").itertuples()
+    rows = [(row.measure, row.encoder, Interval(row.value, row.low, row.high)) for row in ordered]
+    print_table(rows, ["measure", "model", "value"])
+    say(f"table in {out}")
 
 
-def load_encoder(model: str) -> SentenceEncoder:
-    """The sentence encoder of a name."""
+@app.command()
+@one_line_errors
+def train(
+    pairs: Pairs,
+    out: options.ModelFolder,
+    validation: Validation,
+    recipe: options.RecipeFile = None,
+    kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(help="contrastive, regression, classification or triplet."),
+    ] = None,
+    scale: Scale = None,
+    encoder: options.EncoderName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    seed: options.Seed = None,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
+    merged: options.Merged = False,
+) -> None:
+    """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
+    from biomed.sentences.data import read_pairs
+    from biomed.sentences.training import SentenceRecipe, train_from_recipe
+    from domainbert.training.checkpoints import training_run
+    from domainbert.training.recipes import read_recipe
+
+    changes = {
+        "model.kind": kind,
+        "model.objective": objective,
+        "model.encoder": encoder,
+        "data.scale": scale,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+    }
+    plan = read_recipe(SentenceRecipe, recipe, changes)
+    with training_run(out, checkpoints, resume=resume) as run:
+        sides = read_pairs(pairs), read_pairs(validation)
+        trained = train_from_recipe(plan, *sides, checkpoints=run.checkpoints, resume=resume)
+        run.save(trained, merged=merged)
+    say(f"validation: {_validation(trained)}; model in {out}")
+
+
+@app.command()
+@one_line_errors
+def augment(
+    pairs: Pairs,
+    validation: Validation,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
+    ] = None,
+    silver_only: Annotated[
+        bool, typer.Option("--silver-only", help="PAIRS are of another domain than --texts.")
+    ] = False,
+    silver: Annotated[Path | None, typer.Option(help="Write the silver pairs here.")] = None,
+    scale: Scale = None,
+    encoder: options.EncoderName = None,
+    seed: options.Seed = None,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
+) -> None:
+    """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
+    from biomed.sentences import augment as augmented
+    from biomed.sentences.data import read_pairs
+    from biomed.sentences.task import read_texts
+    from domainbert.tables import write_table
+    from domainbert.training.checkpoints import training_run
+    from domainbert.training.recipes import read_recipe
+
+    changes = {"data.scale": scale, "model.encoder": encoder}
+    changes |= {"training.seed": seed, "cross.seed": seed}
+    plan = read_recipe(augmented.AugmentRecipe, recipe or "augmented", changes)
+    with training_run(out, checkpoints, resume=resume) as run:
+        result = augmented.augment(
+            plan,
+            read_pairs(pairs),
+            read_pairs(validation),
+            texts=[t for t in read_texts(texts)[0] if t] if texts else None,
+            silver_only=silver_only,
+            checkpoints=run.checkpoints,
+            resume=resume,
+        )
+        run.save(result.encoder)
+    if silver:
+        write_table(result.silver, silver)
+    made = f"{len(result.silver):,} silver pairs; model in {out}"
+    say(f"validation: {_validation(result.encoder)}; {made}")
+
+
+@app.command()
+@one_line_errors
+def distill(
+    out: options.ModelFolder,
+    sentences: Annotated[Path, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")],
+    language: Annotated[
+        Path | None, typer.Option(help="The translation of each sentence, in the same order.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(help="Layers that the student keeps.")] = None,
+    student: Annotated[
+        str | None, typer.Option(help="Encoder to start from; by default the teacher.")
+    ] = None,
+    recipe: options.RecipeFile = None,
+    teacher: options.EncoderName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    seed: options.Seed = None,
+) -> None:
+    """Train a student for another language, or a smaller one, to give a teacher's vectors."""
+    from biomed.sentences import distill as distilled
+    from biomed.sentences.data import read_sentences, read_translations
+    from domainbert.training.checkpoints import training_run
+    from domainbert.training.recipes import read_recipe
+
+    changes = {
+        "model.layers": layers,
+        "model.encoder": teacher,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+    }
+    shipped = "distill-language" if language else "distill-small"
+    plan = read_recipe(distilled.DistillRecipe, recipe or shipped, changes)
+    with training_run(out) as run:
+        if language:
+            pairs = read_translations(sentences, language)
+            texts, translations = pairs["first"].tolist(), pairs["second"].tolist()
+        else:
+            texts, translations = list(dict.fromkeys(filter(None, read_sentences(sentences)))), None
+        start = _encoder(student) if student else None
+        trained = distilled.distill(plan, texts, translations=translations, student=start)
+        run.save(trained)
+    say(f"validation: {_validation(trained)}; model in {out}")
+
+
+def _encoder(model: str, device: str | None = None) -> SentenceEncoder:
     from biomed.sentences.encoder import SentenceEncoder
 
-    return SentenceEncoder.from_pretrained(model)
+    return SentenceEncoder.from_pretrained(model, device=device)
 
 
-def _cross(model: str) -> CrossEncoder:
+def _cross(model: str, device: str | None = None) -> CrossEncoder:
     from biomed.sentences.encoder import CrossEncoder
 
-    return CrossEncoder.from_pretrained(model)
+    return CrossEncoder.from_pretrained(model, device=device)
 
 
-def _print_passages(passages: list[Passage]) -> None:
-    table = Table("", "id", "characters", "score", "passage")
-    for p in passages:
-        place = f"{p.start}–{p.end}"
-        table.add_row(str(p.rank), p.id, place, f"{p.score:.3f}", " ".join(p.text.split())[:200])
-    stdout.print(table)
+def _validation(model: SentenceEncoder | CrossEncoder) -> str:
+    """The scores that chose the weights, as text."""
+    return ", ".join(f"{name} {v:.4f}" for name, v in model.manifest["validation"].items())

@@ -1,11 +1,11 @@
-"""Pairs and triplets of sentences from tables, STS and XNLI files, and PubMedQA."""
+"""Pairs and triplets of sentences from tables, STS and XNLI files; translations."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from domainbert.tables import (
     Column,
@@ -17,173 +17,164 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pandas as pd
 
+_FIRST = ("sentence1", "query", "question", "anchor", "text1", "term1")
+_SECOND = ("sentence2", "passage", "answer", "positive", "text2", "term2")
+_LABEL = ("score", "rating", "similarity", "mean", "gold_label", "class")
 COLUMNS = (
-    Column("first", "text", ("sentence1", "query", "question", "anchor", "text1"), required=True),
-    Column(
-        "second", "text", ("sentence2", "passage", "answer", "positive", "text2"), required=True
-    ),
-    Column("third", "text", ("negative",)),
-    Column("label", "value", ("score", "rating", "similarity", "gold_label", "class")),
+    Column("first", "text", _FIRST, required=True),
+    Column("second", "text", _SECOND, required=True),
+    Column("negative", "text", ("third",)),
+    Column("label", "value", _LABEL),
 )
+NAMES = [column.name for column in COLUMNS]
 _STS_CELLS = 7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
 _XNLI = ["sentence1", "sentence2", "gold_label"]
+Cells = tuple[object, ...]  # first, second, negative, label
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Rows to train on or to measure.
-
-    Attributes:
-        first: a text of each row.
-        second: the other text; for triplets the positive.
-        third: the negative of each triplet; empty for pairs.
-        labels: score (as text) or class of each row; empty where the source has none.
-    """
-
-    first: list[str] = field(repr=False)
-    second: list[str] = field(repr=False)
-    third: list[str] = field(repr=False)
-    labels: list[str] = field(repr=False)
-
-    def __len__(self) -> int:
-        """Rows."""
-        return len(self.first)
-
-    def scores(self, scale: float) -> list[float]:
-        """The labels as scores in [0, 1].
-
-        Args:
-            scale: the largest score of the source, such as 5 for the STS benchmark.
-
-        Raises:
-            TableError: a label that is not a number from 0 to `scale`.
-        """
-        values = [_number(label) / scale for label in self.labels]
-        if wrong := [n for n, value in enumerate(values) if not 0 <= value <= 1]:
-            msg = (
-                f"{len(wrong)} of {len(values)} scores are not numbers from 0 to {scale:g}; the "
-                f"first is that of row number {wrong[0]}; say the largest score with --scale"
-            )
-            raise TableError(msg)
-        if not values:
-            raise TableError("the pairs have no scores; expected a column `score`")
-        return values
-
-    def take(self, rows: Sequence[int]) -> Examples:
-        """Some rows, by number, in the order given."""
-        columns = (self.first, self.second, self.third, self.labels)
-        return Examples(*([column[row] for row in rows] if column else [] for column in columns))
-
-    def to_frame(self) -> pd.DataFrame:
-        """The rows as a table that `read_examples` reads."""
-        import pandas as pd
-
-        columns = {"first": self.first, "second": self.second, "negative": self.third}
-        columns["score"] = self.labels
-        return pd.DataFrame({name: values for name, values in columns.items() if values})
-
-    def labelled(self) -> Examples:
-        """Triplets as pairs: the positive is right (1), the negative wrong (0); pairs stay."""
-        if not self.third or self.labels:
-            return self
-        labels = ["1"] * len(self) + ["0"] * len(self)
-        return Examples(self.first * 2, self.second + self.third, [], labels)
-
-    def joined(self, other: Examples) -> Examples:
-        """These rows, then those of `other`."""
-        return Examples(
-            self.first + other.first,
-            self.second + other.second,
-            self.third + other.third,
-            self.labels + other.labels,
-        )
-
-    def without(self, other: Examples) -> Examples:
-        """The rows whose two texts, in either order, are no row of `other`."""
-        known = set(other.pairs())
-        return self.take([row for row, pair in enumerate(self.pairs()) if pair not in known])
-
-    def pairs(self) -> list[frozenset[str]]:
-        """The two texts of each row, whichever comes first."""
-        return list(map(frozenset, zip(self.first, self.second, strict=True)))
-
-
-def read_examples(source: str | Path) -> Examples:
+def read_pairs(source: str | Path) -> pd.DataFrame:
     """Read pairs or triplets.
 
     Args:
         source: a table with the columns `first, second` (or `sentence1, sentence2`; `query,
-            passage`; `anchor, positive`) and, where there are, `negative` and `score` or `label`;
-            a file of the STS benchmark or XNLI (.tsv without quoting); or PubMedQA (.json).
+            passage`; `anchor, positive`; `Term1, Term2`) and, where there are, `negative` and
+            `label` (or `score`, `rating`, `Mean`); or a file of the STS benchmark or XNLI (.tsv
+            without quoting).
+
+    Returns:
+        `first, second` and, where the source has them, `negative` and `label` (a score or a
+        class, as text).
 
     Raises:
         TableError: no such source or column, a malformed line, or a row without a text.
     """
-    rows = list(_rows(source))
+    import pandas as pd
+
     name = Path(source).name
-    if not rows:
-        msg = f"{name}: no rows"
-        raise TableError(msg)
-    columns = list(zip(*rows, strict=True))
-    for column, values in zip(("first", "second", "negative", "label"), columns, strict=True):
-        missing = [n for n, v in enumerate(values) if not isinstance(v, str) or not v.strip()]
-        # A column that no row has is not there; one that some rows lack is wrong.
-        if missing and (column in ("first", "second") or len(missing) < len(values)):
+    pairs = pd.DataFrame(list(_rows(source)), columns=NAMES, dtype=object)
+    if pairs.empty:
+        raise TableError(f"{name}: no rows")
+    for column in COLUMNS:
+        values = ["" if pd.isna(value) else str(value).strip() for value in pairs[column.name]]
+        missing = [number for number, value in enumerate(values) if not value]
+        if len(missing) == len(pairs) and not column.required:
+            pairs = pairs.drop(columns=column.name)
+        elif missing:
             msg = (
-                f"{name}: {len(missing)} rows have no {column}, the first is row number "
+                f"{name}: {len(missing)} rows have no {column.name}, the first is row number "
                 f"{missing[0]}"
             )
             raise TableError(msg)
-    first, second, third, labels = ([v for v in values if v] for values in columns)
-    return Examples(first, second, third, labels)
+    return pairs.astype(str)
 
 
-def read_groups(source: str | Path) -> Examples:
-    """Read texts (`text`, as `first`) and their groups (`label`); see `read_examples`.
+def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
+    """The labels of pairs as scores in [0, 1], shape (pairs,).
+
+    Args:
+        pairs: from `read_pairs`.
+        scale: the largest score of the source, such as 5 for the STS benchmark.
 
     Raises:
-        TableError: no such source or column, or a row without a text or a group.
+        TableError: no labels, or one that is not a number from 0 to `scale`.
     """
-    columns = (
-        Column("text", "text", ("sentence",), required=True),
-        Column("label", "value", ("group", "category", "class"), required=True),
-    )
-    name = Path(source).name
-    found = match_columns(table_columns(source), columns, source=name)
-    texts, groups = [], []
-    for row in iter_rows(source, ReadOptions()):
-        cells = [row.cells.get(found[column.name]) for column in columns]
-        if row.fault or not all(cells):
-            msg = f"{row.place}: {row.fault or 'the text or its group is empty'}"
+    import pandas as pd
+
+    if "label" not in pairs.columns:
+        raise TableError("the pairs have no scores; expected a column `score`")
+    values = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float) / scale
+    if len(wrong := np.flatnonzero(~((values >= 0) & (values <= 1)))):
+        msg = (
+            f"{len(wrong)} of {len(values)} scores are not numbers from 0 to {scale:g}; the first "
+            f"is that of row number {wrong[0]}; say the largest score with --scale"
+        )
+        raise TableError(msg)
+    return values
+
+
+def keys(pairs: pd.DataFrame) -> list[frozenset[str]]:
+    """The two texts of each pair, whichever comes first."""
+    return list(map(frozenset, zip(pairs["first"], pairs["second"], strict=True)))
+
+
+def without(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """The pairs whose two texts, in either order, are no pair of `other`."""
+    known = set(keys(other))
+    return pairs[[key not in known for key in keys(pairs)]].reset_index(drop=True)
+
+
+def labelled(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Triplets as pairs: the positive is right (1), the negative wrong (0); pairs stay."""
+    import pandas as pd
+
+    if "negative" not in pairs.columns or "label" in pairs.columns:
+        return pairs
+    right = pairs[["first", "second"]].assign(label="1")
+    wrong = pairs[["first"]].assign(second=pairs["negative"], label="0")
+    return pd.concat([right, wrong], ignore_index=True)
+
+
+def read_sentences(source: str | Path) -> list[str]:
+    """Sentences: the lines of a `.txt` or `.txt.gz`, else both texts of the pairs of a table.
+
+    Empty lines are kept, as "", so that translations stay aligned. For tables see `read_pairs`;
+    their first texts come first.
+
+    Raises:
+        TableError: no such file.
+    """
+    if not Path(source).name.lower().endswith((".txt", ".txt.gz")):
+        pairs = read_pairs(source)
+        return [*pairs["first"], *pairs["second"]]
+    rows = iter_rows(source, ReadOptions(lines=True))
+    return [(row.cells["text"] or "").strip() for row in rows]
+
+
+def read_translations(source: str | Path, translation: str | Path) -> pd.DataFrame:
+    """Sentences (`first`) and their translations (`second`), line by line, without repeated pairs.
+
+    Raises:
+        TableError: files of unequal length, or a line that is empty in one of them only.
+    """
+    import pandas as pd
+
+    first, second = read_sentences(source), read_sentences(translation)
+    if len(first) != len(second):
+        msg = (
+            f"{Path(source).name} has {len(first)} sentences and {Path(translation).name} has "
+            f"{len(second)}; a translation has one line for each line of its source"
+        )
+        raise TableError(msg)
+    for number, (a, b) in enumerate(zip(first, second, strict=True), start=1):
+        if bool(a) != bool(b):
+            name = Path(translation if a else source).name
+            msg = f"{name}: sentence number {number} is empty, and in the other file it is not"
             raise TableError(msg)
-        texts.append(str(cells[0]))
-        groups.append(str(cells[1]))
-    return Examples(texts, [], [], groups)
+    pairs = pd.DataFrame({"first": first, "second": second}).drop_duplicates()
+    pairs = pairs[pairs["first"] != ""].reset_index(drop=True)
+    if pairs.empty:
+        raise TableError(f"{Path(source).name} has no sentence")
+    return pairs
 
 
-def _rows(source: str | Path) -> Iterator[tuple[str | None, ...]]:
+def _rows(source: str | Path) -> Iterator[Cells]:
     path = Path(source)
-    if path.suffix.lower() == ".json":
-        return _pubmedqa(path)
     if path.suffix.lower() == ".tsv" and path.is_file() and (rows := list(_unquoted(path))):
-        return iter(rows)
-    return _table(source)
-
-
-def _table(source: str | Path) -> Iterator[tuple[str | None, ...]]:
-    found = match_columns(table_columns(source), COLUMNS, source=Path(source).name)
-    for row in iter_rows(source, ReadOptions()):
+        yield from rows
+        return
+    names = match_columns(table_columns(source), COLUMNS, source=Path(source).name)
+    for row in iter_rows(source):
         if row.fault:
             msg = f"{row.place}: {row.fault}"
             raise TableError(msg)
-        yield tuple(row.cells.get(found.get(column.name, "")) for column in COLUMNS)
+        yield tuple(row.cells.get(names.get(name, "")) for name in NAMES)
 
 
-def _unquoted(path: Path) -> Iterator[tuple[str | None, ...]]:
+def _unquoted(path: Path) -> Iterator[Cells]:
     """The rows of a file of the STS benchmark or XNLI; none where it is another table."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -195,23 +186,12 @@ def _unquoted(path: Path) -> Iterator[tuple[str | None, ...]]:
         return
     if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
         cells = cells[1:]
-    if all(len(row) >= _STS_CELLS and _number(row[4]) == _number(row[4]) for row in cells):
-        for row in cells:
-            yield row[5], row[6], None, row[4]
+    if all(len(row) >= _STS_CELLS and _is_number(row[4]) for row in cells):
+        yield from ((row[5], row[6], None, row[4]) for row in cells)
 
 
-def _pubmedqa(path: Path) -> Iterator[tuple[str | None, ...]]:
+def _is_number(text: str) -> bool:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        for entry in document.values():
-            yield entry["QUESTION"], " ".join(entry["CONTEXTS"]), None, entry.get("final_decision")
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        msg = f"{path.name} is not PubMedQA ({type(error).__name__})"
-        raise TableError(msg) from None
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
+        return float(text) == float(text)
     except ValueError:
-        return float("nan")
+        return False

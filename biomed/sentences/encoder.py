@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from biomed.folder import BiomedFolder
-from domainbert.embedding import Embedder
-from domainbert.pairs import PairModel
+from domainbert.models.embedder import Embedder
+from domainbert.models.pairs import PairModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class SentenceEncoder(BiomedFolder, Embedder):
-    """Sentences and longer texts as vectors; see `domainbert.embedding.Embedder`.
+class SentenceEncoder(Embedder):
+    """Sentences and longer texts as vectors; see `domainbert.models.embedder.Embedder`.
 
     Every token is read: a text longer than a window gives one vector pooled over its windows
     (`encode`), or one vector per passage with its place in the text (`embed_passages`).
     """
 
-    task = "sentences"
+    package, task = "biomed", "sentences"
     train_command = "biomed sentences train PAIRS --out MODEL"
 
     @classmethod
@@ -48,8 +47,8 @@ class SentenceEncoder(BiomedFolder, Embedder):
         return self.embed(texts)
 
 
-class CrossEncoder(BiomedFolder, PairModel):
-    """Two texts read together -> a score or a class; see `domainbert.pairs.PairModel`."""
+class CrossEncoder(PairModel):
+    """Two texts read together -> a score or a class; see `domainbert.models.pairs.PairModel`."""
 
-    task = "pairs"
+    package, task = "biomed", "pairs"
     train_command = "biomed sentences train PAIRS --kind cross-encoder --out MODEL"

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from domainbert.embedding import check_many
 from domainbert.errors import UserError
-from domainbert.index import VectorIndex
-from domainbert.ranking import Hits, fuse
-from domainbert.words import Words
+from domainbert.models.embedder import check_many
+from domainbert.search.vectors import VectorIndex
+from domainbert.search.words import Words, fuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from biomed.sentences.encoder import SentenceEncoder
-    from domainbert.graph import Graph
-    from domainbert.pairs import PairModel
-    from domainbert.parts import Storage
+    from domainbert.models.embedder import Embedder
+    from domainbert.models.pairs import PairModel
+    from domainbert.search import Hits
+    from domainbert.search.vectors import Storage
 
 PASSAGE = 256  # tokens of a passage
 CANDIDATES = 100  # passages that a cross-encoder reranks
@@ -61,7 +60,7 @@ class SentenceIndex:
         faults: id of each text added here that has no passage -> why.
     """
 
-    def __init__(self, encoder: SentenceEncoder, vectors: VectorIndex) -> None:
+    def __init__(self, encoder: Embedder, vectors: VectorIndex) -> None:
         self.encoder, self.vectors = encoder, vectors
         self.faults: dict[str, str] = {}
         self._keep: Any = None
@@ -70,7 +69,7 @@ class SentenceIndex:
     def build(
         cls,
         texts: Iterable[Any],
-        encoder: SentenceEncoder,
+        encoder: Embedder,
         *,
         ids: Iterable[str] | None = None,
         folder: str | Path | None = None,
@@ -112,26 +111,13 @@ class SentenceIndex:
         return index
 
     @classmethod
-    def open(
-        cls,
-        folder: str | Path,
-        encoder: SentenceEncoder,
-        *,
-        window: int | None = None,
-        storage: str | None = None,
-    ) -> SentenceIndex:
+    def open(cls, folder: str | Path, encoder: Embedder) -> SentenceIndex:
         """Open an index folder.
 
         Raises:
-            UserError: no index, a damaged one, or one of another encoder, window or storage.
+            UserError: no index, a damaged one, or one of another encoder.
         """
-        index = cls(encoder, VectorIndex.open(folder, embedder=encoder))
-        own = {"window": index.vectors.about["window"], "storage": index.vectors.storage}
-        for name, asked in (("window", window), ("storage", storage)):
-            if asked not in (None, own[name]):
-                msg = f"{folder} has {name} {own[name]}, got {asked}; leave it out, or build anew"
-                raise UserError(msg)
-        return index
+        return cls(encoder, VectorIndex.open(folder, embedder=encoder))
 
     def __len__(self) -> int:
         """Passages."""
@@ -155,7 +141,7 @@ class SentenceIndex:
         own, copies = tee(texts)
         first = 0
         with self.vectors.adding() as index:
-            total = self._texts()
+            total = int(self.vectors.about.get("texts", 0))
             names = iter(ids) if ids is not None else map(str, count(total))
             for part in self.encoder.embed_passages(copies, window=self.vectors.about["window"]):
                 held = list(islice(own, part.count))
@@ -191,7 +177,7 @@ class SentenceIndex:
         rerank: PairModel | None = None,
         words: Words | None = None,
         candidates: int = CANDIDATES,
-        graph: Graph | None = None,
+        approximate: bool = False,
     ) -> list[list[Passage]]:
         """The best passages of each query.
 
@@ -201,7 +187,7 @@ class SentenceIndex:
             rerank: a cross-encoder that reorders the candidates.
             words: BM25 over this index, joined with the search by meaning by reciprocal ranks.
             candidates: passages that are reranked, the others follow; as many, or k, are joined.
-            graph: of this index's vectors; then the search is approximate.
+            approximate: search by the graph of `vectors`, see `VectorIndex.build_graph`.
 
         Returns:
             A list for each query, best first.
@@ -212,22 +198,31 @@ class SentenceIndex:
         queries = [queries] if isinstance(queries, str) else list(queries)
         most = max(k, candidates) if rerank or words else k
         vectors = self.encoder.embed(queries)
-        for number, query in enumerate(queries):
-            if rerank is not None and (fault := rerank.windower.fault_of_first(query)):
+        for number, fault in enumerate(_too_long(queries, rerank)):
+            if fault:
                 raise UserError(f"query number {number} {fault}; shorten it, or do not rerank")
-        hits = (graph or self.vectors).search(vectors, k=most)
+        hits = self.vectors.search(vectors, k=most, approximate=approximate)
         if words is not None:
             hits = fuse([hits, words.search(queries, k=most)], k=most)
-        found = self.passages(hits)
+        passages = self.passages(hits)
         if rerank is not None:
-            found = [
+            passages = [
                 _reranked(rerank, query, rows[:candidates]) + rows[candidates:]
-                for query, rows in zip(queries, found, strict=True)
+                for query, rows in zip(queries, passages, strict=True)
             ]
-        return [_ranked(rows[:k]) for rows in found]
+        return [
+            [replace(row, rank=rank) for rank, row in enumerate(rows[:k], start=1)]
+            for rows in passages
+        ]
+
+    def query_faults(self, queries: Sequence[str], *, rerank: PairModel | None = None) -> list[str]:
+        """Why each query cannot be searched (and reranked); "" where it can."""
+        faults = [fault for part in self.encoder.embed_many(queries) for fault in part.faults]
+        long = [f"to be reranked, it {why}" if why else "" for why in _too_long(queries, rerank)]
+        return [fault or why for fault, why in zip(faults, long, strict=True)]
 
     def words(self) -> Words:
-        """BM25 over the passages of this index (needs the extra `search`)."""
+        """BM25 over the passages of this index."""
         return Words(self.vectors.rows(np.arange(len(self)))["text"].tolist())
 
     def passages(self, hits: Hits) -> list[list[Passage]]:
@@ -241,19 +236,13 @@ class SentenceIndex:
             for rows, scores in zip(hits.rows, hits.scores, strict=True)
         ]
 
-    def _texts(self) -> int:
-        """Number of the next text without an id of its own."""
-        if "texts" in self.vectors.about:
-            return int(self.vectors.about["texts"])
-        names = set(self.vectors.rows(np.arange(len(self)))["id"])  # built before they were counted
-        return 1 + max((int(name) for name in names if name.isdecimal()), default=-1)
+
+def _too_long(queries: Sequence[str], rerank: PairModel | None) -> list[str]:
+    """Why each query is too long for the cross-encoder, else ""."""
+    return [rerank.windower.fault_of_first(query) if rerank else "" for query in queries]
 
 
-def _reranked(model: PairModel, query: str, rows: list[Passage]) -> list[Passage]:
-    scores = [result.score for result in model.predict_many((query, row.text) for row in rows)]
-    order = sorted(range(len(rows)), key=lambda i: (-scores[i], i))
-    return [replace(rows[i], score=scores[i]) for i in order]
-
-
-def _ranked(rows: list[Passage]) -> list[Passage]:
-    return [replace(row, rank=rank) for rank, row in enumerate(rows, start=1)]
+def _reranked(model: PairModel, query: str, passages: list[Passage]) -> list[Passage]:
+    results = model.predict_many((query, passage.text) for passage in passages)
+    scored = [replace(p, score=result.score) for p, result in zip(passages, results, strict=True)]
+    return sorted(scored, key=lambda passage: -passage.score)

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import numpy as np
+from pydantic import Field
 
+from biomed.sentences.data import labelled, scores, without
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from domainbert.errors import UserError
-from domainbert.pairs import PairSettings
-from domainbert.pooling import EmbeddingSettings, unit
+from domainbert.models.pairs import PairSettings
+from domainbert.models.pooling import EmbeddingSettings, unit
 from domainbert.settings import Positive, Settings
-from domainbert.training.embedding import Objective, fit_embedder
-from domainbert.training.library import fingerprint
+from domainbert.training.objective import fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.sentences import fit_pairs, spearman
+from domainbert.training.sentences import Objective, fit_embedder, fit_pairs, spearman
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from biomed.sentences.data import Examples
-    from domainbert.embedding import Embedder
-    from domainbert.pairs import PairModel
+    import pandas as pd
 
+    from domainbert.models.embedder import Embedder
+
+AnyEmbedder = TypeVar("AnyEmbedder", bound="Embedder")
 log = logging.getLogger(__name__)
-Kind = Literal["bi-encoder", "cross-encoder"]
 METRICS: dict[Objective, str] = {
     "contrastive": "mrr",
     "regression": "spearman",
     "classification": "separation",
     "triplet": "accuracy",
 }
+_TIE = 1e-6  # cosines that differ by less count as equal
 
 
 class SentenceTable(ModelTable, EmbeddingSettings):
@@ -41,15 +42,18 @@ class SentenceTable(ModelTable, EmbeddingSettings):
 
     Attributes:
         kind: "bi-encoder" (a vector per text) or "cross-encoder" (two texts read together).
-        objective: of a bi-encoder, see `domainbert.training.embedding.make_loss`.
+        objective: of a bi-encoder, see `domainbert.training.modules.make_loss`.
         difference: whether the objective "classification" sees |u - v|.
         join: of a cross-encoder, how the windows of a long second text are joined.
+        share: of a bi-encoder, the share of the trained change that is kept; 0.5 averages the
+            trained weights with the plain encoder's.
     """
 
-    kind: Kind = "bi-encoder"
+    kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
     objective: Objective = "regression"
     difference: bool = True
     join: Literal["mean", "max"] = "mean"
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 class DataTable(Settings):
@@ -76,12 +80,12 @@ class SentenceRecipe(Recipe):
 
 def train_from_recipe(
     recipe: SentenceRecipe,
-    train: Examples,
-    validation: Examples,
+    train: pd.DataFrame,
+    validation: pd.DataFrame,
     *,
     checkpoints: str | Path | None = None,
     resume: bool = False,
-) -> SentenceEncoder | PairModel:
+) -> SentenceEncoder | CrossEncoder:
     """Train a model; the weights that do best on validation are kept.
 
     A cross-encoder reads a triplet as two pairs, with the scores 1 and 0. Pairs of the training
@@ -89,28 +93,28 @@ def train_from_recipe(
 
     Args:
         recipe: the plan.
-        train: pairs or triplets.
+        train: pairs or triplets, from `read_pairs`.
         validation: others.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there.
 
     Raises:
-        UserError: examples that do not fit the objective, no pair that is not in validation, or
+        UserError: pairs that do not fit the objective, no pair that is not in validation, or
             `resume` with other data or another recipe.
     """
-    given, train = len(train), train.without(validation)
-    if not train:
+    given, train = len(train), without(train, validation)
+    if train.empty:
         msg = f"all {given} pairs are in training and validation; train on others"
         raise UserError(msg)
     if shared := given - len(train):
         log.warning("%d of %d pairs are in validation too; left out of training", shared, given)
-    model = recipe.model
-    trained: SentenceEncoder | PairModel
-    place: dict[str, Any] = {"checkpoints": checkpoints, "resume": resume}
-    if model.kind == "cross-encoder":
-        trained = _fit_cross(recipe, train, validation, **place)
+    trained: SentenceEncoder | CrossEncoder
+    if recipe.model.kind == "cross-encoder":
+        trained = _fit_cross(recipe, train, validation, checkpoints=checkpoints, resume=resume)
     else:
-        trained = _fit_bi(recipe, train, validation, **place)
+        trained = fit_encoder(
+            {"pairs": train}, validation, recipe, checkpoints=checkpoints, resume=resume
+        )
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores": {"validation": trained.manifest["validation"]},
@@ -120,80 +124,111 @@ def train_from_recipe(
 
 
 def _fit_cross(
-    recipe: SentenceRecipe, train: Examples, validation: Examples, **place: Any
-) -> PairModel:
-    train, validation = train.labelled(), validation.labelled()
-    labels = _classes(recipe, train, validation)
-    model = recipe.model
+    recipe: SentenceRecipe, train: pd.DataFrame, validation: pd.DataFrame, **place: Any
+) -> CrossEncoder:
+    import pandas as pd
+
+    train, validation = labelled(train), labelled(validation)
+    numbers = pd.to_numeric(train.get("label", pd.Series(dtype=float)), errors="coerce")
+    classes = _classes(train, validation) if numbers.isna().any() else ()
     sides: list[list[tuple[str, str, Any]]] = []
     for part in (train, validation):
-        targets = part.labels if labels else part.scores(recipe.data.scale)
-        sides.append(list(zip(part.first, part.second, targets, strict=True)))
-    return fit_pairs(
+        targets = part["label"].tolist() if classes else scores(part, recipe.data.scale).tolist()
+        sides.append(list(zip(part["first"], part["second"], targets, strict=True)))
+    model = recipe.model
+    trained = fit_pairs(
         sides[0],
         validation=sides[1],
         encoder=model.encoder,
         training=recipe.training,
         settings=PairSettings(window=model.window, join=model.join),
-        labels=labels,
+        labels=classes,
         model_class=CrossEncoder,
         **place,
     )
+    return cast("CrossEncoder", trained)
 
 
-def _fit_bi(
-    recipe: SentenceRecipe, train: Examples, validation: Examples, **place: Any
-) -> SentenceEncoder:
+def fit_encoder(
+    sets: Mapping[str, pd.DataFrame],
+    validation: pd.DataFrame,
+    recipe: SentenceRecipe,
+    *,
+    model_class: type[AnyEmbedder] = SentenceEncoder,  # type: ignore[assignment]
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> AnyEmbedder:
+    """Train a bi-encoder on one set of pairs or several; a batch comes from one set.
+
+    Args:
+        sets: pairs or triplets by name. For the objective "contrastive" they may have a column
+            `key` that says what a row is about: rows with one key never share a batch.
+        validation: pairs that choose the weights, see `scorer`.
+        recipe: its `[model]`, `[data]` and `[training]` tables.
+        model_class: `SentenceEncoder` or another embedder.
+        checkpoints: see `train_from_recipe`; and so for `resume`.
+        resume: see there.
+
+    Raises:
+        UserError: pairs that do not fit the objective, none to train on, or `resume` with other
+            data or another recipe.
+    """
+    import pandas as pd
+
     model = recipe.model
-    classes = _classes(recipe, train, validation) if model.objective == "classification" else ()
-    names = set(EmbeddingSettings.model_fields)
+    classes: tuple[str, ...] = ()
+    if model.objective == "classification":
+        classes = _classes(pd.concat(sets.values()), validation)
+    held = _columns(validation, recipe)
     return fit_embedder(
-        {"pairs": _columns(train, recipe)},
+        {name: _columns(pairs, recipe) for name, pairs in sets.items()},
         objective=model.objective,
         score=scorer(model.objective, validation, scale=recipe.data.scale),
         metric=METRICS[model.objective],
         encoder=model.encoder,
         training=recipe.training,
-        settings=EmbeddingSettings(**model.model_dump(include=names)),
+        settings=EmbeddingSettings(**model.model_dump(include=set(EmbeddingSettings.model_fields))),
         labels=classes,
         difference=model.difference,
-        model_class=SentenceEncoder,
-        validation=_columns(validation, recipe),
-        split=fingerprint(asdict(validation)),
-        **place,
+        share=model.share,
+        model_class=model_class,
+        validation=held,
+        split=fingerprint(held),
+        checkpoints=checkpoints,
+        resume=resume,
     )
 
 
-def _classes(recipe: SentenceRecipe, train: Examples, validation: Examples) -> tuple[str, ...]:
-    """The class names, sorted; none where labels are scores."""
-    if recipe.model.kind == "cross-encoder" and all(map(_is_number, train.labels)):
-        return ()
-    found = tuple(sorted(set(train.labels)))
-    if len(found) < 2:
-        msg = f"classification needs two classes or more in the column `label`, got {len(found)}"
+def _classes(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[str, ...]:
+    """The class names, sorted."""
+    names = tuple(sorted(set(train["label"]))) if "label" in train.columns else ()
+    if len(names) < 2:
+        msg = f"classification needs two classes or more in the column `label`, got {len(names)}"
         raise UserError(msg)
-    if new := sorted(set(validation.labels) - set(found)):
+    if new := sorted(set(validation.get("label", ())).difference(names)):
         msg = f"validation has the class {new[0]!r}, which training has not"
         raise UserError(msg)
-    return found
+    return names
 
 
-def _columns(examples: Examples, recipe: SentenceRecipe) -> dict[str, list[Any]]:
+def _columns(pairs: pd.DataFrame, recipe: SentenceRecipe) -> dict[str, list[Any]]:
+    """What the objective reads of the pairs."""
     objective = recipe.model.objective
-    columns: dict[str, list[Any]] = {"first": examples.first, "second": examples.second}
-    if objective == "triplet" and not examples.third:
-        raise UserError("triplets need a column `negative`")
-    if examples.third and objective in ("triplet", "contrastive"):
-        columns["third"] = examples.third
+    if objective == "triplet" and "negative" not in pairs.columns:
+        raise UserError("triplets need a column `negative`, in validation too")
+    names = ["first", "second"]
+    if objective in ("contrastive", "triplet"):
+        names += [name for name in ("negative", "key") if name in pairs.columns]
+    columns: dict[str, list[Any]] = {name: pairs[name].tolist() for name in names}
     if objective == "regression":
-        columns["label"] = examples.scores(recipe.data.scale)
+        columns["label"] = scores(pairs, recipe.data.scale).tolist()
     elif objective == "classification":
-        columns["label"] = examples.labels
+        columns["label"] = pairs["label"].tolist()
     return columns
 
 
 def scorer(
-    objective: Objective, examples: Examples, *, scale: float
+    objective: Objective, pairs: pd.DataFrame, *, scale: float = 1.0
 ) -> Callable[[Embedder, Any], dict[str, float]]:
     """(embedder, network) -> the metric of an objective on validation.
 
@@ -201,46 +236,33 @@ def scorer(
     correlates cosines with scores; "separation" is the share of the cosines' variance that the
     classes explain; "accuracy" is the share of triplets whose positive is nearer.
     """
-    expected = np.array(examples.scores(scale)) if objective == "regression" else None
-    columns = [examples.first, examples.second]
-    columns += [examples.third] if objective == "triplet" else []
-    texts = list(dict.fromkeys(text for column in columns for text in column))
+    expected = scores(pairs, scale) if objective == "regression" else np.empty(0)
+    names = ["first", "second", *(["negative"] if objective == "triplet" else [])]
+    texts = list(dict.fromkeys(text for name in names for text in pairs[name]))
     place = {text: row for row, text in enumerate(texts)}
-    rows = [[place[text] for text in column] for column in columns]
-    if objective == "triplet" and not examples.third:
-        raise UserError("triplets need a column `negative`, in validation too")
+    rows = [pairs[name].map(place).to_numpy() for name in names]
 
     def score(embedder: Embedder, network: Any) -> dict[str, float]:
         vectors = embedder.vectors_of(texts, network=network)
-        u, v, *rest = (vectors[index] for index in rows)
         if objective == "triplet":
-            near, far = (np.linalg.norm(u - other, axis=1) for other in (v, rest[0]))
+            near, far = (np.linalg.norm(vectors[rows[0]] - vectors[r], axis=1) for r in rows[1:])
             return {"accuracy": float((near < far).mean())}
-        u, v = unit(u), unit(v)
-        if objective == "contrastive":
-            cosines = u @ v.T
-            own = np.diag(cosines)[:, None]
-            return {"mrr": float((1 / (1 + (cosines > own).sum(axis=1))).mean())}
+        vectors = unit(vectors)
+        u, v = vectors[rows[0]], vectors[rows[1]]
         cosine = (u * v).sum(axis=1)
-        if expected is not None:
+        if objective == "contrastive":
+            all_seconds = vectors[np.unique(rows[1])]
+            nearer = (u @ all_seconds.T > cosine[:, None] + _TIE).sum(axis=1)
+            return {"mrr": float((1 / (1 + nearer)).mean())}
+        if objective == "regression":
             return {"spearman": spearman(cosine, expected)}
-        return {"separation": _explained(cosine, examples.labels)}
+        return {"separation": _explained(cosine, pairs["label"])}
 
     return score
 
 
-def _explained(values: np.ndarray, labels: Sequence[str]) -> float:
+def _explained(values: np.ndarray, labels: pd.Series) -> float:
     """The share of the variance between classes, in [0, 1]."""
-    names = np.array(labels)
-    means = {name: values[names == name].mean() for name in set(labels)}
-    between = ((np.array([means[name] for name in labels]) - values.mean()) ** 2).sum()
-    total = ((values - values.mean()) ** 2).sum()
-    return float(between / total) if total else 0.0
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    means = {name: values[(labels == name).to_numpy()].mean() for name in set(labels)}
+    spread = np.var(values)
+    return float(np.var(labels.map(means).to_numpy()) / spread) if spread else 0.0

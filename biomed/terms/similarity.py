@@ -1,4 +1,4 @@
-"""TermIndex: the terms of a vocabulary that are nearest to a term, by name and by vector."""
+"""TermModel, and TermIndex: the terms of a vocabulary nearest to a term, by name and vector."""
 
 from __future__ import annotations
 
@@ -6,28 +6,56 @@ import hashlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from biomed.terms.names import Names, is_abbreviation, is_common, meanings
-from biomed.terms.vocabulary import medical_terms, split_names
-from domainbert.embedding import check_faults, check_many
+from biomed.terms.names import (
+    Names,
+    is_abbreviation,
+    is_common,
+    meanings,
+    medical_terms,
+    split_names,
+)
 from domainbert.errors import UserError
-from domainbert.inference import chunked
-from domainbert.pooling import unit
-from domainbert.ranking import top_k
+from domainbert.models.embedder import Embedder, check_faults, check_many
+from domainbert.models.pooling import unit
+from domainbert.search import top_k
+from domainbert.text.runner import chunked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
-    from biomed.terms.embedder import TermEmbedder
 
 NAME, SYNONYM, ABBREVIATION, VECTOR = "name", "synonym", "abbreviation", "vector"
 _MARGIN = 0.05  # a context decides if one meaning's cosine is larger by so much
 _BLOCK = 1024  # terms looked up at a time
+
+
+class TermModel(Embedder):
+    """Medical terms as vectors; see `Embedder` for arguments and methods."""
+
+    package, task = "biomed", "terms"
+    train_command = "biomed terms train NAMES --out MODEL"
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path = "terms", **options: Any) -> Self:
+        """Load a model; by default the shipped one.
+
+        Args:
+            name: "terms" is trained on medical terms, "all-MiniLM-L6-v2" is the plain encoder; or
+                a folder or hub:owner/name.
+            **options: pooling, layers, unit_norm, device, batch_tokens; see
+                `Embedder.from_pretrained`.
+
+        Raises:
+            EncoderError: no such encoder, or one that cannot be used here.
+        """
+        return super().from_pretrained(name, **options)
 
 
 @dataclass(frozen=True)
@@ -56,12 +84,7 @@ COLUMNS = ("rank", "neighbour", "similarity", "match", "meaning")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a term is read as.
-
-    Attributes:
-        texts: the term; or what it stands for, several where nothing decides.
-        reason: how an abbreviation was read, else "".
-    """
+    """What a term is read as: itself or what it stands for (several where nothing decides)."""
 
     texts: tuple[str, ...] = field(repr=False)
     reason: str = field(default="", repr=False)
@@ -90,7 +113,7 @@ class TermIndex:
     """
 
     def __init__(
-        self, embedder: TermEmbedder, vocabulary: Iterable[str] | pd.DataFrame | None = None
+        self, embedder: Embedder, vocabulary: Iterable[str] | pd.DataFrame | None = None
     ) -> None:
         import pandas as pd
 

@@ -6,18 +6,21 @@ import json
 import math
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.caveats import UNMATCHED, find_caveats, unmatched_values
-from clinical.cohort.definition import Definition, load_definition
-from clinical.cohort.flow import SUMMARY_KEY, count_flow
-from clinical.cohort.reading import Reader, Tables, find_tables, insert_columns, step
+from clinical.cohort.definition import Request, check_choice, load_definition, load_schema
+from clinical.cohort.flow import (
+    SUMMARY_KEY,
+    UNMATCHED,
+    count_flow,
+    find_caveats,
+    unmatched_values,
+)  # fmt: skip
 from clinical.cohort.result import Cohort, issues_path
-from clinical.cohort.schemas import Schema, check_choice, load_schema
-from clinical.cohort.splits import FRACTIONS, assign_splits
+from clinical.cohort.source import Reader, Tables, find_tables, insert_columns, step
+from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
 from domainbert.tables.databases import open_source
@@ -32,22 +35,6 @@ MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
 TIME_SHARES = {"val_from": FRACTIONS["train"], "test_from": FRACTIONS["train"] + FRACTIONS["val"]}
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
-
-
-@dataclass(frozen=True)
-class Request:
-    """The checked arguments of `build_cohort`."""
-
-    source: str | Path
-    schema: Schema
-    notes: str
-    hours: float
-    definition: Definition
-    seed: int
-    data_end: datetime | None
-    derive_data_end: bool
-    options: ReadOptions
-    split_by: str = "patient"
 
 
 def build_cohort(

@@ -1,4 +1,4 @@
-"""The commands that make cohorts: synthesize, cohort, diabetes130."""
+"""The commands that make cohorts: synthesize and cohort."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from domainbert import options
-from domainbert.console import one_line_errors, say, stdout
+from domainbert.cli import options
+from domainbert.cli.console import one_line_errors, say, stdout
 
 
 @one_line_errors
@@ -22,7 +22,7 @@ def synthesize(
     dates: Annotated[str, typer.Option(help="shifted, as in MIMIC, or real.")] = "shifted",
 ) -> None:
     """Write a made-up hospital as CSV files like MIMIC-III's, with the true risk of each stay."""
-    from clinical.datasets.synthetic import synthesize as make
+    from clinical.datasets.hospital import synthesize as make
 
     style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates}
     hospital = make(folder, stays=stays, seed=seed, **style)
@@ -55,7 +55,7 @@ def cohort(
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""
     from clinical.cohort.build import build_cohort
-    from domainbert.figures import save_figure
+    from domainbert.statistics.figures import save_figure
 
     built = build_cohort(
         source,
@@ -80,20 +80,3 @@ def cohort(
     built.save_flow_json(out.with_suffix(".flow.json"))
     save_figure(built.plot_flow(), out.with_suffix(".flow.png"))
     say(f"cohort in {out}, its flow in .flow.json and .flow.png next to it")
-
-
-@one_line_errors
-def diabetes130(
-    folder: Annotated[Path, typer.Argument(help="Folder with the UCI table and its mappings.")],
-    out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
-    seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
-) -> None:
-    """Turn the real encounters of Diabetes 130-US hospitals into a cohort of narrative notes."""
-    from clinical.datasets.diabetes130 import build_diabetes130
-    from domainbert.tables import write_table
-
-    table = build_diabetes130(folder, seed=seed)
-    write_table(table, out)
-    kept = table["exclusion"].isna()
-    share = table.loc[kept, "readmitted"].mean()
-    say(f"{kept.sum()} stays in {out}, {share:.1%} readmitted; {(~kept).sum()} listed as excluded")

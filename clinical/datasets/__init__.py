@@ -1,1 +1,1 @@
-"""Example data: real diabetes encounters, and a made-up hospital."""
+"""Example data: a made-up hospital, in which every stay's true risk is known."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.cohort.splits import assign_splits, patient_keys
-from clinical.risk.calibration import checked
+from clinical.stays.patients import assign_splits, patient_keys
 from domainbert.errors import UserError
+from domainbert.statistics.calibration import checked
 from domainbert.tables import is_missing, require_columns
 
 if TYPE_CHECKING:

@@ -1,38 +1,66 @@
-"""Evaluate a model on one side of a cohort and compare it with the baselines."""
+"""A model and the baselines, measured on one side of a cohort: every number of the report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from clinical.cohort.splits import overlap, patient_keys, usable_stays
+import numpy as np
+
 from clinical.evaluation.baselines import baselines
-from clinical.evaluation.committee_figures import (
-    plot_burden,
-    plot_decision_curve,
-    plot_drift,
-    plot_groups,
-    plot_periods,
+from clinical.evaluation.decision import (
+    Point,
+    alert_burden,
+    alert_points,
+    benefit_table,
+    decision_curve,
+    working_point,
 )
-from clinical.evaluation.figures import plot_calibration, plot_precision_recall, plot_roc
-from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows, verdicts
+from clinical.evaluation.drift import compare_inputs
+from clinical.evaluation.groups import by_group, by_period, group_verdicts, shifted_dates
+from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import recall_at_precision
-from clinical.evaluation.report import write_metrics, write_report
-from clinical.evaluation.subgroups import by_group, disparities
-from clinical.evaluation.use import InUse, alert_points, measure_use, working_point
-from domainbert.console import counted
+from clinical.evaluation.verdicts import Verdict, benefit_verdicts, verdicts
+from clinical.stays.cohorts import usable_stays
+from clinical.stays.patients import check_unseen, overlap, patient_keys
+from domainbert.cli.console import counted
 from domainbert.errors import UserError
-from domainbert.figures import save_figure
+from domainbert.tables import id_key, require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
-    from clinical.evaluation.report import About
-    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.model import RiskModel
 
 MODEL = "domainbert"
+
+
+@dataclass(frozen=True)
+class InUse:
+    """What a committee asks about alerts, time and drift.
+
+    `points` are alert thresholds from validation and `working` the name of the one that recall and
+    false-positive rates are measured at; None without any. `curve`, `benefit` and `burden` are the
+    tables of `clinical.evaluation.decision`, `periods` is `by_period` (None without dates that
+    mean anything; `dates` says why), `inputs` the table of `compare_inputs` and `findings` what it
+    says.
+    """
+
+    points: dict[str, Point]
+    working: str | None
+    curve: pd.DataFrame = field(repr=False)
+    benefit: pd.DataFrame = field(repr=False)
+    burden: pd.DataFrame = field(repr=False)
+    periods: pd.DataFrame | None = field(repr=False)
+    dates: str
+    inputs: pd.DataFrame = field(repr=False)
+    findings: list[str]
+
+    @property
+    def threshold(self) -> float | None:
+        """The probability of the working point."""
+        return None if self.working is None else self.points[self.working].threshold
 
 
 @dataclass(frozen=True)
@@ -41,171 +69,217 @@ class Comparison:
 
     `stays` are those that were scored, with the model's `probability` and `score`. `evaluations`
     and `scores` (risks, shape (stays,)) are by name, the model first. `groups` is the model by
-    subgroup. `verdicts` say what the measures mean, `caveats` what their reader should know. `use`
-    are alerts, months and drift; `same_source` says whether the model was trained on patients of
-    this cohort's training side, None where that is not known.
+    subgroup. `caveats` say what a reader of the numbers should know. `use` are alerts, months and
+    drift; `same_source` says whether the model was trained on patients of this cohort's training
+    side, None where that is not known.
     """
 
     stays: pd.DataFrame = field(repr=False)
     evaluations: dict[str, Evaluation]
-    scores: dict[str, Any] = field(repr=False)
+    scores: dict[str, NDArray[np.float64]] = field(repr=False)
     groups: pd.DataFrame = field(repr=False)
-    verdicts: list[str]
     caveats: list[str]
     use: InUse | None = None
     same_source: bool | None = None
 
+    @property
+    def model(self) -> Evaluation:
+        """The evaluation of the model."""
+        return next(iter(self.evaluations.values()))
+
+    def verdicts(self) -> list[Verdict]:
+        """What the numbers show: calibration and ranking, then alerts, then groups."""
+        said = verdicts(self.evaluations)
+        if self.use is not None and self.model.auroc.value is not None:
+            said += benefit_verdicts(self.use.benefit)
+        return [*said, *(group_verdicts(self.groups) if len(self.groups) else [])]
+
+    def remarks(self) -> list[str]:
+        """What qualifies the numbers: the verdicts on the measures that are not "shown"; caveats.
+
+        Groups and alerts are left to the report.
+        """
+        said = [v.text for v in verdicts(self.evaluations) if v.status != "shown"]
+        return [*said, *self.caveats]
+
 
 def compare(
-    model: ReadmissionModel, cohort: pd.DataFrame, *, split: str = "test", bootstrap: int = 1000
+    model: RiskModel | None,
+    cohort: pd.DataFrame,
+    *,
+    scores: pd.DataFrame | None = None,
+    split: str = "test",
+    bootstrap: int = 1000,
 ) -> Comparison:
-    """Score and measure one side of a cohort (see `clinical.cohort.splits.usable_stays`).
+    """Measure risks on one side of a cohort (see `clinical.stays.cohorts.usable_stays`).
 
-    The baselines are fitted on the cohort's own training side and tuned on its validation side.
-    The model's calibrator and alert threshold come from its own validation.
+    The model scores the side, or `scores` has its risks. The baselines are fitted on the cohort's
+    own training side and tuned on its validation side; with `scores` the cohort's notes are not
+    needed and there are no baselines. The model's calibrator and alert threshold come from its own
+    validation.
+
+    Args:
+        model: that is measured; None with `scores` of another origin.
+        cohort: with `patient_id`, `readmitted`, `split`, and `text`, or `stay_id` with `scores`.
+        scores: `stay_id` and `probability`, as `clinical score` writes; rows whose `status` is
+            not "ok" are not measured.
+        split: the side.
+        bootstrap: resamples of patients for intervals.
 
     Raises:
-        UserError: the side has no stays, no stay can be scored, or the model was trained on
-            patients of this side (unless it is called "train" or "val").
+        UserError: the side has no stays, no stay is scored, or the model was trained on patients
+            of this side; see `check_unseen`.
     """
-    rows = usable_stays(cohort)
+    rows = usable_stays(cohort, notes=scores is None)
     side = rows[rows["split"] == split].reset_index(drop=True)
     if side.empty:
         there = ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
-        msg = f"the cohort has no stays on the side {split!r}; its sides: {there}"
-        raise UserError(msg)
-    caveats = _seen_patients(model, side, split)
-    stays, unscored = _score(model, side)
+        raise UserError(f"the cohort has no stays on the side {split!r}; its sides: {there}")
+    caveats = check_unseen(side["patient_id"], model.manifest if model else {}, side=split)
+    stays, unscored = _scored(model, side, scores)
     caveats += unscored
     train, val = (rows[rows["split"] == name] for name in ("train", "val"))
-    scores = {MODEL: stays["probability"].to_numpy()}
-    thresholds = {MODEL: model.settings.alert_threshold}
-    if len(train) and len(val) and split not in ("train", "val"):
+    risks = {MODEL: stays["probability"].to_numpy()}
+    own = model.settings.alert_threshold if model else None
+    thresholds = {MODEL: own}
+    if scores is not None:
+        caveats.append("No baselines were fitted: the notes of the cohort were not read.")
+    elif len(train) and len(val) and split not in ("train", "val"):
         for name, baseline in baselines(train, val, stays).items():
-            scores[name] = baseline.test
+            risks[name] = baseline.test
             point = recall_at_precision(val["readmitted"], baseline.validation)
             thresholds[name] = point.threshold if point else None
     keyed = stays.assign(patient_id=patient_keys(stays["patient_id"]))
-    outcome, patients = keyed["readmitted"], keyed["patient_id"]
-    evaluations = {
-        name: evaluate(
-            outcome, score, patients=patients, threshold=thresholds[name], bootstrap=bootstrap
-        )
-        for name, score in scores.items()
-    }
-    points = alert_points(model, val)
-    working = working_point(points)
-    level = working.threshold if working else None
+    profile = model.manifest.get("profile", {}) if model else {}
+    percentiles = profile.get("val", {}).get("probability", {}).get("percentiles")
+    points = alert_points(own, percentiles, lambda: _val_risks(model, val, scores))
+    use = _in_use(model, keyed, risks, points, bootstrap=bootstrap)
     return Comparison(
         stays=stays,
-        evaluations=evaluations,
-        scores=scores,
-        groups=by_group(keyed, threshold=level, bootstrap=bootstrap),
-        verdicts=verdicts(evaluations),
+        evaluations={
+            name: evaluate(
+                keyed["readmitted"],
+                risk,
+                patients=keyed["patient_id"],
+                threshold=thresholds[name],
+                bootstrap=bootstrap,
+            )
+            for name, risk in risks.items()
+        },
+        scores=risks,
+        groups=by_group(keyed, threshold=use.threshold, bootstrap=bootstrap),
         caveats=caveats,
-        use=measure_use(model, keyed, scores, points, bootstrap=bootstrap),
+        use=use,
         same_source=_same_source(model, train),
     )
 
 
-def _score(model: ReadmissionModel, side: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The stays that can be scored, with `probability` and `score`, and what to say about it."""
+def _scored(
+    model: RiskModel | None, side: pd.DataFrame, scores: pd.DataFrame | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The stays that have a risk, with `probability` and `score`, and what to say about it."""
     caveats = []
-    if model.settings.calibration is None:
+    if model is not None and model.settings.calibration is None:
         reason = model.manifest.get("calibration_refused") or "none was fitted"
         caveats.append(
             f"The model has no calibrator ({reason}): its probability is the rule's score."
         )
-    risks = list(counted(model.predict_many(side["text"]), what="scoring", total=len(side)))
-    scored = [risk.status == "ok" for risk in risks]
-    if not any(scored):
-        msg = f"none of the {len(side)} stays can be scored: {risks[0].reason}"
-        raise UserError(msg)
-    if unscored := len(scored) - sum(scored):
+    if scores is not None:
+        stays = side.assign(probability=risks_of(scores, side))
+        stays = stays[stays["probability"].notna()]
+        why = "their stay_id is not in the score table, or has no risk there"
+    elif model is not None:
+        risks = list(counted(model.predict_many(side["text"]), what="scoring", total=len(side)))
+        stays = side.assign(
+            probability=[risk.probability for risk in risks], score=[risk.score for risk in risks]
+        )[[risk.status == "ok" for risk in risks]]
+        why = risks[0].reason
+    else:
+        raise UserError("neither a model nor scores were given; pass one of them")
+    if stays.empty:
+        raise UserError(f"none of the {len(side)} stays can be scored: {why}")
+    if unscored := len(side) - len(stays):
         caveats.append(f"{unscored} of {len(side)} stays could not be scored and are not measured.")
-    numbers = {name: [getattr(risk, name) for risk in risks] for name in ("probability", "score")}
-    return side.assign(**numbers)[scored].reset_index(drop=True), caveats
+    return stays.reset_index(drop=True), caveats
 
 
-def _same_source(model: ReadmissionModel, train: pd.DataFrame) -> bool | None:
+def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
+    """The probability of each stay from a score table, NaN where it has none.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: the score table has several rows for a stay.
+    """
+    require_columns(scores.columns, ("stay_id", "probability"), source="the score table")
+    require_columns(stays.columns, ("stay_id",), source="the cohort")
+    keys = [id_key(stay) for stay in scores["stay_id"]]
+    if repeated := len(keys) - len(set(keys)):
+        raise UserError(
+            f"the score table has {repeated} repeated stay_id; expected one row a stay, as "
+            "clinical score writes"
+        )
+    risks = scores["probability"].astype(float)
+    if "status" in scores.columns:
+        risks = risks.where(scores["status"] == "ok")
+    known = dict(zip(keys, risks, strict=True))
+    return [known.get(id_key(stay), np.nan) for stay in stays["stay_id"]]
+
+
+def _val_risks(
+    model: RiskModel | None, val: pd.DataFrame, scores: pd.DataFrame | None
+) -> list[float]:
+    if scores is not None:
+        return [risk for risk in risks_of(scores, val) if not np.isnan(risk)]
+    risks = model.predict_many(val["text"]) if model else ()
+    return [risk.probability for risk in risks if risk.status == "ok"]
+
+
+def _in_use(
+    model: RiskModel | None,
+    stays: pd.DataFrame,
+    scores: dict[str, NDArray[np.float64]],
+    points: dict[str, Point],
+    *,
+    bootstrap: int,
+) -> InUse:
+    outcome, patients, risks = stays["readmitted"], stays["patient_id"], stays["probability"]
+    working = working_point(points)
+    periods, dates = None, "The cohort has no times of discharge."
+    if "discharge_time" in stays.columns:
+        dates = (
+            "The dates of this cohort lie in the future: they were shifted to protect patients, "
+            "so months of discharge mean nothing."
+        )
+        if not shifted_dates(stays):
+            level = points[working].threshold if working else None
+            periods, dates = by_period(stays, threshold=level, bootstrap=bootstrap), ""
+    inputs, findings = compare_inputs(model, stays)
+    return InUse(
+        points=points,
+        working=working,
+        curve=decision_curve(outcome, scores),
+        benefit=benefit_table(outcome, risks, patients=patients, bootstrap=bootstrap),
+        burden=alert_burden(outcome, risks, points, patients=patients, bootstrap=bootstrap),
+        periods=periods,
+        dates=dates,
+        inputs=inputs,
+        findings=findings,
+    )
+
+
+def _same_source(model: RiskModel | None, train: pd.DataFrame) -> bool | None:
     """Whether patients of a cohort's training side are among those the model was trained on."""
-    stored = model.manifest.get("patients")
+    stored = model.manifest.get("patients") if model else None
     if stored is None or train.empty:
         return None
     few = train["patient_id"].drop_duplicates().head(200)  # hashing an id is slow on purpose
     return overlap(few, stored).get("train", 0) > 0
 
 
-def _seen_patients(model: ReadmissionModel, side: pd.DataFrame, split: str) -> list[str]:
-    """Refuse patients that the model was trained on, or say why that is not refused."""
-    stored = model.manifest.get("patients")
-    if stored is None:
-        return ["Not checked: whether the model was trained on these patients (no record)."]
-    found = overlap(side["patient_id"], stored)
-    total = len(set(patient_keys(side["patient_id"])))
-    if not any(found.values()):
-        return []
-    counts = ", ".join(f"{number} on its {name} side" for name, number in sorted(found.items()))
-    if split in ("train", "val"):
-        return [f"The model has seen patients of this side ({counts}): its numbers are optimistic."]
-    msg = (
-        f"the model was trained on patients of the side {split!r}: of {total}, {counts}; "
-        "evaluate on the split it was trained with, or on other patients"
-    )
-    raise UserError(msg)
-
-
-def write_comparison(
-    comparison: Comparison,
-    folder: str | Path,
-    *,
-    title: str,
-    facts: dict[str, str],
-    flow: pd.DataFrame | None = None,
-    about: About | None = None,
-) -> Path:
-    """Write `metrics.json`, the figures and `report.html`; returns the path of the report.
-
-    With `about`, the documents of `clinical.evaluation.report.write_report` too.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = _figures(comparison)
-    figures = [save_figure(figure, folder / f"{name}.png") for name, figure in drawn.items()]
-    write_metrics(folder, comparison, facts=facts)
-    asked: dict[str, Any] = {"figures": figures, "flow": flow, "facts": facts, "about": about}
-    return write_report(folder, comparison, title=title, **asked)
-
-
-def _figures(comparison: Comparison) -> dict[str, Figure]:
-    """The figures that these stays allow, by name."""
-    outcome, scores = comparison.stays["readmitted"], comparison.scores
-    drawn, use = {}, comparison.use
-    varies = outcome.nunique() == 2
-    if varies:
-        numbers = comparison.evaluations
-        drawn["roc"] = plot_roc(outcome, scores, evaluations=numbers)
-        drawn["precision_recall"] = plot_precision_recall(outcome, scores, evaluations=numbers)
-    drawn["calibration"] = plot_calibration(outcome, scores)
-    if use is not None and varies:
-        levels = [point.threshold for point in use.points.values()]
-        drawn["decision_curve"] = plot_decision_curve(use.curve, points=levels)
-        if levels:
-            risks = next(iter(scores.values()))
-            drawn["burden"] = plot_burden(risks, outcome.to_numpy(), use.burden)
-    if (comparison.groups["reason"] == "").any():
-        drawn["groups"] = plot_groups(comparison.groups)
-    if use is not None and use.periods is not None and len(use.periods) > 1:
-        drawn["periods"] = plot_periods(use.periods)
-    if use is not None and len(use.inputs):
-        drawn["drift"] = plot_drift(use.inputs)
-    return drawn
-
-
-def record(comparison: Comparison, model: ReadmissionModel) -> None:
+def record(comparison: Comparison, model: RiskModel) -> None:
     """Put the measures into the model's manifest, for its card."""
     model.manifest["scores"] = {n: e.to_dict() for n, e in comparison.evaluations.items()}
     model.manifest["score_table"] = measure_rows(comparison.evaluations)
-    model.manifest["verdicts"] = comparison.verdicts
+    model.manifest["verdicts"] = [verdict.text for verdict in verdicts(comparison.evaluations)]
     model.manifest["caveats"] = comparison.caveats
-    model.manifest["disparities"] = disparities(comparison.groups)
+    model.manifest["disparities"] = [v.text for v in group_verdicts(comparison.groups)]

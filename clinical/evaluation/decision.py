@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation.resampling import Resampled, patient_codes, resample
-from clinical.risk.calibration import checked
+from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
+from domainbert.statistics.bootstrap import resample
+from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,7 @@ CAPACITIES = (5, 10, 20, 30)
 """Alerts per 100 discharges that a team may be able to follow up."""
 
 ALL, NONE = "alert all", "alert none"
+OWN = "the model's alert threshold"
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,10 @@ def benefit_table(
         return np.stack([own, everyone, own - np.maximum(everyone, 0.0)])
 
     codes = patient_codes(patients, n=len(outcome))
-    found = resample(measure, codes, bootstrap=bootstrap, seed=seed)
-    columns = {"threshold": levels, **found[0].columns("net_benefit")}
-    columns |= {"alert_all": found.value[1], **found[2].columns("gain")}
-    return pd.DataFrame({**columns, "per_100": 100 * found.value[2]})
+    benefit = resample(measure, codes, bootstrap=bootstrap, seed=seed)
+    columns = {"threshold": levels, **benefit[0].columns("net_benefit")}
+    columns |= {"alert_all": benefit.value[1], **benefit[2].columns("gain")}
+    return pd.DataFrame({**columns, "per_100": 100 * benefit.value[2]})
 
 
 def alert_burden(
@@ -150,7 +152,7 @@ def alert_burden(
         seed: of the resampling.
 
     Raises:
-        UserError: see `clinical.risk.calibration.checked`.
+        UserError: see `domainbert.statistics.calibration.checked`.
     """
     import pandas as pd
 
@@ -168,7 +170,7 @@ def alert_burden(
         return np.stack([100 * flagged / weights.sum(), recall, precision, per_find])
 
     codes = patient_codes(patients, n=len(outcome))
-    found: Resampled = resample(measure, codes, bootstrap=bootstrap, seed=seed)
+    burden = resample(measure, codes, bootstrap=bootstrap, seed=seed)
     columns: dict[str, object] = {
         "point": list(points),
         "threshold": levels,
@@ -176,7 +178,7 @@ def alert_burden(
     }
     names = ("alerts_per_100", "recall", "precision", "per_find")
     for number, name in enumerate(names):
-        columns |= found[number].columns(name)
+        columns |= burden[number].columns(name)
     return pd.DataFrame(columns)
 
 
@@ -189,3 +191,31 @@ def capacity_points(quantiles: Sequence[float], *, source: str) -> dict[str, Poi
         f"{capacity} alerts per 100": Point(float(levels[99 - capacity]), source)
         for capacity in CAPACITIES
     }
+
+
+def alert_points(
+    threshold: float | None,
+    percentiles: Sequence[float] | None,
+    val_risks: Callable[[], Sequence[float]],
+) -> dict[str, Point]:
+    """Alert thresholds from validation: the model's own, and those for fixed capacities.
+
+    Args:
+        threshold: the model's own, if it has one.
+        percentiles: 1 to 99 of the risks of the model's validation, where its manifest has them.
+        val_risks: gives the risks of the validation side of the cohort at hand, used without them.
+    """
+    points = {}
+    if threshold is not None:
+        points[OWN] = Point(threshold, "80% of alerts right on the model's validation side")
+    if percentiles:
+        return points | capacity_points(percentiles, source="the model's validation side")
+    if not len(risks := val_risks()):
+        return points
+    levels = np.quantile(risks, np.arange(1, 100) / 100)
+    return points | capacity_points(levels.tolist(), source="this cohort's validation side")
+
+
+def working_point(points: Mapping[str, Point]) -> str | None:
+    """The name of the model's own threshold, else of the one for 10 alerts per 100 discharges."""
+    return next((name for name in (OWN, "10 alerts per 100") if name in points), None)

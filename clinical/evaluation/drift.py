@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.risk.stays import clean
-from domainbert.windows import own_tokenizer
+from clinical.stays.stays import clean
+from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.model import RiskModel
 
     Floats = NDArray[np.float64]
 
@@ -30,6 +30,8 @@ QUANTITIES = {
     "unknown_tokens": "Share of tokens that are unknown",
     "probability": "Predicted risk",
 }
+SINCE = {"train": "training", "val": "validation"}
+
 MOST_STAYS = 2000
 """A profile is made from at most this many stays, drawn at random."""
 
@@ -47,7 +49,7 @@ def sample(stays: Sequence[Any], *, seed: int = 0) -> list[Any]:
     return [stays[place] for place in np.sort(places)]
 
 
-def describe_notes(model: ReadmissionModel, stays: Iterable[Sequence[str]]) -> pd.DataFrame:
+def describe_notes(model: RiskModel, stays: Iterable[Sequence[str]]) -> pd.DataFrame:
     """What the model's tokenizer finds in each stay: the first five of `QUANTITIES`.
 
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
@@ -62,11 +64,11 @@ def describe_notes(model: ReadmissionModel, stays: Iterable[Sequence[str]]) -> p
         if model.settings.clean_notes:
             notes = [clean(note) for note in notes]
         tokens = words = split = missing = 0
-        for found in tokenizer.encode_batch(notes, add_special_tokens=False):
-            ids = [word for word in found.word_ids if word is not None]
+        for read in tokenizer.encode_batch(notes, add_special_tokens=False):
+            ids = [word for word in read.word_ids if word is not None]
             pieces = np.bincount(np.array(ids, dtype=np.intp))
-            tokens, words = tokens + len(found.ids), words + int((pieces > 0).sum())
-            split, missing = split + int((pieces > 1).sum()), missing + found.ids.count(unknown)
+            tokens, words = tokens + len(read.ids), words + int((pieces > 0).sum())
+            split, missing = split + int((pieces > 1).sum()), missing + read.ids.count(unknown)
         rows.append(
             {
                 "notes": len(notes),
@@ -86,13 +88,13 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
     stays, and the `shares` of stays in them; the predicted risk has its `percentiles` 1 to 99 too.
     Quantities with fewer than `FEWEST_STAYS` values are left out.
     """
-    found = {}
+    kept = {}
     for name, given in quantities.items():
         values = _finite(given)
         if len(values) < FEWEST_STAYS:
             continue
         edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
-        found[name] = {
+        kept[name] = {
             "n": len(values),
             "mean": float(values.mean()),
             "median": float(np.median(values)),
@@ -100,12 +102,12 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
             "shares": _shares(values, edges).tolist(),
         }
         if name == "probability":
-            found[name]["percentiles"] = np.quantile(values, np.arange(1, 100) / 100).tolist()
-    return found
+            kept[name]["percentiles"] = np.quantile(values, np.arange(1, 100) / 100).tolist()
+    return kept
 
 
 def training_profile(
-    model: ReadmissionModel, rows: pd.DataFrame, *, probability: ArrayLike
+    model: RiskModel, rows: pd.DataFrame, *, probability: ArrayLike
 ) -> dict[str, Any]:
     """The profiles of the train and val sides of a cohort, for the model's manifest.
 
@@ -120,7 +122,7 @@ def training_profile(
 
 
 def side_profile(
-    model: ReadmissionModel, texts: Iterable[Any], *, probability: ArrayLike | None = None
+    model: RiskModel, texts: Iterable[Any], *, probability: ArrayLike | None = None
 ) -> dict[str, Any]:
     """The profile of one side: of a sample of its notes, and of the probabilities if given."""
     described = dict(describe_notes(model, sample(list(texts))).items())
@@ -199,14 +201,36 @@ def drift(
     return pd.DataFrame(rows, columns=[*columns, "chance", "finding"])
 
 
-def drift_findings(table: pd.DataFrame, *, since: str) -> list[str]:
-    """What the drift table says, one sentence for each quantity that changed."""
-    changed = table[table["finding"] != "stable"]
-    return [
+def compare_inputs(
+    model: RiskModel | None, rows: pd.DataFrame, *, seed: int = 0
+) -> tuple[pd.DataFrame, list[str]]:
+    """`drift` since training and since validation, and what it says, a sentence for each change.
+
+    The table has the column `side` in front, "train" or "val". Without the column `text` only the
+    risks are compared. A change since training alone is no finding where validation, which has one
+    source only, has none: training had another source too (`clinical train --also`).
+
+    Args:
+        model: with a profile in its manifest; the table is empty without one.
+        rows: `probability` and, where known, `text`, one row a stay.
+        seed: of the sample of stays whose notes are compared.
+    """
+    import pandas as pd
+
+    kept = (model.manifest.get("profile") if model else None) or {}
+    now = {"probability": rows["probability"]}
+    if kept and model and "text" in rows.columns:
+        now |= dict(describe_notes(model, sample(rows["text"].tolist(), seed=seed)).items())
+    tables = [drift(kept.get(side, {}), now).assign(side=side) for side in SINCE]
+    table = pd.concat([t for t in tables if len(t)] or tables[:1], ignore_index=True)
+    table.insert(0, "side", table.pop("side"))
+    stable = table[(table["side"] == "val") & (table["finding"] == "stable")]["quantity"]
+    excused = (table["side"] == "train") & table["quantity"].isin(stable)
+    return table, [
         f"{QUANTITIES[row.quantity]}: {'a clear change' if row.finding == 'act' else 'a change'} "
-        f"since {since} (median {size(row.then)} then, {size(row.now)} now; stability index "
-        f"{row.psi:.2f}, by chance up to {row.chance:.2f})."
-        for row in changed.itertuples()
+        f"since {SINCE[row.side]} (median {size(row.then)} then, {size(row.now)} now; stability "
+        f"index {row.psi:.2f}, by chance up to {row.chance:.2f})."
+        for row in table[(table["finding"] != "stable") & ~excused].itertuples()
     ]
 
 

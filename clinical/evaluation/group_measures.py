@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation.resampling import Resampled, patient_codes, resample
-from clinical.risk.calibration import checked
+from clinical.stays.patients import patient_codes
+from domainbert.statistics.bootstrap import Resampled, resample
+from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,15 +29,15 @@ class GroupNumbers:
     `p_adjusted` are the p-values of the differences after Holm's correction for all of them.
     """
 
-    own: Resampled
+    values: Resampled
     difference: Resampled
     p_adjusted: Floats
 
-    def row(self, group: int) -> dict[str, Any]:
+    def row(self, group: int) -> dict[str, Floats]:
         """The columns of one group's row."""
-        cells: dict[str, Any] = {}
+        cells: dict[str, Floats] = {}
         for number, name in enumerate(GROUP_MEASURES):
-            cells |= self.own[group, number].columns(name)
+            cells |= self.values[group, number].columns(name)
             cells |= self.difference[group, number].columns(f"{name}_difference")
             cells[f"{name}_p_adjusted"] = self.p_adjusted[group, number]
         return cells
@@ -68,82 +69,54 @@ def measure_groups(
         UserError: values that are missing or out of range.
     """
     y, risk = checked(frame["readmitted"], frame["probability"])
-    codes = patient_codes(frame["patient_id"], n=len(y))
-    parts = [_Grouping(y, risk, groups, threshold) for groups in groupings]
+    level = np.nan if threshold is None else threshold
+    inside = [groups == n for groups in groupings for n in range(groups.max() + 1)]
+    sides = [[Part(y[s], risk[s], s, level) for s in (mask, ~mask)] for mask in inside]
 
     def measure(weights: Floats) -> Floats:
-        return np.concatenate([part.measure(weights) for part in parts], axis=1)
+        return np.array([[side.numbers(weights) for side in pair] for pair in sides])
 
+    codes = patient_codes(frame["patient_id"], n=len(y))
     both = resample(measure, codes, bootstrap=bootstrap, seed=seed)
-    return GroupNumbers(own=both[0], difference=both[1], p_adjusted=_adjusted(both[1]))
+    values = both[:, 0]
+    difference = values - both[:, 1]
+    return GroupNumbers(values, difference, _adjusted(difference))
 
 
-class _Grouping:
-    """The measures of the groups of one grouping, in time linear in the number of stays."""
+class Part:
+    """Some of the stays, measured with any weights in time linear in their number.
+
+    Args:
+        y: their outcomes, 0 or 1, shape (n,).
+        risk: their risks, shape (n,).
+        inside: which stays of all they are, bool, shape (stays,).
+        threshold: an alert is a risk of at least this; NaN for none.
+    """
 
     def __init__(
-        self, y: Floats, risk: Floats, groups: NDArray[np.intp], threshold: float | None
+        self, y: Floats, risk: Floats, inside: NDArray[np.bool_], threshold: float
     ) -> None:
-        self._y, self._risk, self._groups, self._count = y, risk, groups, int(groups.max()) + 1
-        self._alert = None if threshold is None else (risk >= threshold).astype(np.float64)
+        self._y, self._risk, self._inside = y, risk, inside
+        self._alert = np.where(np.isnan(threshold), np.nan, risk >= threshold)
         self._rank = np.unique(risk, return_inverse=True)[1]
-        # Ranks within a group; the places of a group follow those of the one before.
-        pairs = groups * (self._rank.max() + 1) + self._rank
-        distinct, self._own_rank = np.unique(pairs, return_inverse=True)
-        self._group_of = distinct // (self._rank.max() + 1)
 
-    def measure(self, weights: Floats) -> Floats:
-        """The groups' numbers, and their differences from the other stays, (2, groups, 4)."""
-        positive = weights * self._y
-        columns = [weights, positive, weights * self._risk]
-        if self._alert is not None:
-            columns += [weights * self._alert, positive * self._alert]
-        own = np.stack([self._sums(column) for column in columns])
-        wins, other_wins = self._wins(positive, weights - positive)
+    def numbers(self, weights: Floats) -> list[float]:
+        """`GROUP_MEASURES` of the stays; `weights` are those of all stays, shape (stays,)."""
+        inner = weights[self._inside]
+        positive = inner * self._y
+        negative = inner - positive
+        total, events, others = inner.sum(), positive.sum(), negative.sum()
+        # Weighted pairs in which the readmitted stay has the higher risk, half at a tie.
+        ranked = np.bincount(self._rank, weights=negative, minlength=1)
+        below = np.cumsum(ranked) - ranked / 2
+        wins = positive @ below[self._rank]
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = _numbers(own, wins)
-            return np.stack(
-                [found, found - _numbers(own.sum(axis=1, keepdims=True) - own, other_wins)]
-            )
-
-    def _sums(self, values: Floats) -> Floats:
-        return np.bincount(self._groups, weights=values, minlength=self._count).astype(np.float64)
-
-    def _wins(self, positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
-        """Weighted pairs in which the readmitted stay has the higher risk (half at a tie).
-
-        Within each group, and among the stays outside it: all pairs, less those of the group's
-        readmitted with anyone and of anyone with the group's others, which counts its own twice.
-        """
-        below = _up_to(self._rank, negative)[self._rank]
-        above = positive.sum() - _up_to(self._rank, positive)[self._rank]
-        own_below = _up_to(self._own_rank, negative)
-        sums = np.bincount(self._group_of, np.bincount(self._own_rank, negative))
-        own_below -= (np.cumsum(sums) - sums)[self._group_of]  # what the groups before hold
-        own = self._sums(positive * own_below[self._own_rank])
-        either = self._sums(positive * below) + self._sums(negative * above)
-        return own, float(positive @ below) - either + own
-
-
-def _up_to(rank: NDArray[np.intp], values: Floats) -> Floats:
-    """The sum of values of lower rank and half of those of equal rank, for each rank."""
-    sums = np.bincount(rank, weights=values)
-    return np.asarray(np.cumsum(sums) - sums / 2)
-
-
-def _numbers(sums: Floats, wins: Floats) -> Floats:
-    """`GROUP_MEASURES`, shape (groups, 4), from sums of weights; NaN where one is undefined."""
-    total, events, risks = sums[:3]
-    others = total - events
-    # Differences of sums leave rounding errors where there is nothing.
-    total, events, others = (np.where(np.abs(n) > 1e-9, n, np.nan) for n in (total, events, others))
-    columns = [(np.nan_to_num(events) - risks) / total, wins / (events * others)]
-    if len(sums) > 3:
-        alerts, right = sums[3:]
-        columns += [right / events, (alerts - right) / others]
-    else:
-        columns += [np.full(len(total), np.nan)] * 2
-    return np.stack(columns, axis=1)
+            return [
+                (events - inner @ self._risk) / total,
+                wins / (events * others),
+                positive @ self._alert / events,
+                negative @ self._alert / others,
+            ]
 
 
 def _adjusted(difference: Resampled) -> Floats:

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation.reliability import calibration_error, equal_mass_bins
-from clinical.risk.calibration import checked, fit_logistic, logit
 from domainbert.errors import UserError
+from domainbert.statistics.calibration import (
+    calibration_error,
+    checked,
+    equal_mass_bins,
+    fit_logistic,
+    logit,
+    sigmoid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +70,7 @@ class Stays:
 
     @cached_property
     def calibration(self) -> tuple[float, float] | None:
-        """Slope and intercept of the unweighted stays."""
+        """Slope and intercept of the unweighted stays, where others start from."""
         return fit_logistic(self.logits, self.y, np.ones_like(self.y)) if self.varies else None
 
 
@@ -85,13 +91,6 @@ class WeightedStays:
             self.stays.y, self.stays.risk, sample_weight=self.weights
         )
         return true, false, thresholds
-
-    @cached_property
-    def calibration(self) -> tuple[float, float]:
-        """Slope and intercept; NaN where no finite fit exists."""
-        start = self.stays.calibration or (1.0, 0.0)
-        found = fit_logistic(self.stays.logits, self.stays.y, self.weights, start=start)
-        return found or (np.nan, np.nan)
 
     @cached_property
     def alerts(self) -> tuple[float, float]:
@@ -131,6 +130,31 @@ def _precision(stays: WeightedStays) -> float:
     return right / alerts if alerts else np.nan
 
 
+def _observed_expected(stays: WeightedStays) -> float:
+    expected = float(stays.weights @ stays.stays.risk)
+    return stays.positive / expected if expected else np.nan
+
+
+def _in_the_large(stays: WeightedStays) -> float:
+    """The intercept of a logistic regression with the slope held at 1, by Newton's method."""
+    shift = 0.0
+    for _ in range(100):
+        fitted = sigmoid(stays.stays.logits + shift)
+        curvature = float(stays.weights @ (fitted * (1 - fitted)))
+        step = float(np.clip((stays.positive - stays.weights @ fitted) / curvature, -2, 2))
+        shift += step
+        if abs(step) < 1e-10:
+            return shift
+    return np.nan
+
+
+def _slope(stays: WeightedStays) -> float:
+    inner = stays.stays
+    start = inner.calibration or (1.0, 0.0)
+    fitted = fit_logistic(inner.logits, inner.y, stays.weights, start=start)
+    return fitted[0] if fitted else np.nan
+
+
 def _ece(stays: WeightedStays) -> float:
     inner = stays.stays
     return calibration_error(inner.y, inner.risk, stays.weights, cells=inner.cells)
@@ -140,7 +164,7 @@ def _ece(stays: WeightedStays) -> float:
 class Measure:
     """One measure: its key in `Evaluation` and JSON, its name, how to read it, its function.
 
-    `both` says whether it needs both outcomes, `card` whether cards and the command line show it.
+    `both` says whether it needs both outcomes.
     """
 
     field: str
@@ -148,7 +172,6 @@ class Measure:
     reading: str
     function: Callable[[WeightedStays], float]
     both: bool = True
-    card: bool = True
 
 
 MEASURES = (
@@ -200,18 +223,26 @@ MEASURES = (
         both=False,
     ),
     Measure(
-        "calibration_slope",
-        "Calibration slope",
-        "1 is right; below 1 the risks are too extreme, above 1 not extreme enough.",
-        lambda stays: stays.calibration[0],
+        "observed_expected",
+        "Observed / expected",
+        "Readmissions that happened for each one that the risks predict. 1 is right; above 1 the "
+        "risks are too low, below 1 too high.",
+        _observed_expected,
+        both=False,
     ),
     Measure(
-        "calibration_intercept",
-        "Calibration intercept",
-        "With slope 1: 0 is right, below 0 the risks are too high, above 0 too low (log-odds, "
-        "fitted together with the slope).",
-        lambda stays: stays.calibration[1],
-        card=False,
+        "calibration_in_the_large",
+        "Calibration in the large",
+        "What must be added to the log-odds of all risks to make their level right (the intercept "
+        "with the slope held at 1). 0 is right; above 0 the risks are too low, below 0 too high.",
+        _in_the_large,
+    ),
+    Measure(
+        "calibration_slope",
+        "Calibration slope",
+        "How the risks spread, whatever their level. 1 is right; below 1 they are too extreme, "
+        "above 1 not extreme enough.",
+        _slope,
     ),
     Measure(
         "ece",
@@ -253,3 +284,21 @@ def recall_at_precision(
         precision=float(reached[best]),
         threshold=float(thresholds[best]),
     )
+
+
+def expected_auroc(true_risk: ArrayLike, risk: ArrayLike) -> float:
+    """The AUROC of risks expected over the outcomes of a made-up hospital.
+
+    The chance that of two stays, one readmitted and one not, the readmitted one has the higher
+    risk, when each outcome is drawn from its true risk. With the true risks themselves as `risk`,
+    it is the best AUROC that can be expected. Both have shape (n,), in [0, 1], n >= 2.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    true, scores = np.asarray(true_risk, dtype=np.float64), np.asarray(risk, dtype=np.float64)
+    outcome = np.repeat([1, 0], len(true))
+    weights = np.r_[true, 1 - true]
+    pairs = true.sum() * (1 - true).sum()
+    own = float(true @ (1 - true))  # a stay against itself counts as half a win: leave it out
+    area = roc_auc_score(outcome, np.r_[scores, scores], sample_weight=weights)
+    return float((area * pairs - own / 2) / (pairs - own))

@@ -1,20 +1,88 @@
-"""Case: a stay that is being explained."""
+"""A stay that is being explained: its sentences, and its risk without some of its words."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clinical.risk.aggregation import aggregate_stays
-from clinical.risk.calibration import sigmoid
+from domainbert.statistics.calibration import sigmoid
+from domainbert.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from clinical.evidence.pieces import Piece
-    from clinical.risk.model import ReadmissionModel
-    from domainbert.windows import Window
+    from clinical.risk.model import RiskModel
+    from clinical.stays.stays import ReadStay
+    from domainbert.text.windows import Window
+
+LONGEST = 48
+"""A longer sentence is cut into pieces of at most this many tokens."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a window: its tokens `first` to `last`, counted from 0 after [CLS].
+
+    They cover the characters `start` to `end` of note number `note`.
+    """
+
+    window: int
+    first: int
+    last: int
+    note: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        """The number of tokens."""
+        return self.last - self.first
+
+
+def sentence_pieces(stay: ReadStay) -> list[Piece]:
+    """The sentences of a stay, cut where windows end; every token is in one piece of its window."""
+    starts = {
+        note: np.array([start for start, _ in sentence_spans(text)])
+        for note, text in stay.texts.items()
+    }
+    return [
+        piece_of(stay, number, first, last)
+        for number, (note, window) in enumerate(stay.windows)
+        for first, last in _cuts(window, starts[note])
+    ]
+
+
+def piece_of(stay: ReadStay, window: int, first: int, last: int) -> Piece:
+    """Tokens `first` to `last` of a window, with their place in the note."""
+    note, found = stay.windows[window]
+    return Piece(
+        window, first, last, note, int(found.offsets[first, 0]), int(found.offsets[last - 1, 1])
+    )
+
+
+def word_starts(window: Window) -> np.ndarray:
+    """The tokens of a window that follow a gap in the text, and the first one, ascending."""
+    gap = window.offsets[1:, 0] > window.offsets[:-1, 1]
+    return np.flatnonzero(np.append(True, gap))
+
+
+def _cuts(window: Window, starts: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The token ranges of a window's sentences, long ones cut between words if possible."""
+    sentence = np.searchsorted(starts, window.offsets[:, 0], side="right")
+    edges = [0, *(np.flatnonzero(np.diff(sentence)) + 1).tolist(), len(sentence)]
+    words = word_starts(window)
+    for start, last in pairwise(edges):
+        first = start
+        while last - first > LONGEST:
+            near = first + -(-(last - first) // -(-(last - first) // LONGEST))
+            inside = words[(words > first) & (words <= near)]
+            stop = int(inside[-1]) if len(inside) else near
+            yield first, stop
+            first = stop
+        yield first, last
 
 
 class Case:
@@ -35,7 +103,7 @@ class Case:
     """
 
     def __init__(
-        self, model: ReadmissionModel, notes: str | Sequence[str], *, stay_id: object = None
+        self, model: RiskModel, notes: str | Sequence[str], *, stay_id: object = None
     ) -> None:
         self.model, self.stay = model, model.read(notes, stay_id)
         whole = [window.input_ids for _, window in self.stay.windows]
@@ -102,34 +170,3 @@ def _only(window: Window, kept: np.ndarray) -> np.ndarray:
     """The token ids of a window with only some of its tokens between [CLS] and [SEP]."""
     ids = window.input_ids
     return np.concatenate((ids[:1], ids[1:-1][kept], ids[-1:]))
-
-
-def greedy_order(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np.ndarray:
-    """An order of removal that lowers the risk fast, shape (pieces,): an estimate of the best one.
-
-    In each of the windows given, the piece whose removal leaves the lowest probability goes next;
-    among windows, the one that is then riskiest. The pieces of other windows follow, from the
-    riskiest window to the least risky. Reversed, it is an estimate of the worst order.
-    """
-    left = {w: [i for i, piece in enumerate(pieces) if piece.window == w] for w in windows}
-    paths: dict[int, list[int]] = {w: [] for w in windows}
-    risks = {w: [float(case.probabilities[w])] for w in windows}
-    while any(left.values()):
-        tried = [(w, i) for w in windows for i in left[w]]
-        shorter = [case.shortened(w, [pieces[j] for j in (*paths[w], i)]) for w, i in tried]
-        found = case.score(shorter)
-        for w in windows:
-            options = [(float(p), i) for p, (v, i) in zip(found, tried, strict=True) if v == w]
-            if options:
-                lowest, i = min(options)
-                paths[w].append(i)
-                left[w].remove(i)
-                risks[w].append(lowest)
-    order: list[int] = []
-    done = dict.fromkeys(windows, 0)
-    while unfinished := [w for w in windows if done[w] < len(paths[w])]:
-        riskiest = max(unfinished, key=lambda w: risks[w][done[w]])
-        order.append(paths[riskiest][done[riskiest]])
-        done[riskiest] += 1
-    rest = [i for i, piece in enumerate(pieces) if piece.window not in paths]
-    return np.array([*order, *sorted(rest, key=lambda i: -case.probabilities[pieces[i].window])])

@@ -1,4 +1,4 @@
-"""explain: the passages that raise or lower the risk of a stay, and what is left without them."""
+"""The sentences that raise or lower the risk of a stay, found by leaving each of them out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evidence.attribution import attribute, integrated_gradients, windows_that_matter
-from clinical.evidence.case import Case
-from clinical.evidence.phrases import phrases
-from clinical.evidence.pieces import sentence_pieces
+from clinical.evidence.case import Case, sentence_pieces
+from clinical.evidence.view import Mark, StayView
 from domainbert.errors import UserError
+from domainbert.statistics.calibration import logit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +18,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from clinical.evidence.pieces import Piece
-    from clinical.evidence.view import StayView
-    from clinical.risk.model import ReadmissionModel
-    from clinical.risk.stays import StayRisk
+    from clinical.evidence.case import Piece
+    from clinical.risk.model import RiskModel
+    from clinical.stays.stays import StayRisk
 
 TOP = 5
+
+EFFORT = 3.0
+"""Occlusion reads up to this many times the tokens of the stay."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Passage:
 
     Attributes:
         window: number of its window in `StayRisk.windows`.
-        value: what the method says that it adds to the log-odds of its window, times the window's
-            probability; negative where it lowers the risk. It ranks passages.
+        value: what it adds to the log-odds of its window, times the window's probability; negative
+            where it lowers the risk. It ranks passages; see `occlusion`.
         score_contribution: the stay's score minus its score without the passage, measured.
         probability_contribution: the same for the probability. It is small where another passage
             says the same thing, because the risk then stays high without this one.
@@ -59,7 +60,6 @@ class Explanation:
         risk: with the exact contribution of each window.
         passages: the raising and lowering ones, the largest `value` (without its sign) first;
             empty where `risk.status` is not "ok".
-        method: that found them.
         examined: numbers of the windows that were searched for passages, the riskiest first.
         without_raising: the probability without all raising passages (comprehensiveness is what
             it falls by); None without such a passage.
@@ -69,7 +69,6 @@ class Explanation:
 
     risk: StayRisk
     passages: tuple[Passage, ...]
-    method: str
     examined: tuple[int, ...]
     without_raising: float | None
     raising_alone: float | None
@@ -93,11 +92,25 @@ class Explanation:
         return pd.DataFrame([vars(p) for p in self.passages], columns=columns)
 
     def show(self) -> StayView:
-        """The notes with the passages tinted, for a notebook."""
-        from clinical.evidence.view import StayView, passage_marks, passage_summary
-
-        marks = passage_marks(self.passages)
-        return StayView(self.risk, self.texts, marks, passage_summary(self))
+        """The notes with the passages tinted and numbered, for a notebook."""
+        largest = max((abs(passage.value) for passage in self.passages), default=1.0)
+        marks = tuple(
+            Mark(
+                *(passage.note, passage.start, passage.end, passage.value > 0),
+                strength=abs(passage.value) / largest,
+                label=f"{number}{'▲' if passage.value > 0 else '▼'}",
+                title="without it the probability changes by "
+                f"{-passage.probability_contribution:+.3f}",
+            )
+            for number, passage in enumerate(self.passages, start=1)
+        )
+        facts = {
+            "examined": len(self.examined),
+            "raising": len(self.raising),
+            "without_raising": self.without_raising,
+            "raising_alone": self.raising_alone,
+        }
+        return StayView(self.risk, self.texts, marks, facts)
 
     def save_html(self, path: str | Path) -> Path:
         """Write the notes with the passages tinted as one self-contained page."""
@@ -105,49 +118,87 @@ class Explanation:
 
 
 def explain(
-    model: ReadmissionModel,
+    model: RiskModel,
     stay: str | Sequence[str],
     *,
-    method: str = "occlusion",
     top: int = TOP,
     windows: int | None = None,
     stay_id: object = None,
 ) -> Explanation:
-    """Find the passages that raise and lower the risk of one stay.
+    """Find the sentences that raise and lower the risk of one stay.
 
-    "occlusion" removes each sentence of the riskiest windows in turn. "gradients" adds up
-    integrated gradients over words, and merges neighbouring words into phrases. "attention" ranks
-    sentences by the attention of [CLS], which is not an explanation; it is there to be compared.
-    Whatever the method, the contributions of the passages are measured by removing them.
+    Each sentence of the riskiest windows is left out in turn; see `occlusion`. The contributions
+    of the strongest ones are then measured by removing them from the stay.
 
     Args:
         model: that scores the stay.
         stay: one note, or a list of its notes in time order.
-        method: "occlusion", "gradients" or "attention".
         top: at most this many raising passages, and as many lowering ones, at least 1.
         windows: how many of the riskiest windows to search; by default as many as can be searched
             for about three times the work of scoring the stay, at least one.
         stay_id: returned with the risk.
 
     Raises:
-        UserError: no such method, or `top` or `windows` below 1.
+        UserError: `top` or `windows` below 1.
     """
     for name, number in {"top": top, "windows": windows}.items():
         if number is not None and number < 1:
             raise UserError(f"{name} is {number}; expected at least 1")
     case = Case(model, stay, stay_id=stay_id)
     if case.risk.status != "ok":
-        return Explanation(case.risk, (), method, (), None, None, case.stay.texts)
+        return Explanation(case.risk, (), (), None, None, case.stay.texts)
     pieces = sentence_pieces(case.stay)
     examined = windows_that_matter(case, pieces, windows=windows)
-    if method == "gradients":
-        tokens = zip(examined, integrated_gradients(case, examined), strict=True)
-        pieces, values = phrases(
-            case.stay, {n: case.probabilities[n] * found for n, found in tokens}
-        )
-    else:
-        values = attribute(case, pieces, method=method, windows=examined)
-    return _measured(case, _strongest(pieces, values, top), method, examined)
+    values = occlusion(case, pieces, examined)
+    return _measured(case, _strongest(pieces, values, top), examined)
+
+
+def windows_that_matter(
+    case: Case, pieces: Sequence[Piece], *, windows: int | None = None
+) -> list[int]:
+    """The riskiest windows: `windows` of them, or as many as `EFFORT` allows and at least one.
+
+    Under the readmission rule the riskiest windows also contribute most.
+    """
+    order = np.argsort(-case.probabilities, kind="stable")
+    if windows is None:
+        sizes, tokens = np.zeros(len(order)), np.zeros(len(order))
+        for piece in pieces:
+            sizes[piece.window] += 1
+            tokens[piece.window] += len(piece)
+        # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
+        cost = np.cumsum(((sizes - 1) * tokens)[order])
+        windows = max(1, int((cost <= EFFORT * tokens.sum()).sum()))
+    return order[:windows].tolist()
+
+
+def occlusion(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np.ndarray:
+    """What a piece adds to its window's log-odds, times the window's probability, shape (pieces,).
+
+    The mean of what is lost when the piece is cut out of the window, and what is gained when it is
+    put into an empty one: the last and the first step of a Shapley value. The first alone misses a
+    piece whose window says the same thing twice. Occlusion is from Zeiler and Fergus 2014 (arXiv
+    1311.2901). The factor puts the riskiest windows first, which decide the stay's score.
+
+    Args:
+        case: the stay.
+        pieces: of the stay, from `sentence_pieces`.
+        windows: numbers of the windows to examine; pieces of the others have the value 0.
+    """
+    inside = [index for index, piece in enumerate(pieces) if piece.window in set(windows)]
+    examined = [pieces[index] for index in inside]
+    numbers = [piece.window for piece in examined]
+    special = case.window(0).input_ids[[0, -1]]
+    alone = [
+        np.insert(special, 1, case.window(p.window).input_ids[1:-1][p.first : p.last])
+        for p in examined
+    ]
+    whole = logit(case.probabilities[numbers])
+    lost = whole - logit(case.without(examined))
+    gained = logit(case.score(alone)) - logit(case.score([special]))
+    values = np.zeros(len(pieces))
+    values[inside] = (lost + gained) / 2 * case.probabilities[numbers]
+    return values
 
 
 def _strongest(pieces: Sequence[Piece], values: np.ndarray, top: int) -> list[tuple[Piece, float]]:
@@ -159,12 +210,12 @@ def _strongest(pieces: Sequence[Piece], values: np.ndarray, top: int) -> list[tu
 
 
 def _measured(
-    case: Case, found: Sequence[tuple[Piece, float]], method: str, examined: Sequence[int]
+    case: Case, strongest: Sequence[tuple[Piece, float]], examined: Sequence[int]
 ) -> Explanation:
     """An explanation from pieces with their values: what the risk is without each and all."""
     risk, texts = case.risk, case.stay.texts
-    raising = case.kept([piece for piece, value in found if value > 0])
-    choices = [case.kept([piece]) for piece, _ in found]
+    raising = case.kept([piece for piece, value in strongest if value > 0])
+    choices = [case.kept([piece]) for piece, _ in strongest]
     scores, risks = case.risks([*choices, raising, [~kept for kept in raising]])
     passages = [
         Passage(
@@ -173,8 +224,8 @@ def _measured(
             probability_contribution=risk.probability - float(probability),
             text=texts[piece.note][piece.start : piece.end],
         )
-        for (piece, value), score, probability in zip(found, scores, risks, strict=False)
+        for (piece, value), score, probability in zip(strongest, scores, risks, strict=False)
     ]
-    some = any(value > 0 for _, value in found)
+    some = any(value > 0 for _, value in strongest)
     without, alone = map(float, risks[-2:]) if some else (None, None)
-    return Explanation(risk, tuple(passages), method, tuple(examined), without, alone, texts)
+    return Explanation(risk, tuple(passages), tuple(examined), without, alone, texts)

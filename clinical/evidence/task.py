@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-from clinical.evidence.explain import explain
+from clinical.evidence.explain import TOP, explain
 from clinical.risk.task import ReadmissionTask
 
 if TYPE_CHECKING:
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.model import RiskModel
 
 LONGEST_NAME = 150  # characters of a file name made from an id
+_WHOLE = ("passage", "note", "start", "end")
+_NUMBERS = ("value", "score_contribution", "probability_contribution")
+_TOGETHER = ("without_raising", "raising_alone")
 
 
 class ExplainTask(ReadmissionTask):
@@ -24,8 +27,7 @@ class ExplainTask(ReadmissionTask):
 
     Args:
         model: that scores the stays.
-        method: see `clinical.explain`.
-        top: likewise.
+        top: passages a stay, of each direction.
         text: add the column `text` with the passages themselves.
         pages: folder for one HTML page a stay, with its notes; none by default.
     """
@@ -34,15 +36,14 @@ class ExplainTask(ReadmissionTask):
 
     def __init__(
         self,
-        model: ReadmissionModel,
+        model: RiskModel,
         *,
-        method: str = "occlusion",
-        top: int = 5,
+        top: int = TOP,
         text: bool = False,
         pages: Path | None = None,
     ) -> None:
         super().__init__(model)
-        self._method, self._top, self._text, self._pages = method, top, text, pages
+        self._top, self._text, self._pages = top, text, pages
 
     @property
     def output(self) -> pa.Schema:
@@ -50,26 +51,13 @@ class ExplainTask(ReadmissionTask):
         import pyarrow as pa
 
         whole, number = pa.int64(), pa.float64()
-        kinds = {
-            "probability": number,
-            "passage": whole,
-            "note": whole,
-            "start": whole,
-            "end": whole,
-            "direction": pa.string(),
-            "value": number,
-            "score_contribution": number,
-            "probability_contribution": number,
-            "without_raising": number,
-            "raising_alone": number,
-            **({"text": pa.string()} if self._text else {}),
-        }
-        return pa.schema(list(kinds.items()))
+        kinds = {"probability": number, **dict.fromkeys(_WHOLE, whole), "direction": pa.string()}
+        kinds |= dict.fromkeys((*_NUMBERS, *_TOGETHER), number)
+        return pa.schema(list((kinds | ({"text": pa.string()} if self._text else {})).items()))
 
     def run(self, items: Iterable[Any]) -> Iterator[Any]:
         """The explanation of each stay."""
-        asked: dict[str, Any] = {"method": self._method, "top": self._top}
-        return (explain(self._model, i.notes, stay_id=i.name, **asked) for i in items)
+        return (explain(self._model, i.notes, stay_id=i.name, top=self._top) for i in items)
 
     def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
         """A row for each passage."""
@@ -79,11 +67,11 @@ class ExplainTask(ReadmissionTask):
             return [same]
         same["probability"] = result.risk.probability
         if result.raising:
-            same |= {name: getattr(result, name) for name in ("without_raising", "raising_alone")}
+            same |= {name: getattr(result, name) for name in _TOGETHER}
         if self._pages:
             result.save_html(self._pages / f"{quote(item.name, safe='')[:LONGEST_NAME]}.html")
         columns = set(self.output.names)
-        found = [
+        rows = [
             {
                 **same,
                 **{name: value for name, value in vars(passage).items() if name in columns},
@@ -92,9 +80,9 @@ class ExplainTask(ReadmissionTask):
             }
             for number, passage in enumerate(result.passages, start=1)
         ]
-        return found or [same]
+        return rows or [same]
 
     def facts(self) -> dict[str, Any]:
         """The model, and what is asked of it."""
-        asked = {"method": self._method, "top": self._top, "text": self._text}
-        return {**super().facts(), **asked, "pages": str(self._pages or "")}
+        asked = {"top": self._top, "text": self._text, "pages": str(self._pages or "")}
+        return {**super().facts(), **asked}

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.risk.model import ReadmissionModel
-from domainbert.encoders import EncoderError
+from clinical.risk.model import RiskModel
+from domainbert.encoders.loading import EncoderError
 
 if TYPE_CHECKING:
     import torch
@@ -15,13 +15,10 @@ if TYPE_CHECKING:
 CONFIG, WEIGHTS, VOCABULARY = "bert_config.json", "pytorch_model.bin", "vocab.txt"
 
 # Old spelling -> today's, applied to the ends of the release's parameter names.
-RENAMED = {
-    ".LayerNorm.gamma": ".LayerNorm.weight",
-    ".LayerNorm.beta": ".LayerNorm.bias",
-}
+RENAMED = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
 
-def convert_release(release: str | Path, *, out: str | Path | None = None) -> ReadmissionModel:
+def convert_release(release: str | Path, *, out: str | Path | None = None) -> RiskModel:
     """Read a folder of the 2019 release and, if asked, write it as a model folder.
 
     The network is Hugging Face's BERT for sequence classification with one label, under older
@@ -33,14 +30,13 @@ def convert_release(release: str | Path, *, out: str | Path | None = None) -> Re
     """
     from transformers import BertConfig, BertTokenizer
 
-    from domainbert.classifier import CLSClassifier
-    from domainbert.encoders import check_casing
+    from domainbert.encoders.classifier import CLSClassifier
+    from domainbert.encoders.loading import check_casing
 
     folder = Path(release)
     for name in (CONFIG, WEIGHTS, VOCABULARY):
         if not (folder / name).is_file():
-            msg = f"{folder} is not the 2019 release layout: it has no {name}"
-            raise EncoderError(msg)
+            raise EncoderError(f"{folder} is not the 2019 release layout: it has no {name}")
     settings = json.loads((folder / CONFIG).read_text())
     network = CLSClassifier(BertConfig(**settings, num_labels=1, attn_implementation="sdpa"))
     _load(network, _read_weights(folder / WEIGHTS), name=str(folder))
@@ -49,7 +45,7 @@ def convert_release(release: str | Path, *, out: str | Path | None = None) -> Re
     tokenizer = BertTokenizer(vocab=str(folder / VOCABULARY), do_lower_case=not cased)
     check_casing(tokenizer, name=str(folder))
     network.config.name_or_path = "ClinicalBERT 2019 release"
-    model = ReadmissionModel(network.eval(), tokenizer)
+    model = RiskModel(network.eval(), tokenizer)
     if out is not None:
         model.save_pretrained(out)
     return model
@@ -79,11 +75,10 @@ def _load(network: Any, weights: dict[str, torch.Tensor], *, name: str) -> None:
     try:
         missing, unexpected = network.load_state_dict(weights, strict=False)
     except RuntimeError as error:
-        msg = f"{name}: weights do not fit {CONFIG}: {str(error).splitlines()[-1].strip()}"
-        raise EncoderError(msg) from None
+        reason = str(error).splitlines()[-1].strip()
+        raise EncoderError(f"{name}: weights do not fit {CONFIG}: {reason}") from None
     if missing or unexpected:
-        msg = (
+        raise EncoderError(
             f"{name}: {len(missing)} weights missing {missing[:3]}, "
             f"{len(unexpected)} unexpected {unexpected[:3]}"
         )
-        raise EncoderError(msg)

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.risk.aggregation import aggregate_stays
-from clinical.risk.calibration import Platt
 from domainbert.errors import UserError
 from domainbert.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.model import RiskModel
 
 STAYS, LEAST_STAYS = 200, 40
 WINDOWS = 4  # of each stay, at most
@@ -30,15 +29,9 @@ _FORMAT = 1
 class Int8Change:
     """How int8 changed the probabilities of stays that it was not calibrated on.
 
-    The expected AUROC is what the ranking would reach if the float32 probabilities were true:
-    pairs of stays are weighted by the chance that the first is readmitted and the second is not.
-
-    Attributes:
-        stays: how many.
-        mean: mean absolute difference of probability.
-        worst: largest one.
-        expected_auroc: with float32.
-        expected_auroc_int8: with int8.
+    `mean` and `worst` are of the absolute difference of probability over that many `stays`. The
+    expected AUROC, in float32 and in int8, is what the ranking would reach if the float32
+    probabilities were true.
     """
 
     stays: int
@@ -57,8 +50,8 @@ class Int8Change:
 
 
 def load_int8(
-    model: ReadmissionModel, folder: Path, stays: Callable[[], Iterable[str | Sequence[str]]]
-) -> tuple[ReadmissionModel, Int8Change]:
+    model: RiskModel, folder: Path, stays: Callable[[], Iterable[str | Sequence[str]]]
+) -> tuple[RiskModel, Int8Change]:
     """An int8 copy of a model, from the ranges in a folder or calibrated now.
 
     Args:
@@ -69,18 +62,18 @@ def load_int8(
     Raises:
         UserError: too few stays, int8 changes the probabilities too much, or no CPU.
     """
-    from domainbert.int8 import to_int8
+    from domainbert.encoders.int8 import to_int8
 
     if model.runner.device.type != "cpu":
         raise UserError("int8 is for CPUs; leave --precision out on a GPU, or add --device cpu")
     path = folder / f"{model.fingerprint()[:32]}.json"
     kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    if kept.get("format") == _FORMAT:
-        return _copy(model, to_int8(model.network, kept["ranges"])), Int8Change(**kept["change"])
-    result, ranges, change = calibrate(model, stays())
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json({"format": _FORMAT, "ranges": ranges, "change": asdict(change)}, path)
-    return result, change
+    if kept.get("format") != _FORMAT:
+        kept = {"format": _FORMAT, **_calibrate(model, stays())}
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(kept, path)
+    network = to_int8(model.network, kept["ranges"])
+    return type(model).of(model, network=network), Int8Change(**kept["change"])
 
 
 def int8_folder(name: str | Path) -> Path:
@@ -93,61 +86,42 @@ def int8_folder(name: str | Path) -> Path:
     return Path(cache) / "domainbert" / "int8"
 
 
-def calibrate(
-    model: ReadmissionModel, stays: Iterable[str | Sequence[str]]
-) -> tuple[ReadmissionModel, dict[str, Any], Int8Change]:
-    """Measure ranges on every other stay, and the change of the probabilities on the rest.
+def _calibrate(model: RiskModel, stays: Iterable[str | Sequence[str]]) -> dict[str, Any]:
+    """The ranges of every other stay, and the change of the probabilities of the rest.
 
     Raises:
         UserError: fewer than 40 stays with text, or a change above the limits.
     """
-    from domainbert.int8 import measure_ranges, to_int8
+    from domainbert.encoders.int8 import measure_ranges, to_int8
 
-    windows = [own[:WINDOWS] for own in model.token_ids(stays) if own]
+    windows = [stay[:WINDOWS] for stay in model.token_ids(stays) if stay]
     if len(windows) < LEAST_STAYS:
-        msg = f"int8 is calibrated on at least {LEAST_STAYS} stays with text; got {len(windows)}"
-        raise UserError(f"{msg}; leave --precision out")
+        raise UserError(
+            f"int8 is calibrated on at least {LEAST_STAYS} stays with text; got {len(windows)}; "
+            "leave --precision out"
+        )
     sample = [window for stay in windows[::2] for window in stay]
     ranges = measure_ranges(model.network, sample, runner=model.runner)
-    network = to_int8(model.network, ranges)
-    change = _change(model, network, windows[1::2])
+    change = _change(model, to_int8(model.network, ranges), windows[1::2])
     loss = change.expected_auroc - change.expected_auroc_int8
     if not loss <= AUROC_LIMIT or not change.mean <= PROBABILITY_LIMIT:
         raise UserError(
             f"{change}; the limits are {AUROC_LIMIT} of AUROC and {PROBABILITY_LIMIT} of mean "
             "probability: leave --precision out"
         )
-    return _copy(model, network), ranges, change
+    return {"ranges": ranges, "change": asdict(change)}
 
 
-def _copy(model: ReadmissionModel, network: Any) -> ReadmissionModel:
-    result = type(model)(
-        *(network, model.tokenizer),
-        settings=model.settings,
-        device="cpu",
-        batch_tokens=model.runner.batch_tokens,
-    )
-    result.manifest = model.manifest
-    return result
-
-
-def _change(
-    model: ReadmissionModel, network: Any, windows: Sequence[Sequence[np.ndarray]]
-) -> Int8Change:
-    scores = []
-    for own in (None, network):
-        values, counts = model.window_probabilities(windows, network=own)
-        scores.append(aggregate_stays(values, counts, c=model.c))
-    calibration = model.settings.calibration
-    plain, int8 = (Platt(*calibration).apply(s) if calibration else s for s in scores)
-    difference = np.abs(np.asarray(plain) - np.asarray(int8))
-    return Int8Change(
-        stays=len(windows),
-        mean=float(difference.mean()),
-        worst=float(difference.max()),
-        expected_auroc=_expected_auroc(scores[0], np.asarray(plain)),
-        expected_auroc_int8=_expected_auroc(scores[1], np.asarray(plain)),
-    )
+def _change(model: RiskModel, network: Any, windows: Sequence[Sequence[np.ndarray]]) -> Int8Change:
+    scores = [
+        aggregate_stays(*model.window_probabilities(windows, network=each), c=model.c)
+        for each in (None, network)
+    ]
+    plain, int8 = map(model.calibrated, scores)
+    difference = np.abs(plain - int8)
+    mean, worst = float(difference.mean()), float(difference.max())
+    aurocs = (_expected_auroc(each, plain) for each in scores)
+    return Int8Change(len(windows), mean, worst, *aurocs)
 
 
 def _expected_auroc(scores: np.ndarray, chances: np.ndarray) -> float:

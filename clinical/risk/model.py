@@ -1,50 +1,45 @@
-"""ReadmissionModel: a stay's notes -> its 30-day readmission risk."""
+"""RiskModel: a stay's notes -> its 30-day readmission risk."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field
 
-from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, check_c, without_each
-from clinical.risk.calibration import Platt, sigmoid
-from clinical.risk.stays import ReadStay, StayReader, StayRisk, WindowRisk
-from domainbert.encoders import window_limit
+from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, without_each
+from clinical.stays.stays import ReadStay, StayReader, StayRisk, WindowRisk
+from domainbert.encoders.loading import window_limit
 from domainbert.errors import UserError
-from domainbert.inference import chunked, read_ahead
-from domainbert.markdown import table
-from domainbert.model import Model
+from domainbert.models.model import Model
+from domainbert.settings import Positive, Settings
+from domainbert.statistics.calibration import calibrated, sigmoid
+from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import pandas as pd
     import torch
     from numpy.typing import ArrayLike
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from clinical.evidence.explain import Explanation
-    from clinical.risk.trajectory import Trajectory
     from domainbert.scoring.cache import WindowCache
-    from domainbert.storage import TaskConfig
 
 UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a calibrated chance"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ReadmissionSettings:
+class ReadmissionSettings(Settings):
     """What a readmission model does around its network.
 
     Attributes:
         window: largest window in tokens, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens that consecutive windows share.
         c: of the readmission rule, > 0.
-        clean_notes: blank out meaningless marks (see `clinical.risk.stays.clean`).
+        clean_notes: blank out meaningless marks (see `clinical.stays.stays.clean`).
         join_notes: window a stay's notes as one text, as the paper does with early notes.
         calibration: slope and intercept on the logit scale; None without a calibrator.
         alert_threshold: the probability from which validation reached 80% precision; None if no
@@ -53,21 +48,18 @@ class ReadmissionSettings:
 
     window: int | None = None
     overlap: int = 0
-    c: float = DEFAULT_C
+    c: Positive = DEFAULT_C
     clean_notes: bool = True
     join_notes: bool = False
-    calibration: tuple[float, float] | None = None
+    calibration: Annotated[tuple[float, float], Field(strict=False)] | None = None  # JSON: a list
     alert_threshold: float | None = None
 
-    def __post_init__(self) -> None:
-        """Check c."""
-        check_c(self.c)
 
-
-class ReadmissionModel(Model):
+class RiskModel(Model):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
-    Make one with `from_pretrained` or `clinical.fit_readmission`. The network is Hugging Face's
+    It knows nothing of tables, explanations or figures: `clinical.ReadmissionModel`, the class that
+    users hold, adds these. The network is Hugging Face's
     BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid), or
     the class for another encoder, such as ModernBERT, whose windows may have 8,192 tokens.
 
@@ -82,7 +74,7 @@ class ReadmissionModel(Model):
         cache: a `domainbert.scoring.cache.WindowCache`; windows in it are not scored again.
     """
 
-    task, labels = "readmission", ("readmitted",)
+    package, task, labels = "clinical", "readmission", ("readmitted",)
     train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
     settings_class = ReadmissionSettings
 
@@ -95,14 +87,17 @@ class ReadmissionModel(Model):
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        from domainbert.windows import Windower
+        from domainbert.text.windows import Windower
 
         super().__init__(
             network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
-        own, limit = self.settings, window_limit(network.config)
-        windower = Windower(tokenizer, window=own.window or limit, overlap=own.overlap, limit=limit)
-        self._reader = StayReader(windower, own.clean_notes, own.join_notes)
+        limit = window_limit(network.config)
+        asked = self.settings
+        windower = Windower(
+            tokenizer, window=asked.window or limit, overlap=asked.overlap, limit=limit
+        )
+        self._reader = StayReader(windower, asked.clean_notes, asked.join_notes)
         self._said_uncalibrated = False
         self.cache: WindowCache | None = None
 
@@ -113,54 +108,30 @@ class ReadmissionModel(Model):
 
     def __repr__(self) -> str:
         """Name the parts, never the notes."""
-        return f"ReadmissionModel(window={self._reader.windower.window}, c={self.c:g})"
+        window = self._reader.windower.window
+        return f"{type(self).__name__}(window={window}, c={self.c:g})"
 
     @classmethod
     def network_class(cls) -> Any:
         """BERT with a classification head on CLS, or another encoder with its own head."""
-        from domainbert.classifier import AnyClassifier
+        from domainbert.encoders.classifier import AnyClassifier
 
         return AnyClassifier
 
     @classmethod
-    def resolve(cls, name: str | Path) -> str | Path:
-        """The folder of a shipped model, or the name unchanged."""
-        from clinical.models import resolve
-
-        return resolve(name)
-
-    @classmethod
-    def read_settings(cls, stored: dict[str, Any]) -> Any:
-        """The settings that a folder holds."""
-        stored = dict(stored)
-        if calibration := stored.get("calibration"):  # JSON has no tuples
-            stored["calibration"] = tuple(calibration)
-        if "threshold" in stored:  # in folders of version 0.1: on the score
-            old = stored.pop("threshold")
-            if old is not None and calibration:
-                old = float(Platt(*calibration).apply(old))
-            stored["alert_threshold"] = old
-        return super().read_settings(stored)
-
-    def card(self, config: TaskConfig) -> str:
-        """Markdown for the folder's README, from its manifest.
-
-        The recipe wrote `card` there; `clinical.evaluation.comparison.record` the measures.
-        """
-        from jinja2 import Environment, PackageLoader
-
-        manifest = config.manifest
-        scores = manifest.get("score_table")
-        evidence = manifest.get("evidence", {}).get("table")
-        # Markdown for people, not HTML for a browser: nothing to escape.
-        environment = Environment(loader=PackageLoader("clinical"), autoescape=False)  # noqa: S701
-        return environment.get_template("model_card.md.j2").render(
-            config=asdict(config),
-            manifest=manifest,
-            card=manifest.get("card", {}),
-            scores=table(scores[0], scores[1:]) if scores else "",
-            evidence=table(evidence[0], evidence[1:]) if evidence else "",
+    def of(cls, model: RiskModel, *, network: PreTrainedModel | None = None) -> Self:
+        """The same model as this class, perhaps with another network, such as one in int8."""
+        result = cls(
+            network or model.network,
+            model.tokenizer,
+            settings=model.settings,
+            device=model.runner.device,
+            batch_tokens=model.runner.batch_tokens,
         )
+        result.manifest = model.manifest
+        if network is None:
+            result.config, result.adapter = model.config, model.adapter
+        return result
 
     def predict(self, stay: str | Sequence[str]) -> StayRisk:
         """The risk of one stay: one note, or a list of its notes in time order.
@@ -221,49 +192,6 @@ class ReadmissionModel(Model):
         """Cut a stay (a note, or a list of notes in time order) into windows."""
         return self._reader.read(stay, stay_id)
 
-    def explain(
-        self,
-        stay: str | Sequence[str],
-        *,
-        method: str = "occlusion",
-        top: int = 5,
-        windows: int | None = None,
-    ) -> Explanation:
-        """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
-        from clinical.evidence.explain import explain
-
-        return explain(self, stay, method=method, top=top, windows=windows)
-
-    def trajectory(self, notes: Sequence[str], *, times: Sequence[Any] | None = None) -> Trajectory:
-        """The risk of one stay after each of its notes; each window is scored once.
-
-        Args:
-            notes: of the stay, in time order.
-            times: when each was written, ISO dates or datetimes; the notes are sorted by them.
-
-        Raises:
-            UserError: no note has text, a note is not a string, or the times are not dates.
-        """
-        from clinical.risk.trajectory import trajectory
-
-        return trajectory(self, notes, times)
-
-    def trajectory_frame(
-        self,
-        frame: pd.DataFrame,
-        *,
-        named: Mapping[str, str] | None = None,
-        keep: Sequence[str] = (),
-    ) -> pd.DataFrame:
-        """The risk after each note of each stay of a table: one row a note.
-
-        The table and its errors are as for `predict_frame`, but `stay_id` is needed.
-        """
-        from clinical.risk.trajectory_task import TrajectoryTask
-        from domainbert.scoring import score_frame
-
-        return score_frame(TrajectoryTask(self), frame, named=named, keep=keep)
-
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
         """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
 
@@ -300,34 +228,10 @@ class ReadmissionModel(Model):
         logits = runner.logits([window for stay in windows for window in stay])
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 
-    def predict_frame(
-        self,
-        frame: pd.DataFrame,
-        *,
-        named: Mapping[str, str] | None = None,
-        keep: Sequence[str] = (),
-    ) -> pd.DataFrame:
-        """Score a table of notes, or of stays, into one row a stay, in order of first appearance.
-
-        Args:
-            frame: `text`, one note a row, where rows with one `stay_id` are one stay (in
-                `chart_time` order where there is one) and without `stay_id` each row is its own;
-                or one row a stay, with a list of notes as `text`.
-            named: our column name -> the frame's, where they differ.
-            keep: other columns to carry into the result.
-
-        Raises:
-            TableError: there is no column `text`.
-        """
-        from clinical.risk.task import ReadmissionTask
-        from domainbert.scoring import score_frame
-
-        return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
-
     def calibrated(self, score: ArrayLike) -> np.ndarray:
         """The probabilities of scores, of any shape; the scores themselves without a calibrator."""
         calibration = self.settings.calibration
-        return Platt(*calibration).apply(score) if calibration else np.asarray(score)
+        return calibrated(score, *calibration) if calibration else np.asarray(score)
 
     def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
         """The risk of a stay from the probabilities of its windows, shape (windows,)."""

@@ -1,21 +1,24 @@
-"""Readmission as a scoring task: a table of notes, or of stays, -> a table of risks."""
+"""Scoring tasks: tables of notes, or of stays, -> tables of risks, or of risks after each note."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from clinical.risk.trajectory import follow
+from clinical.stays.stays import listed, note_times
 from domainbert.scoring import Fault, Task
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from clinical.risk.model import ReadmissionModel
-    from clinical.risk.stays import StayRisk
+    from clinical.risk.model import RiskModel
+    from clinical.risk.trajectory import Trajectory
+    from clinical.stays.stays import StayRisk
     from domainbert.tables import Row
 
 _NUMBERS = ("probability", "score", "p_max", "p_mean")
@@ -44,7 +47,7 @@ class ReadmissionTask(Task):
     columns = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
-    def __init__(self, model: ReadmissionModel, *, contributions: bool = False) -> None:
+    def __init__(self, model: RiskModel, *, contributions: bool = False) -> None:
         self._model, self._contributions = model, contributions
         self._alerts = model.settings.alert_threshold is not None
 
@@ -93,6 +96,53 @@ class ReadmissionTask(Task):
         return {"model": self._model.fingerprint(), **asked}
 
 
+class TrajectoryTask(ReadmissionTask):
+    """The risk of each stay after each of its notes, in time order."""
+
+    name: ClassVar[str] = "trajectory"
+    columns = (PATIENT, replace(STAY, required=True), NOTE, TIME, TEXT)
+
+    @property
+    def output(self) -> pa.Schema:
+        """The note, and the numbers of `TrajectoryPoint`; `alert` where there is a threshold."""
+        import pyarrow as pa
+
+        texts = [(name, pa.string()) for name in ("note_id", "chart_time")]
+        floats = [(name, pa.float64()) for name in _NUMBERS]
+        fields = [*texts, ("n_notes", pa.int64()), *floats, ("n_windows", pa.int64())]
+        fields.append(("calibrated", pa.bool_()))
+        return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
+
+    def run(self, items: Iterable[ReadNotes]) -> Iterator[Trajectory]:  # type: ignore[override]
+        """The trajectory of each stay."""
+        return follow(self._model, (stay.notes for stay in items))
+
+    def rows(self, item: ReadNotes, result: Trajectory) -> list[dict[str, Any]]:  # type: ignore[override]
+        """One row for each note; one for a stay without a trajectory."""
+        calibrated = {"calibrated": result.calibrated}
+        if result.status != "ok":
+            reason = "; ".join([result.reason, *item.remarks])
+            return [{**calibrated, "status": result.status, "reason": reason}]
+        notes, labels, rows = listed(item.notes), item.labels, []
+        if len(labels) != len(notes):  # the notes of a list have none
+            labels = [(None, None)] * len(notes)
+        for note, (note_id, time), point in zip(notes, labels, result.points, strict=True):
+            remarks = ["this note has no text", *item.remarks]
+            row = {
+                **calibrated,
+                "note_id": note_id,
+                "chart_time": time,
+                "n_notes": point.n_notes,
+                "n_windows": point.n_windows,
+                "reason": "; ".join(remarks if is_missing(note) else remarks[1:]),
+                "status": "ok" if point.n_windows else "empty",
+            }
+            if point.n_windows:
+                row |= {name: getattr(point, name) for name in _NUMBERS}
+            rows.append(row | ({"alert": point.alert} if self._alerts else {}))
+        return rows
+
+
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
     cells = [row.cells for row in rows]
     return [(id_text(each.get("note_id")), id_text(each.get("chart_time"))) for each in cells]
@@ -137,10 +187,8 @@ def read_notes(rows: Sequence[Row]) -> ReadNotes | Fault:
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
     """By `chart_time` where every note has one, else as they came; unreadable times are counted."""
-    import pandas as pd
-
-    given = pd.Series([row.cells.get("chart_time") for row in rows], dtype=object)
-    times = pd.to_datetime(given, errors="coerce", format="ISO8601", utc=True)
+    given = [row.cells.get("chart_time") for row in rows]
+    times = note_times(given)
     if times.isna().any():
-        return rows, int((times.isna() & given.notna()).sum())
+        return rows, sum(time is not None for time in given) - int(times.notna().sum())
     return [rows[i] for i in times.argsort(kind="stable")], 0

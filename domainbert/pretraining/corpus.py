@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.encoders import file_sha256
+from domainbert.encoders.loading import file_sha256
 from domainbert.errors import UserError
 from domainbert.pretraining.settings import CorpusSettings
-from domainbert.pretraining.tokens import split_sentences
 from domainbert.tables import (
     NOTE,
     PATIENT,
@@ -26,9 +25,10 @@ from domainbert.tables import (
     id_text,
     iter_rows,
     match_columns,
+    source_files,
     table_columns,
 )
-from domainbert.tables.rows import source_files
+from domainbert.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -92,24 +92,24 @@ class CorpusFile:
         given = {k: theirs for k, theirs in named.items() if theirs != k and theirs in available}
         text = Column(TEXT.name, "text", TEXT.also if named[TEXT.name] == TEXT.name else ())
         wanted = (text, PATIENT, STAY, NOTE)
-        found = match_columns(available, wanted, named=given, source=self.path.name)
-        if TEXT.name not in found or named[TEXT.name] not in (TEXT.name, found[TEXT.name]):
+        columns = match_columns(available, wanted, named=given, source=self.path.name)
+        if TEXT.name not in columns or named[TEXT.name] not in (TEXT.name, columns[TEXT.name]):
             # Without a header the names are the first row, so they are not shown.
             msg = (
                 f"{self.path.name} has no column {named[TEXT.name]!r} among its {len(available)}; "
                 "the first line must hold column names, and --text names the column of text"
             )
             raise TableError(msg)
-        return found
+        return columns
 
 
 def corpus_files(sources: Iterable[str | Path]) -> list[CorpusFile]:
-    """The text files and tables of a corpus; see `domainbert.tables.rows.source_files`."""
+    """The text files and tables of a corpus; see `domainbert.tables.source_files`."""
     files: list[CorpusFile] = []
     for source in map(Path, sources):
-        folder, found = source if source.is_dir() else None, source_files(source)
-        files += [CorpusFile(path, folder) for path in found]
-        if folder and (others := sum(p.is_file() for p in folder.rglob("*")) - len(found)):
+        folder, paths = source if source.is_dir() else None, source_files(source)
+        files += [CorpusFile(path, folder) for path in paths]
+        if folder and (others := sum(p.is_file() for p in folder.rglob("*")) - len(paths)):
             log.warning("%s: %d files of other kinds are not read", folder, others)
     return files
 
@@ -173,11 +173,7 @@ class Exclusions:
         kinds = {kind for kind, _ in self._spelled}
         # Every document must have the broadest kind of id in the lists.
         self._broadest = next((kind for kind in IDS if kind in kinds), None)
-        self.forget_found()
-
-    def forget_found(self) -> None:
-        """Start a new reading."""
-        self._found: set[tuple[str, str | None]] = set()
+        self._met: set[tuple[str, str | None]] = set()
 
     def check(self, kinds: Collection[str], *, source: str) -> None:
         """Refuse a source whose documents lack the kind of id that exclusion needs."""
@@ -193,7 +189,7 @@ class Exclusions:
         """Why a document must not be read, or None; remembers which names were found."""
         names = {**{kind: id_key(document.ids.get(kind)) for kind in IDS}, HASH: sha256}
         hits = [name for name in names.items() if name in self._spelled]
-        self._found.update(hits)
+        self._met.update(hits)
         if hits:
             return f"excluded by {'text' if hits[0][0] == HASH else hits[0][0]}"
         if self._broadest and names[self._broadest] is None:
@@ -202,7 +198,7 @@ class Exclusions:
 
     def not_found(self) -> Iterator[tuple[str, str]]:
         """The kind and the spelling of each name that no document has had."""
-        yield from ((k[0], name) for k, name in self._spelled.items() if k not in self._found)
+        yield from ((key[0], name) for key, name in self._spelled.items() if key not in self._met)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many names of each kind are listed, and how many were not found."""
@@ -228,11 +224,11 @@ def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
     """
     names: list[tuple[str, str]] = []
     for path in map(Path, paths):
-        found = list(_excluded(path))
-        if not found:
+        listed = list(_excluded(path))
+        if not listed:
             msg = f"{path.name} excludes nothing: it has no ids outside the train side"
             raise CorpusError(msg)
-        names += found
+        names += listed
     return Exclusions(names)
 
 
@@ -263,7 +259,7 @@ def _excluded(path: Path) -> Iterator[tuple[str, str]]:
 
 
 class Corpus:
-    """The sentences of a corpus, document by document; can be read several times.
+    """The sentences of a corpus, document by document.
 
     Left out and counted in `counts`: excluded documents, documents without text or not in UTF-8,
     copies of earlier documents, and sentences of five words or more that an earlier document has.
@@ -293,22 +289,19 @@ class Corpus:
         for file in self.files:
             self.exclusions.check(file.columns(self.settings), source=file.path.name)
 
-    def __iter__(self) -> Iterator[tuple[str, list[str], str]]:
-        """The side (`TRAIN` or `HELD_OUT`), sentences and patient of each document.
-
-        A document without a patient has a name of its own instead.
+    def __iter__(self) -> Iterator[tuple[str, list[str]]]:
+        """The side (`TRAIN` or `HELD_OUT`) and the sentences of each document.
 
         Raises:
             CorpusError: at the end, if a side has no documents.
         """
         self.counts = Counter()
-        self.exclusions.forget_found()
         seen: set[bytes] = set()
         for file in self.files:
             for document in read_documents(file, settings=self.settings):
                 if document.fault:
-                    self.counts["lines that are no rows"] += 1
-                    if self.counts["lines that are no rows"] <= LISTED_PLACES:
+                    self.counts["unreadable lines"] += 1
+                    if self.counts["unreadable lines"] <= LISTED_PLACES:
                         log.warning("%s; this line is left out", document.fault)
                     continue
                 self.counts["documents"] += 1
@@ -322,7 +315,7 @@ class Corpus:
                     continue
                 side = self._side(document, sha256)
                 self.counts[f"{side} documents"] += 1
-                yield side, sentences, id_key(document.ids.get(PATIENT.name)) or f" {sha256}"
+                yield side, sentences
         self._check()
 
     def _reason(self, document: Document, sha256: str, seen: set[bytes]) -> str | None:

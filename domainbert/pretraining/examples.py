@@ -1,28 +1,35 @@
-"""Training examples: documents cut into segments or pairs of them, masked and batched."""
+"""Training examples: tokenized documents, cut into segments or pairs of them, and masked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
+from datasets import Dataset, Features, List, Value, disable_progress_bars
+from datasets.exceptions import DatasetGenerationError
+from transformers import DataCollatorForLanguageModeling
 
-from domainbert.inference import chunked, pad
-from domainbert.pretraining.corpus import CorpusError
-from domainbert.pretraining.tokens import CONTINUES, TOKENS, TokenFile, token_list
+from domainbert import __version__
+from domainbert.files import write_json
+from domainbert.pretraining.corpus import HELD_OUT, SIDES, CorpusError
+from domainbert.text.runner import chunked, pad
+from domainbert.training.checkpoints import is_first_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from transformers import PreTrainedTokenizerBase
 
-    from domainbert.pretraining.settings import ExampleSettings
-    from domainbert.pretraining.tokens import Documents
+    from domainbert.pretraining.corpus import Corpus
+    from domainbert.pretraining.settings import ExampleSettings, Recipe
 
+Row = dict[str, Any]
 # A longer run without the end of a sentence is split in its middle (share of the room there is).
 LONG = 0.5
 PAIR_TOKENS, SINGLE_TOKENS = 3, 2  # [CLS] and one or two [SEP]
@@ -31,23 +38,10 @@ IGNORED = -100  # label of a token that is not predicted
 # Of the tokens to predict (Devlin et al., arXiv 1810.04805): this share is replaced by [MASK],
 # this share by a random piece, and the others stay.
 AS_MASK, AS_RANDOM = 0.8, 0.1
-# Tokens of examples that are written together.
-TOGETHER = 4_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class Example:
-    """One training example before masking.
-
-    Attributes:
-        tokens: ids with special tokens, shape (tokens,).
-        second: where the second segment starts, or the number of tokens.
-        label: 0 if the second segment follows, 1 if it is of another document, or `NO_PAIR`.
-    """
-
-    tokens: np.ndarray = field(repr=False)
-    second: int
-    label: int
+TOGETHER = 16_384  # sentences that are tokenized together
+TEXT = "text"  # folder of documents and examples
+NOT_FOUND = "excluded-not-found.jsonl"
+log = logging.getLogger(__name__)
 
 
 class ExampleMaker:
@@ -58,13 +52,22 @@ class ExampleMaker:
     first segment, where Devlin et al. truncate. The last sentence of a document can only be
     followed by another document; other pairs make up for it, so that half of all pairs are true.
 
+    Args:
+        documents: rows with "tokens", shape (tokens,), and "ends", one past the last token of each
+            sentence, shape (sentences,).
+        length: most tokens of an example, special tokens included.
+        settings: see `ExampleSettings`.
+        tokenizer: of the encoder.
+        seed: of the cuts and pairs.
+        copies: how often the documents are cut, each time with other cuts and pairs.
+
     Raises:
         CorpusError: pairs of a single document.
     """
 
     def __init__(
         self,
-        documents: Documents,
+        documents: Dataset,
         *,
         length: int,
         settings: ExampleSettings,
@@ -80,16 +83,22 @@ class ExampleMaker:
         self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
         self._seed, self._length, self._copies = seed, length, copies
 
-    def __iter__(self) -> Iterator[Example]:
-        """The examples of all copies."""
+    def __iter__(self) -> Iterator[Row]:
+        """The examples of all copies.
+
+        Each has "tokens" (ids with special tokens), "length" (their number), "second" (where the
+        second segment starts, or the number of tokens) and "label": 0 if the second segment
+        follows the first, 1 if it is of another document, or `NO_PAIR`.
+        """
         for copy in range(self._copies):
             self._generator = np.random.default_rng((self._seed, self._length, copy))
             self._owed = 0
             for document in range(len(self._documents)):
                 yield from self._of(document)
 
-    def _of(self, document: int) -> Iterator[Example]:
-        tokens, ends = self._documents.tokens(document), self._documents.ends(document)
+    def _of(self, document: int) -> Iterator[Row]:
+        row = self._documents[document]
+        tokens, ends = row["tokens"], row["ends"]
         start = 0
         while start < len(tokens):
             stop = min(start + self._target(), len(tokens))
@@ -133,112 +142,231 @@ class ExampleMaker:
     def _elsewhere(self, document: int, room: int) -> np.ndarray:
         """Tokens from the start of a sentence of another document."""
         other = int(self._generator.integers(len(self._documents) - 1))
-        other += other >= document
-        ends = self._documents.ends(other)
-        sentence = int(self._generator.integers(len(ends)))
-        start = int(ends[sentence - 1]) if sentence else 0
-        return self._documents.tokens(other)[start : start + room]
+        row = self._documents[other + (other >= document)]
+        sentence = int(self._generator.integers(len(row["ends"])))
+        start = int(row["ends"][sentence - 1]) if sentence else 0
+        return row["tokens"][start : start + room]
 
     def _example(
         self, first: np.ndarray, second: np.ndarray | None = None, *, label: int = NO_PAIR
-    ) -> Example:
-        parts: list[Any] = [self._cls, first, self._sep]
+    ) -> Row:
+        parts: list[Sequence[int] | np.ndarray] = [self._cls, first, self._sep]
         if second is not None:
             parts += [second, self._sep]
         tokens = np.concatenate(parts).astype(np.int64)
-        return Example(tokens, second=len(first) + SINGLE_TOKENS, label=label)
-
-
-class Examples(TokenFile):
-    """The examples in a folder, by number; their `lengths` in tokens have shape (examples,)."""
-
-    def __init__(self, folder: Path, *, side: str) -> None:
-        super().__init__(folder, side=side)
-        self._seconds, self._labels = (self._table[n].to_numpy() for n in ("second", "label"))
-        self.lengths = pc.list_value_length(self._table[TOKENS]).to_numpy()
-
-    def __getitem__(self, number: int) -> Example:
-        """One example."""
-        tokens = self.items(number, TOKENS).astype(np.int64)
-        return Example(tokens, int(self._seconds[number]), int(self._labels[number]))
-
-    def counts(self) -> dict[str, int]:
-        """How many examples, tokens, pairs and true pairs there are."""
-        return {
-            "examples": len(self),
-            "tokens": int(self.lengths.sum()),
-            "pairs": int((self._labels != NO_PAIR).sum()),
-            "true pairs": int((self._labels == 0).sum()),
-        }
-
-
-def write_examples(maker: Iterable[Example], folder: Path, *, side: str, vocabulary: int) -> None:
-    """Write the examples of one side, to be read by `Examples`."""
-    tokens = token_list(vocabulary)
-    schema = pa.schema({TOKENS: tokens, "second": pa.int32(), "label": pa.int8()})
-    with pa.ipc.new_file(str(folder / f"{side}.arrow"), schema) as file:
-        for examples in chunked(maker, size=lambda made: len(made.tokens), limit=TOGETHER):
-            rows = [vars(example) for example in examples]
-            file.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+        middle = len(first) + SINGLE_TOKENS
+        return {"tokens": tokens, "length": len(tokens), "second": middle, "label": label}
 
 
 class Masker:
-    """Hides tokens for the model to predict, and makes batches.
+    """Hides tokens for the model to predict, and makes batches, with transformers' collator.
 
-    Every token that is not special is hidden with the same chance (`masked`), independently; with
-    `whole_words`, every word, and all its pieces together.
+    Every token that is not special is hidden with the same chance, independently. With
+    `whole_words` every word is, all its pieces together, and always replaced by [MASK].
+
+    Args:
+        tokenizer: of the encoder.
+        masked: the chance, in (0, 1).
+        whole_words: hide whole words.
     """
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, *, masked: float = 0.15, whole_words: bool = False
     ) -> None:
+        self._collator = DataCollatorForLanguageModeling(
+            tokenizer,
+            mlm_probability=masked,
+            whole_word_mask=whole_words,
+            mask_replace_prob=1.0 if whole_words else AS_MASK,
+            random_replace_prob=0.0 if whole_words else AS_RANDOM,
+        )
         pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-        self._special = np.zeros(len(pieces), dtype=bool)
-        self._special[tokenizer.all_special_ids] = True
-        self._continues = np.array([piece.startswith(CONTINUES) for piece in pieces])
-        unused = np.array([piece.startswith("[unused") for piece in pieces])
-        self._ordinary = np.flatnonzero(~(self._special | unused))
-        self._mask, self._pad = tokenizer.mask_token_id, tokenizer.pad_token_id
-        self._masked, self._whole_words = masked, whole_words
+        self._special = np.isin(np.arange(len(pieces)), tokenizer.all_special_ids)
+        self._continues = np.array([piece.startswith("##") for piece in pieces])
+        self._pad = tokenizer.pad_token_id
 
-    def hide(
-        self, ids: np.ndarray, generator: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The input and the labels (`IGNORED` where nothing is hidden), shape (rows, tokens)."""
-        chance = generator.random(ids.shape)
-        if self._whole_words:
-            chance = np.take_along_axis(chance, self._word_starts(ids), axis=1)
-        hidden = (chance < self._masked) & ~self._special[ids]
-        behind = generator.random(ids.shape)
-        random = generator.choice(self._ordinary, size=ids.shape)
-        shown = np.where(hidden & (behind < AS_MASK), self._mask, ids)
-        is_random = hidden & (behind >= AS_MASK) & (behind < AS_MASK + AS_RANDOM)
-        return np.where(is_random, random, shown), np.where(hidden, ids, IGNORED)
-
-    def _word_starts(self, ids: np.ndarray) -> np.ndarray:
-        """The position where the word of each token starts, shape (rows, tokens)."""
-        continues = self._continues[ids]
-        # A segment may start inside a word that was cut.
-        continues[:, 1:] &= ~self._special[ids[:, :-1]]
-        continues[:, 0] = False
-        places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-        return np.maximum.accumulate(np.where(continues, 0, places), axis=1)
-
-    def batch(
-        self, examples: Sequence[Example], generator: np.random.Generator
-    ) -> dict[str, torch.Tensor]:
-        """A batch for `PretrainingNetwork`."""
-        ids, mask = pad([example.tokens for example in examples], pad_token_id=self._pad)
-        shown, labels = self.hide(ids.numpy(), generator)
-        seconds = torch.tensor([example.second for example in examples])
+    def batch(self, rows: Mapping[str, Sequence[Any]], *, seed: Sequence[int]) -> dict[str, Any]:
+        """A batch for `PretrainingNetwork`: rows of a dataset; the seed alone decides the masks."""
+        ids, mask = pad(rows["tokens"], pad_token_id=self._pad)
+        special = self._special[ids]
+        # The collator takes a token that starts where the one before ended for the same word.
+        gaps = ~self._continues[ids]
+        starts = np.arange(ids.shape[1]) + np.cumsum(gaps, axis=1)
+        state = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        self._collator.generator = torch.Generator().manual_seed(state)
+        shown, labels = self._collator.torch_mask_tokens(
+            ids,
+            special_tokens_mask=torch.from_numpy(special),
+            offset_mapping=np.stack([starts, starts + 1], axis=2),
+        )
+        seconds = torch.tensor(np.asarray(rows["second"]))
         batch = {
-            "input_ids": torch.from_numpy(shown),
-            "labels": torch.from_numpy(labels),
+            "input_ids": shown,
+            "labels": labels,
             "token_type_ids": (torch.arange(ids.shape[1]) >= seconds[:, None]).long(),
         }
         if mask is not None:
             batch["attention_mask"] = mask
             batch["token_type_ids"] *= mask
-        if examples[0].label != NO_PAIR:
-            batch["next_sentence_label"] = torch.tensor([example.label for example in examples])
+        if rows["label"][0] != NO_PAIR:
+            batch["next_sentence_label"] = torch.tensor(np.asarray(rows["label"]))
         return batch
+
+
+# --- what is kept in the work folder: each part is made once and reused by every run that fits
+
+
+class Prepared:
+    """What training reads, in a private work folder; what is not there yet is written.
+
+    Attributes:
+        documents: side -> its tokenized documents, see `ExampleMaker`.
+        examples: phase -> side -> its examples.
+        manifest: counts of what was read, left out and made.
+        name: identifies everything that the examples depend on.
+    """
+
+    def __init__(
+        self, corpus: Corpus, *, recipe: Recipe, tokenizer: PreTrainedTokenizerBase, work: Path
+    ) -> None:
+        folder = private_folder(work / TEXT)
+        backend = tokenizer.backend_tokenizer.to_str().encode()
+        pieces = hashlib.sha256(backend).hexdigest()
+        text = fingerprint({"version": __version__, "corpus": corpus.facts(), "pieces": pieces})
+        tokens = List(Value("uint16" if len(tokenizer) <= 2**16 else "int32"))
+        counts = folder / f"corpus-{text}.json"
+
+        def tokenized() -> Iterator[Row]:
+            yield from _checked(_tokenized(corpus, tokenizer))
+            with (folder / NOT_FOUND).open("w", encoding="utf-8") as file:
+                for kind, name in corpus.exclusions.not_found():
+                    file.write(json.dumps({kind: name}) + "\n")
+            write_json(corpus.describe(), counts)
+
+        features = {"tokens": tokens, "ends": List(Value("int32")), "side": Value("string")}
+        documents = _stored(folder, text, tokenized, features)
+        sides = np.array(documents["side"][:])
+        self.documents = {
+            side: documents.select(np.flatnonzero(sides == side), keep_in_memory=True)
+            for side in SIDES
+        }
+        features = {"tokens": tokens, "length": Value("int32")}
+        features |= {"second": Value("int32"), "label": Value("int8")}
+        plan = recipe.examples
+        facts = {"text": text, "seed": recipe.training.seed, "made": plan.model_dump()}
+        self.name = fingerprint(facts)
+        self.examples: dict[str, dict[str, Dataset]] = {}
+        for phase, settings in recipe.phases.items():
+            self.examples[phase] = {}
+            for side, rows in self.documents.items():
+                make = partial(
+                    ExampleMaker,
+                    rows,
+                    length=settings.length,
+                    settings=plan,
+                    tokenizer=tokenizer,
+                    seed=recipe.training.seed,
+                    # Copies of held-out text would be counted twice.
+                    copies=1 if side == HELD_OUT else plan.copies,
+                )
+                name = fingerprint({**facts, "length": settings.length, "side": side})
+                self.examples[phase][side] = _stored(folder, name, make, features)
+        corpus_counts = json.loads(counts.read_text("utf-8"))
+        self.manifest = {
+            "corpus": {
+                **corpus_counts,
+                "tokens": {side: _token_count(rows) for side, rows in self.documents.items()},
+            },
+            "examples": {
+                phase: {side: example_counts(rows) for side, rows in sides.items()}
+                for phase, sides in self.examples.items()
+            },
+        }
+        for kind, listed in corpus_counts["exclusions"].items():
+            if listed["not found"] and is_first_process():
+                log.warning(
+                    "%d of %d excluded %s values were not found in the corpus: check that they "
+                    "are spelled alike; they are listed in %s",
+                    *(listed["not found"], listed["listed"], kind, folder / NOT_FOUND),
+                )
+
+    def frequencies(self, side: str, vocabulary: int) -> np.ndarray:
+        """How often each token occurs, shape (vocabulary,)."""
+        counts = np.zeros(vocabulary, dtype=np.int64)
+        for batch in self.documents[side].iter(batch_size=1000):
+            counts += np.bincount(np.concatenate(list(batch["tokens"])), minlength=vocabulary)
+        return counts
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that only its owner can read, if it is not there."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def fingerprint(facts: Mapping[str, Any]) -> str:
+    """A short name for facts."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def example_counts(examples: Dataset) -> dict[str, int]:
+    """How many examples, tokens, pairs and true pairs there are."""
+    labels = np.asarray(examples["label"][:])
+    return {
+        "examples": len(examples),
+        "tokens": int(np.sum(examples["length"][:])),
+        "pairs": int((labels != NO_PAIR).sum()),
+        "true pairs": int((labels == 0).sum()),
+    }
+
+
+def _token_count(documents: Dataset) -> int:
+    return sum(int(ends[-1]) for ends in documents["ends"])
+
+
+def _stored(
+    folder: Path, name: str, rows: Callable[[], Any], features: Mapping[str, Any]
+) -> Dataset:
+    """A memory-mapped dataset of that name; made by one process if it is not there."""
+    disable_progress_bars()
+    failure: BaseException | None = None
+    try:
+        made = Dataset.from_generator(
+            lambda: iter(rows()),
+            features=Features(features),
+            cache_dir=str(folder),
+            fingerprint=name,
+        )
+    except DatasetGenerationError as error:
+        failure = error.__cause__ or error
+    if failure is not None:  # what the rows raised; here, so that it does not become its own cause
+        raise failure
+    return made.with_format("numpy")
+
+
+def _checked(rows: Iterator[Row]) -> Iterator[Row]:
+    """The same rows; refuses a side without any."""
+    missing = set(SIDES)
+    for row in rows:
+        missing.discard(row["side"])
+        yield row
+    if missing:
+        msg = f"the documents on the {max(missing)} side have no word in them"
+        raise CorpusError(msg)
+
+
+def _tokenized(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
+    """The documents that have a token, each with the ends of its sentences and its side."""
+    for chunk in chunked(corpus, size=lambda document: len(document[1]), limit=TOGETHER):
+        sentences = [sentence for _, found in chunk for sentence in found]
+        encoded = tokenizer(
+            sentences, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
+        tokens = iter(encoded["input_ids"])
+        for side, found in chunk:
+            parts = [part for part in (next(tokens) for _ in found) if part]
+            if parts:
+                ends = np.cumsum([len(part) for part in parts])
+                yield {"tokens": np.concatenate(parts), "ends": ends, "side": side}

@@ -3,64 +3,60 @@
 from __future__ import annotations
 
 import copy
-import fcntl
-import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from safetensors.torch import load_model
-from transformers import BertTokenizer
+from torch.nn.functional import cross_entropy
 
-from domainbert import __version__
-from domainbert.encoders import find_encoder, load_config, window_limit
+from domainbert.encoders.loading import find_encoder, load_config, window_limit
 from domainbert.errors import UserError
-from domainbert.files import folder_beside, replace_folder, write_json
-from domainbert.locks import LOCK, locked
-from domainbert.pretraining.corpus import (
-    HELD_OUT,
-    SIDES,
-    TRAIN,
-    Corpus,
-    CorpusError,
-    read_exclusions,
-)
-from domainbert.pretraining.examples import ExampleMaker, Examples, Masker, write_examples
+from domainbert.files import folder_beside, locked
+from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, read_exclusions
+from domainbert.pretraining.examples import IGNORED, Masker, Prepared, fingerprint, private_folder
 from domainbert.pretraining.model import (
+    check_free,
     load_start,
     load_start_tokenizer,
-    prepare,
-    start_from_scratch,
+    new_manifest,
+    save_encoder,
     start_output_layer,
 )
-from domainbert.pretraining.objective import HeldOut, MaskedWords
-from domainbert.pretraining.report import check_free, new_manifest, save_encoder
-from domainbert.pretraining.settings import Recipe, ScratchSettings
-from domainbert.pretraining.tokens import Documents, train_vocabulary, write_documents
-from domainbert.training.checkpoints import STATE, checkpoint_step, last_checkpoint
-from domainbert.training.processes import is_first_process
-from domainbert.training.trainer import ObjectiveTrainer
+from domainbert.pretraining.settings import Recipe
+from domainbert.text.runner import plan_batches
+from domainbert.training.checkpoints import (
+    STATE,
+    checkpoint_step,
+    is_first_process,
+    last_checkpoint,
+    process_count,
+    resume_hint,
+)
+from domainbert.training.objective import LengthBatches, Objective
+from domainbert.training.settings import TrainingSettings
+from domainbert.training.train import ObjectiveTrainer
+from domainbert.training.trainer import load_trained
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from transformers import PreTrainedTokenizerBase
+    from datasets import Dataset
 
     from domainbert.pretraining.model import PretrainingNetwork
+    from domainbert.pretraining.settings import Phase, TrainingPlan
 
-BEFORE, SPEED, MANIFEST, TOKENIZER = "before.json", "speed.json", "manifest.json", "tokenizer"
-NOT_FOUND = "excluded-not-found.jsonl"
-VOCABULARY_OPTIONS = {"lower_case", "positions", "min_patients"}
-PRIVATE = 0o700  # the work folder holds the text as numbers
-WAIT = 1.0  # seconds
+Scores = dict[str, float]
+# Of an evaluation batch, on every device: what is masked is drawn batch by batch.
+EVALUATION_TOKENS = 4096
 log = logging.getLogger(__name__)
 
 
@@ -76,8 +72,8 @@ class Pretrained:
     """
 
     folder: Path
-    before: Mapping[str, Mapping[str, float]]
-    after: Mapping[str, Mapping[str, float]]
+    before: Mapping[str, Scores]
+    after: Mapping[str, Scores]
     manifest: Mapping[str, Any] = field(repr=False)
 
 
@@ -114,232 +110,89 @@ def pretrain(
     _check_lengths(recipe)
     work = Path(work) if work else out.with_name(f"{out.name}-work")
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
-    tokenizer = load_start_tokenizer(recipe.encoder) if recipe.encoder else None
-    prepared = Prepared(corpus, recipe=recipe, tokenizer=tokenizer, work=work)
-    run = _Run(recipe, prepared, work=work)
-    first = is_first_process()
-    with locked(run.folder) if first else nullcontext():
-        checkpoint = run.train()
-        if not first:
-            return Pretrained(out, run.before, {}, {})
-        network, adapters = run.network_at(checkpoint)
-        network = adapters.merge_and_unload() if adapters else network
-        manifest = new_manifest(recipe, manifest=prepared.manifest, start=run.start)
-        manifest |= {"before": run.before, "after": run.scores(network)}
-        manifest |= {"history": run.history, "speed": run.speed}
-        dropout = run.start.dropout
-        save_encoder(
-            out, network=network, tokenizer=prepared.tokenizer, manifest=manifest, dropout=dropout
-        )
-        shutil.rmtree(run.folder)
+    tokenizer = load_start_tokenizer(recipe.encoder)
+    hint = (
+        f"to resume, repeat the same command; {work} keeps the text as numbers and the "
+        "checkpoints: protect it as you protect the text, and delete it if you do not resume"
+    )
+    with resume_hint(work, hint):
+        prepared = Prepared(corpus, recipe=recipe, tokenizer=tokenizer, work=work)
+        run = _Run(recipe, prepared, Masker(tokenizer, **_masking(recipe)), work=work)
+        with locked(run.folder) if is_first_process() else nullcontext():
+            network = run.train()
+            if not is_first_process():
+                return Pretrained(out, run.before, {}, {})
+            manifest = new_manifest(recipe, counts=prepared.manifest, start=run.start)
+            manifest |= {"before": run.before, "after": run.scores(network)}
+            manifest |= {"history": run.history, "speed": run.speed}
+            dropout = run.start.dropout
+            save_encoder(
+                out, network=network, tokenizer=tokenizer, manifest=manifest, dropout=dropout
+            )
+            shutil.rmtree(run.folder)
     return Pretrained(out, manifest["before"], manifest["after"], manifest)
 
 
+def _masking(recipe: Recipe) -> dict[str, Any]:
+    return recipe.examples.model_dump(include={"masked", "whole_words"})
+
+
 def _check_lengths(recipe: Recipe) -> None:
-    if recipe.scratch:
-        limit = recipe.scratch.positions
-    else:
-        limit = window_limit(load_config(find_encoder(recipe.encoder or "")))
+    limit = window_limit(load_config(find_encoder(recipe.encoder)))
     for name, phase in recipe.phases.items():
         if phase.length > limit:
             msg = (
-                f"[{name}] has examples of {phase.length} tokens, but {recipe.encoder or 'it'} "
+                f"[{name}] has examples of {phase.length} tokens, but {recipe.encoder} "
                 f"reads at most {limit}; set length = {limit} there"
             )
             raise UserError(msg)
 
 
-# --- preparing: each folder is made once and reused by every run that fits
-
-
-class Prepared:
-    """What training reads, in private folders of `work`; what is not there yet is written.
-
-    Without a tokenizer a vocabulary is learned from the training side.
-
-    Attributes:
-        tokenizer: of the encoder.
-        documents: side -> its documents.
-        examples: phase -> side -> its examples.
-        manifest: counts of what was read, left out and made.
-        names: of the folders; they identify everything that the folders depend on.
-    """
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        *,
-        recipe: Recipe,
-        tokenizer: PreTrainedTokenizerBase | None,
-        work: Path,
-    ) -> None:
-        self._corpus, self._recipe = corpus, recipe
-        self._scratch = recipe.scratch or ScratchSettings()
-        work.parent.mkdir(parents=True, exist_ok=True)
-        work.mkdir(mode=PRIVATE, exist_ok=True)
-        name = f"tokens-{_fingerprint(self._facts(tokenizer))}"
-        folder = made_once(work / name, partial(self._write_tokens, tokenizer=tokenizer))
-        self.tokenizer = tokenizer or BertTokenizer.from_pretrained(
-            folder / TOKENIZER, local_files_only=True
-        )
-        self.documents = {side: Documents(folder, side=side) for side in SIDES}
-        self.examples: dict[str, dict[str, Examples]] = {}
-        self.names = [name]
-        for phase, settings in recipe.phases.items():
-            facts = {"tokens": name, "length": settings.length, "seed": recipe.training.seed}
-            facts |= recipe.examples.model_dump(include={"pairs", "copies", "short"})
-            made = made_once(
-                work / f"examples-{settings.length}-{_fingerprint(facts)}",
-                partial(self._write_examples, length=settings.length),
-            )
-            self.names.append(made.name)
-            self.examples[phase] = {side: Examples(made, side=side) for side in SIDES}
-        self.manifest = {
-            "corpus": _read_json(folder / MANIFEST),
-            "examples": {
-                phase: {side: examples.counts() for side, examples in sides.items()}
-                for phase, sides in self.examples.items()
-            },
-        }
-        for kind, counts in self.manifest["corpus"]["exclusions"].items():
-            if counts["not found"] and is_first_process():
-                log.warning(
-                    "%d of %d excluded %s values were not found in the corpus: check that they "
-                    "are spelled alike; they are listed in %s",
-                    *(counts["not found"], counts["listed"], kind, folder / NOT_FOUND),
-                )
-
-    def _facts(self, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
-        """What the tokens depend on."""
-        if tokenizer:
-            backend = tokenizer.backend_tokenizer.to_str().encode()
-            pieces = {"sha256": hashlib.sha256(backend).hexdigest()}
-        else:
-            pieces = self._scratch.model_dump(include={"vocabulary", *VOCABULARY_OPTIONS})
-        return {"version": __version__, "corpus": self._corpus.facts(), "pieces": pieces}
-
-    def _write_tokens(self, folder: Path, *, tokenizer: PreTrainedTokenizerBase | None) -> None:
-        corpus = self._corpus
-        if tokenizer is None:
-            tokenizer = train_vocabulary(
-                ((patient, sentences) for side, sentences, patient in corpus if side == TRAIN),
-                size=self._scratch.vocabulary,
-                **self._scratch.model_dump(include=VOCABULARY_OPTIONS),
-            )
-            tokenizer.save_pretrained(folder / TOKENIZER)
-        read = ((side, sentences) for side, sentences, _ in corpus)
-        write_documents(read, folder, tokenizer=tokenizer, sides=SIDES)
-        tokens = {}
-        for side in SIDES:
-            frequencies = Documents(folder, side=side).frequencies(len(tokenizer))
-            tokens[side] = int(frequencies.sum())
-            if not tokens[side]:
-                msg = f"the documents on the {side} side have no word in them"
-                raise CorpusError(msg)
-        with (folder / NOT_FOUND).open("w", encoding="utf-8") as file:
-            for kind, name in corpus.exclusions.not_found():
-                file.write(json.dumps({kind: name}) + "\n")
-        write_json({**corpus.describe(), "tokens": tokens}, folder / MANIFEST)
-
-    def _write_examples(self, folder: Path, *, length: int) -> None:
-        settings = self._recipe.examples
-        for side in SIDES:
-            maker = ExampleMaker(
-                self.documents[side],
-                length=length,
-                # Copies of held-out text would be counted twice.
-                copies=1 if side == HELD_OUT else settings.copies,
-                settings=settings,
-                tokenizer=self.tokenizer,
-                seed=self._recipe.training.seed,
-            )
-            write_examples(maker, folder, side=side, vocabulary=len(self.tokenizer))
-
-
-def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """A private folder that one process makes if it is not there; it appears when complete."""
-    while not is_first_process() and not folder.is_dir():
-        time.sleep(WAIT)
-    if folder.is_dir():
-        return folder
-    with (folder.parent / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            log.warning("another run prepares text in %s; waiting for it", folder.parent)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            with folder_beside(folder) as temporary:
-                temporary.chmod(PRIVATE)
-                make(temporary)
-                replace_folder(temporary, folder)
-    return folder
-
-
-def _fingerprint(facts: Mapping[str, Any]) -> str:
-    text = json.dumps(facts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-# --- training
-
-
 class _Run:
     """The training of one recipe on prepared examples, in a folder of its own in `work`."""
 
-    def __init__(self, recipe: Recipe, prepared: Prepared, *, work: Path) -> None:
-        self._recipe, self._prepared, plan = recipe, prepared, recipe.training
-        if recipe.scratch:
-            start = start_from_scratch(prepared.tokenizer, scratch=recipe.scratch, plan=plan)
-        else:
-            start = load_start(recipe.encoder or "", plan=plan)
-        if start.fresh_head:
-            rows = start.network.config.vocab_size
-            start_output_layer(start.network, prepared.documents[TRAIN].frequencies(rows))
-        self.start = start
-        facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.names}
-        self.folder = work / f"run-{_fingerprint(facts | {'start': start.sha256})}"
-        self.folder.mkdir(mode=PRIVATE, exist_ok=True)
-        self._masker = Masker(
-            prepared.tokenizer, **recipe.examples.model_dump(include={"masked", "whole_words"})
-        )
+    def __init__(self, recipe: Recipe, prepared: Prepared, masker: Masker, *, work: Path) -> None:
+        self._recipe, self._prepared, self._masker = recipe, prepared, masker
+        self.start = load_start(recipe.encoder, plan=recipe.training)
+        if self.start.fresh_head:
+            rows = self.start.network.config.vocab_size
+            start_output_layer(self.start.network, prepared.frequencies(TRAIN, rows))
+        facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.name}
+        name = f"run-{fingerprint(facts | {'start': self.start.sha256})}"
+        self.folder = private_folder(work / name)
         self._held_out = {
-            name: HeldOut(sides[HELD_OUT], masker=self._masker, plan=plan)
+            name: HeldOut(sides[HELD_OUT], masker=masker, plan=recipe.training)
             for name, sides in prepared.examples.items()
         }
-        self.history: dict[str, list[dict[str, float]]] = {}
-        self.speed: dict[str, dict[str, Any]] = {}
+        self.before: dict[str, Scores] = {}
+        self.history: dict[str, list[Scores]] = {}
+        self.speed: dict[str, Scores] = {}
 
-    def scores(self, network: PretrainingNetwork) -> dict[str, dict[str, float]]:
+    def scores(self, network: PretrainingNetwork) -> dict[str, Scores]:
         """Scores on held-out documents at each phase's length."""
         network.to(_device())
         return {name: held.scores(network) for name, held in self._held_out.items()}
 
-    def train(self) -> Path | None:
-        """Run all phases, from where a killed run was; returns the last checkpoint."""
-        file = self.folder / BEFORE
-        self.before = _read_json(file) if file.is_file() else self.scores(self.start.network)
-        if is_first_process():
-            write_json(self.before, file)
+    def train(self) -> PretrainingNetwork:
+        """Run all phases, from where a killed run was; returns the trained network."""
+        self.before = self.scores(self.start.network)
         checkpoint = None
         for name in self._recipe.phases:
             checkpoint = self._train_phase(name, after=checkpoint)
-        return checkpoint
+        return self._network_at(checkpoint)
 
-    def network_at(self, checkpoint: Path | None) -> tuple[PretrainingNetwork, Any]:
-        """A new network with the weights of a checkpoint or of the start, and its adapters.
+    def _network_at(self, checkpoint: Path | None) -> PretrainingNetwork:
+        """A new network with the weights of a checkpoint or of the start.
 
         Each phase starts this way, whether the one before ran in this process or not.
         """
-        recipe, network = self._recipe, copy.deepcopy(self.start.network)
-        adapters = prepare(network, plan=recipe.training, pairs=recipe.examples.pairs)
+        network = copy.deepcopy(self.start.network)
+        if not self._recipe.examples.pairs:
+            network.bert.pooler.requires_grad_(requires_grad=False)
+            network.cls.seq_relationship.requires_grad_(requires_grad=False)
         if checkpoint:
-            load_model(network, checkpoint / "model.safetensors")
-        return network, adapters
+            load_trained(network.cpu(), checkpoint)
+        return network
 
     def _train_phase(self, name: str, *, after: Path | None) -> Path:
         """Train a phase; returns its last checkpoint."""
@@ -353,30 +206,18 @@ class _Run:
                 plan=self._recipe.training,
                 masker=self._masker,
             )
-            network, _ = self.network_at(after)
-            trainer = ObjectiveTrainer(
-                network,
-                objective,
-                arguments=objective.arguments(folder),
-                attention=phase.attention,
-            )
             if checkpoint:
                 log.info("phase %s resumes after step %d", name, checkpoint_step(checkpoint))
             start = time.perf_counter()
-            trainer.train(resume_from_checkpoint=checkpoint)
+            trainer = train_phase(
+                objective, self._network_at(after), folder=folder, resume=checkpoint is not None
+            )
             trainer.accelerator.wait_for_everyone()  # until the last checkpoint is complete
-            if is_first_process():
-                speed = objective.speed(
-                    network,
-                    seconds=time.perf_counter() - start - objective.scoring_seconds,
-                    masked=self._recipe.examples.masked,
-                    dtype=torch.bfloat16 if trainer.args.bf16 else torch.float32,
-                )
-                write_json(speed, folder / SPEED)
+            seconds = time.perf_counter() - start - objective.scoring_seconds
+            self.speed[name] = {"tokens": objective.tokens, "seconds": round(seconds, 1)}
+            self.speed[name]["tokens_per_second"] = round(objective.tokens / seconds, 1)
             checkpoint = folder / f"checkpoint-{phase.steps}"
-        self.history[name] = _read_json(checkpoint / STATE)["log_history"]
-        if (folder / SPEED).is_file():
-            self.speed[name] = _read_json(folder / SPEED)
+        self.history[name] = json.loads((checkpoint / STATE).read_text("utf-8"))["log_history"]
         return checkpoint
 
 
@@ -385,3 +226,169 @@ def _device() -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+# --- one phase
+
+
+class MaskedWords(Objective):
+    """Masked words, and next sentences if the examples are pairs.
+
+    The masks are drawn anew in every epoch, from the seed, the epoch and the batch (Liu et al.,
+    arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same.
+
+    Attributes:
+        phase: its settings.
+        plan: those that the phases share.
+        passes: the passes that each process makes per step, and the tokens of one pass at most.
+        tokens: read so far, without padding.
+        scoring_seconds: spent on evaluations.
+    """
+
+    metric = "mlm_accuracy"
+
+    def __init__(
+        self,
+        examples: Dataset,
+        *,
+        held_out: HeldOut,
+        phase: Phase,
+        plan: TrainingPlan,
+        masker: Masker,
+    ) -> None:
+        self._examples, self._held_out, self._masker = examples, held_out, masker
+        self.phase, self.plan = phase, plan
+        self.passes = plan_passes(phase, plan, processes=process_count())
+        self.tokens, self.scoring_seconds = 0, 0.0
+        lengths = np.asarray(examples["length"][:])
+        self._batches = LengthBatches(
+            np.stack([np.ones_like(lengths), lengths], axis=1),
+            batch_size=len(lengths),
+            batch_tokens=self.passes[1],
+            seed=plan.seed,
+        )
+
+    def batches(self) -> LengthBatches:
+        """Batches of example numbers; several are one step."""
+        return self._batches
+
+    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+        """A masked batch."""
+        rows = self._examples[list(batch)]
+        self.tokens += int(rows["length"].sum())
+        return self._masker.batch(rows, seed=(self.plan.seed, epoch, batch[0]))
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Cross-entropy of the masked tokens plus that of the pairs."""
+        return network(**batch).loss
+
+    def score(self, network: PretrainingNetwork) -> Scores:
+        """Scores on held-out documents."""
+        start = time.perf_counter()
+        scores = self._held_out.scores(network)
+        self.scoring_seconds += time.perf_counter() - start
+        return scores
+
+    def facts(self) -> dict[str, Any]:
+        """The settings; `pretrain` names the folder of a run by these and its data."""
+        return {"phase": self.phase.model_dump(), "plan": self.plan.model_dump()}
+
+
+def train_phase(
+    objective: MaskedWords, network: PretrainingNetwork, *, folder: Path, resume: bool = False
+) -> ObjectiveTrainer:
+    """Train a network in place for the steps of a phase; the folder keeps its checkpoints."""
+    phase, plan = objective.phase, objective.plan
+    settings = TrainingSettings(
+        epochs=1.0,
+        learning_rate=phase.learning_rate,
+        evaluations=plan.evaluations,
+        warmup=phase.warmup,
+        weight_decay=plan.weight_decay,
+        attention=phase.attention,
+        seed=plan.seed,
+    )
+    trainer, _ = ObjectiveTrainer.run(
+        settings,
+        metric=objective.metric,
+        steps=phase.steps,
+        facts=objective.facts(),
+        folder=folder,
+        resume=resume,
+        arguments={
+            "max_steps": phase.steps,
+            "gradient_accumulation_steps": objective.passes[0],
+            # The choice of trained weights is fixed: no process has to look for unused ones.
+            "ddp_find_unused_parameters": False,
+            # The last weights are kept: the minimum of the held-out loss is noise.
+            "load_best_model_at_end": False,
+            "metric_for_best_model": None,
+        },
+        network=network,
+        objective=objective,
+    )
+    return trainer
+
+
+def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[int, int]:
+    """The passes that each process makes per step, and the tokens of one pass at most."""
+    share = max(1, phase.batch_tokens // processes)
+    passes = math.ceil(share / plan.device_tokens)
+    return passes, share // passes
+
+
+class HeldOut:
+    """Held-out examples, drawn and masked once for all evaluations."""
+
+    def __init__(self, examples: Dataset, *, masker: Masker, plan: TrainingPlan) -> None:
+        order = np.random.default_rng(plan.seed).permutation(len(examples))
+        lengths = np.asarray(examples["length"][:])
+        fits = np.cumsum(lengths[order]) < plan.evaluation_tokens
+        chosen = order[: int(fits.sum()) or 1]
+        self._batches = [
+            masker.batch(examples[chosen[batch].tolist()], seed=(plan.seed, number))
+            for number, batch in enumerate(
+                plan_batches(lengths[chosen], batch_tokens=EVALUATION_TOKENS)
+            )
+        ]
+
+    def scores(self, network: PretrainingNetwork) -> Scores:
+        """Score a network on its own device, whose training mode is restored.
+
+        Returns:
+            `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
+            the masked tokens; with pairs also `nsp_accuracy` and `pairs`.
+        """
+        device, training = network.device, network.training
+        totals = np.zeros(5)
+        network.eval()
+        autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+        with torch.inference_mode(), autocast:
+            for batch in self._batches:
+                totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
+        network.train(training)
+        loss, right, tokens, right_pairs, pairs = totals.tolist()
+        loss /= max(tokens, 1)
+        scores = {
+            "mlm_loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),
+            "mlm_accuracy": right / max(tokens, 1),
+            "tokens": int(tokens),
+        }
+        if pairs:
+            scores |= {"nsp_accuracy": right_pairs / pairs, "pairs": int(pairs)}
+        return scores
+
+
+def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.ndarray:
+    """Summed loss, correct and all masked tokens, correct and all pairs."""
+    output = network(**batch)
+    masked = batch["labels"][batch["labels"] != IGNORED]
+    words = output.prediction_logits.float()
+    loss = cross_entropy(words, masked, reduction="sum")
+    right = (words.argmax(dim=-1) == masked).sum()
+    right_pairs = pairs = 0
+    if (wanted := batch.get("next_sentence_label")) is not None:
+        right_pairs = int((output.seq_relationship_logits.argmax(dim=-1) == wanted).sum())
+        pairs = len(wanted)
+    return np.array([float(loss), int(right), len(masked), right_pairs, pairs])

@@ -1,26 +1,48 @@
-"""The network that pretraining trains: BERT with its two heads, new or from an encoder."""
+"""The network that pretraining trains, BERT with its two heads, and the encoder it becomes."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from jinja2 import Environment, StrictUndefined
 from torch.nn.functional import cross_entropy
-from transformers import BertConfig, BertForPreTraining
+from transformers import BertForPreTraining
 from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 
-from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
-from domainbert.lora import LINEAR
+from domainbert.encoders.loading import (
+    EncoderError,
+    find_encoder,
+    load_config,
+    load_model,
+    load_tokenizer,
+    quiet,
+)
+from domainbert.files import folder_beside, replace_folder, write_json
+from domainbert.markdown import table
+from domainbert.models.storage import share_files
 from domainbert.pretraining.examples import IGNORED
+from domainbert.training.train import versions
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from transformers import PreTrainedTokenizerBase
 
-    from domainbert.pretraining.settings import ScratchSettings, TrainingPlan
+    from domainbert.pretraining.settings import Recipe, TrainingPlan
+
+MEASURES = {
+    "mlm_accuracy": "MLM accuracy",
+    "perplexity": "MLM perplexity",
+    "nsp_accuracy": "NSP accuracy",
+}
+MANIFEST_FILE = "pretraining.json"
+CARD = Path(__file__).with_name("card.md.jinja")
 
 
 class PretrainingNetwork(BertForPreTraining):
@@ -71,20 +93,24 @@ class PretrainingNetwork(BertForPreTraining):
         )
 
 
+# --- the start
+
+
 @dataclass(frozen=True)
 class Start:
     """What training starts from.
 
     Attributes:
         network: in evaluation mode.
-        name: of the encoder; None from scratch, and so is `sha256`.
+        name: of the encoder.
+        sha256: its checksum.
         fresh_head: whether it came without a trained output layer.
         dropout: its hidden and attention dropout, to be written back at the end.
     """
 
     network: PretrainingNetwork = field(repr=False)
-    name: str | None
-    sha256: str | None
+    name: str
+    sha256: str
     fresh_head: bool
     dropout: tuple[float, float]
 
@@ -94,31 +120,16 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
     found = find_encoder(encoder)
     config = load_config(found)
     torch.manual_seed(plan.seed)
-    network: Any = load_model(found, PretrainingNetwork, **_dropout(plan))
+    network: Any = load_model(
+        found,
+        PretrainingNetwork,
+        hidden_dropout_prob=plan.dropout,
+        attention_probs_dropout_prob=0.0,
+    )
     # A new output bias is zero everywhere; a trained one never is.
     fresh = not bool(network.cls.predictions.bias.any())
-    own = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-    return Start(network, found.name, found.sha256, fresh, own)
-
-
-def start_from_scratch(
-    tokenizer: PreTrainedTokenizerBase, *, scratch: ScratchSettings, plan: TrainingPlan
-) -> Start:
-    """A new encoder with random weights."""
-    torch.manual_seed(plan.seed)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=scratch.hidden,
-        num_hidden_layers=scratch.layers,
-        num_attention_heads=scratch.heads,
-        intermediate_size=scratch.intermediate,
-        max_position_embeddings=scratch.positions,
-        pad_token_id=tokenizer.pad_token_id,
-        attn_implementation="sdpa",
-        **_dropout(plan),
-    )
-    own = (BertConfig().hidden_dropout_prob, BertConfig().attention_probs_dropout_prob)
-    return Start(PretrainingNetwork(config).eval(), None, None, fresh_head=True, dropout=own)
+    dropout = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    return Start(network, found.name, found.sha256, fresh, dropout)
 
 
 def load_start_tokenizer(encoder: str | Path) -> PreTrainedTokenizerBase:
@@ -132,10 +143,6 @@ def load_start_tokenizer(encoder: str | Path) -> PreTrainedTokenizerBase:
         msg = f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
         raise EncoderError(msg)
     return tokenizer
-
-
-def _dropout(plan: TrainingPlan) -> dict[str, Any]:
-    return {"hidden_dropout_prob": plan.dropout, "attention_probs_dropout_prob": 0.0}
 
 
 def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> None:
@@ -154,22 +161,99 @@ def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> 
         torch.nn.init.eye_(head.transform.dense.weight)
 
 
-def prepare(network: PretrainingNetwork, *, plan: TrainingPlan, pairs: bool) -> Any:
-    """Choose the weights that train; returns LoRA adapters if the plan has a rank, else None."""
-    adapters = None
-    if plan.lora_rank:
-        from peft import LoraConfig, LoraModel
+# --- the encoder that is written
 
-        config = LoraConfig(r=plan.lora_rank, lora_alpha=2 * plan.lora_rank, target_modules=LINEAR)
-        # In place, without a wrapper: checkpoints then hold the heads too, which train in full.
-        adapters = LoraModel(network, config, "default")
-        heads = (network.cls.predictions.transform, network.cls.seq_relationship)
-        for module in (*heads, network.bert.pooler):
-            module.requires_grad_(requires_grad=True)
-        network.cls.predictions.bias.requires_grad_(requires_grad=True)
-    if plan.lora_rank or plan.freeze_embeddings:
-        network.bert.embeddings.word_embeddings.requires_grad_(requires_grad=False)
-    if not pairs:
-        network.bert.pooler.requires_grad_(requires_grad=False)
-        network.cls.seq_relationship.requires_grad_(requires_grad=False)
-    return adapters
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder that holds something.
+
+    Raises:
+        FileExistsError: it does.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        msg = f"{folder} exists already; move it away or choose another name"
+        raise FileExistsError(msg)
+
+
+def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> dict[str, Any]:
+    """How an encoder is made: settings and counts of the text, nothing that identifies."""
+    settings = recipe.model_dump()
+    return {
+        "encoder": {"name": start.name, "sha256": start.sha256, "fresh_head": start.fresh_head},
+        "corpus_settings": settings["corpus"],
+        **counts,
+        "pairs": recipe.examples.pairs,
+        "examples_settings": settings["examples"],
+        "training": settings["training"],
+        "phases": {name: phase.model_dump() for name, phase in recipe.phases.items()},
+        "card": settings["card"],
+        "versions": {**versions(), "tokenizers": version("tokenizers")},
+    }
+
+
+def save_encoder(
+    folder: Path,
+    *,
+    network: PretrainingNetwork,
+    tokenizer: PreTrainedTokenizerBase,
+    manifest: Mapping[str, Any],
+    dropout: tuple[float, float],
+) -> None:
+    """Write an encoder folder: weights, tokenizer, manifest and card.
+
+    The heads are kept for further pretraining, except a pair head that saw no pairs.
+    """
+    check_free(folder)
+    config = network.config
+    config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout
+    kept, kind = network.state_dict(), "BertForPreTraining"
+    if not manifest["pairs"]:
+        kept = {name: kept[name] for name in kept if not name.startswith("cls.seq_relationship.")}
+        kind = "BertForMaskedLM"
+    with folder_beside(folder) as temporary:
+        with quiet():
+            network.save_pretrained(temporary, state_dict=kept)
+        tokenizer.save_pretrained(temporary)
+        document = json.loads((temporary / "config.json").read_text("utf-8"))
+        write_json({**document, "architectures": [kind]}, temporary / "config.json")
+        write_json(manifest, temporary / MANIFEST_FILE)
+        (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
+        share_files(temporary)
+        replace_folder(temporary, folder)
+
+
+def score_table(manifest: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table of scores before and after, as text."""
+    shown = [name for name in MEASURES if any(name in s for s in manifest["after"].values())]
+    rows = []
+    for phase, settings in manifest["phases"].items():
+        for when in ("before", "after"):
+            scores = manifest[when][phase]
+            values = (
+                f"{scores[name]:,.1f}" if name == "perplexity" else f"{scores[name]:.3f}"
+                for name in shown
+            )
+            rows.append([f"{when}, {settings['length']} tokens", *values])
+    return ["held-out documents", *(MEASURES[name] for name in shown)], rows
+
+
+def encoder_card(manifest: Mapping[str, Any]) -> str:
+    """Markdown for the README of an encoder folder, from its manifest."""
+    corpus = manifest["corpus"]
+    counts = {**corpus["counts"], **{f"{side} tokens": n for side, n in corpus["tokens"].items()}}
+    for kind, excluded in corpus["exclusions"].items():
+        counts[f"excluded {kind} values"] = excluded["listed"]
+        counts[f"excluded {kind} values not found in the text"] = excluded["not found"]
+    rows = [[what, f"{number:,}"] for what, number in counts.items()]
+    environment = Environment(
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701  (Markdown)
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.from_string(CARD.read_text("utf-8")).render(
+        manifest,
+        about={name: text.strip() for name, text in manifest["card"].items()},
+        counts=table(("", ""), rows),
+        scores=table(*score_table(manifest)),
+    )

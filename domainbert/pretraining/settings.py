@@ -1,13 +1,12 @@
-"""The recipe of a pretraining run: settings of the corpus, examples, model and phases."""
+"""The recipe of a pretraining run: settings of the corpus, examples and phases."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from domainbert.encoders import DEFAULT_ENCODER
-from domainbert.errors import UserError
+from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.settings import Count, Positive, Seed, Settings, Share
 from domainbert.training.recipes import Card
 
@@ -40,36 +39,6 @@ class CorpusSettings(Settings):
     erase: str = ""
 
 
-class ScratchSettings(Settings):
-    """A new encoder with a vocabulary of its own; the `[scratch]` table.
-
-    Attributes:
-        vocabulary: number of word pieces, special tokens included.
-        min_patients: a word enters the vocabulary only if so many different patients have it, which
-            keeps names out; a document without a patient counts as one.
-        lower_case: whether words are lower-cased and lose their accents.
-        layers: layers of `hidden` units (a multiple of `heads`), `heads` attention heads and
-            feed-forward blocks of `intermediate` units.
-        positions: longest sequence in tokens.
-    """
-
-    vocabulary: Count = 30522
-    min_patients: Count = 10
-    lower_case: bool = True
-    layers: Count = 6
-    hidden: Count = 384
-    heads: Count = 12
-    intermediate: Count = 1536
-    positions: Length = 512
-
-    @model_validator(mode="after")
-    def _check_width(self) -> Self:
-        if self.hidden % self.heads:
-            msg = f"hidden must be a multiple of heads ({self.heads}), got {self.hidden}"
-            raise UserError(msg)
-        return self
-
-
 class ExampleSettings(Settings):
     """How training examples are made; the `[examples]` table.
 
@@ -99,10 +68,7 @@ class TrainingPlan(Settings):
             many passes as its batch needs.
         evaluations: evaluations on held-out documents per phase, each with a checkpoint.
         evaluation_tokens: held-out tokens of one evaluation.
-        lora_rank: rank of LoRA adapters on the linear layers, merged at the end; 0 trains the
-            weights themselves.
-        freeze_embeddings: do not train the word embeddings, which are the output layer too.
-        seed: of the examples, new weights, masks, order and dropout.
+        seed: of the examples, new heads, masks, order and dropout.
     """
 
     weight_decay: Share = 0.01
@@ -110,8 +76,6 @@ class TrainingPlan(Settings):
     device_tokens: Count = 8192
     evaluations: Count = 20
     evaluation_tokens: Count = 100_000
-    lora_rank: NotNegative = 0
-    freeze_embeddings: bool = False
     seed: Seed = 0
 
 
@@ -139,14 +103,12 @@ class Recipe(Settings):
     """A pretraining run; one TOML file.
 
     Attributes:
-        encoder: start: shipped name, folder or `hub:owner/name`; the shipped encoder by default.
-        scratch: a new encoder instead.
+        encoder: to start from: shipped name, folder or `hub:owner/name`.
         short: the first phase; there if neither is given.
         long: the second phase.
     """
 
-    encoder: str | None = None
-    scratch: ScratchSettings | None = None
+    encoder: str = DEFAULT_ENCODER
     corpus: CorpusSettings = CorpusSettings()
     examples: ExampleSettings = ExampleSettings()
     training: TrainingPlan = TrainingPlan()
@@ -154,28 +116,11 @@ class Recipe(Settings):
     long: Phase | None = None
     card: Card = Card()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, values: dict[str, object]) -> dict[str, object]:
-        """The shipped encoder and one short phase, unless the recipe says otherwise."""
-        if values.get("scratch") is None and values.get("encoder") is None:
-            values = {**values, "encoder": DEFAULT_ENCODER}
-        if values.get("short") is None and values.get("long") is None:
-            values = {**values, "short": Phase()}
-        return values
-
-    @model_validator(mode="after")
-    def _check_start(self) -> Self:
-        if self.encoder is not None and self.scratch is not None:
-            msg = "start from an encoder or from [scratch], not from both"
-            raise UserError(msg)
-        return self
-
     @property
     def phases(self) -> dict[str, Phase]:
         """The phases by name, in order."""
         both = {"short": self.short, "long": self.long}
-        return {name: phase for name, phase in both.items() if phase}
+        return {name: phase for name, phase in both.items() if phase} or {"short": Phase()}
 
     def at_most(self, steps: int | None) -> Recipe:
         """The same recipe with at most so many steps in each phase; None changes nothing."""

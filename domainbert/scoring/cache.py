@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.meter import count_hits
+from domainbert.text.meter import count_hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

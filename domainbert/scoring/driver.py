@@ -5,23 +5,20 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial, reduce
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.files import check_output
-from domainbert.inference import chunked, read_ahead
-from domainbert.meter import stage, timed
-from domainbert.scoring.layout import Layout, grouped, plan_layout, to_frame
+from domainbert.scoring.plan import Plan, grouped, make_plan, to_frame
 from domainbert.scoring.store import RunStore
-from domainbert.scoring.survey import Survey, gathered, sum_digests, survey
+from domainbert.scoring.survey import Survey, checked, gathered, survey
 from domainbert.scoring.task import Fault, Task
-from domainbert.tables import ReadOptions, Row, frame_rows, iter_rows, table_columns
-from domainbert.tables.rows import source_files
+from domainbert.tables import ReadOptions, Row, SourceRows, TableError, frame_rows, open_rows
+from domainbert.text.meter import stage, timed
+from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,11 +26,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from domainbert.scoring.done import Done
+    from domainbert.scoring.plan import OutputRow
+
+AnyTask = Task[Any, Any]
 
 # One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
 PART_ITEMS = 2048
+# Beside Ctrl-C; Windows has no SIGHUP.
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 @dataclass
@@ -45,11 +46,13 @@ class Counts:
         done: of these, done by an earlier run.
         items: scored in this run; by status.
         made: output rows of this run.
+        was_complete: whether an earlier run had finished.
     """
 
     rows: int = 0
     done: int = 0
     made: int = 0
+    was_complete: bool = False
     items: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
@@ -60,7 +63,7 @@ class Counts:
 
 
 def score_frame(
-    task: Task,
+    task: AnyTask,
     frame: pd.DataFrame,
     *,
     named: Mapping[str, str] | None = None,
@@ -86,31 +89,31 @@ def score_frame(
         msg = f"expected a pandas DataFrame, got {type(frame).__name__}"
         raise UserError(msg)
     names = [str(name) for name in frame.columns]
-    layout = plan_layout(task, names, named=named, keep=keep, source="the table")
+    plan = make_plan(task, names, named=named, keep=keep, source="the table")
     rows = list(frame_rows(frame))
-    if layout.group is not None:
+    if plan.group is not None:
         first: dict[str | None, int] = {}
-        rows.sort(key=lambda row: _place(row, layout, first))
+        rows.sort(key=lambda row: _place(row, plan, first))
     import pyarrow as pa
 
-    tables = [layout.schema.empty_table(), *score_rows(task, layout, rows)]
+    tables = [plan.schema.empty_table(), *score_rows(task, plan, rows)]
     return to_frame(pa.concat_tables(tables))
 
 
-def score_rows(task: Task, layout: Layout, rows: Iterable[Row]) -> Iterator[pa.Table]:
+def score_rows(task: AnyTask, plan: Plan, rows: Iterable[Row]) -> Iterator[pa.Table]:
     """Score rows, those of a group together, into tables of about a part each."""
-    for chunk in _chunks(grouped(rows, layout)):
-        yield layout.to_table([row for made in score_items(task, layout, chunk) for row in made])
+    for chunk in chunked(grouped(rows, plan), size=_size, limit=PART_CHARACTERS):
+        yield plan.to_table([row for made in score_items(task, plan, chunk) for row in made])
 
 
-def _place(row: Row, layout: Layout, first: dict[str | None, int]) -> int:
+def _place(row: Row, plan: Plan, first: dict[str | None, int]) -> int:
     """Where the group of a row appeared first."""
-    key = layout.key(row)
+    key = plan.key(row)
     return row.number if key is None else first.setdefault(key, row.number)
 
 
 def score_file(
-    task: Task,
+    task: AnyTask | Callable[[], AnyTask],
     source: str | Path,
     out: str | Path,
     *,
@@ -122,11 +125,13 @@ def score_file(
 ) -> Counts:
     """Score a source into a table or a folder of parts, in memory bounded by the size of a part.
 
-    The same call again resumes a run that was stopped: items that are done are not scored again,
-    whatever the order of files and rows. On Ctrl-C (and SIGTERM) the current part is finished.
+    The source is read twice: to survey it, and to score it; a query runs once. The same call again
+    resumes a run that was stopped: items that are done are not scored again. On Ctrl-C (and
+    SIGTERM) the current part is finished.
 
     Args:
-        task: what to do with each row, or group of rows.
+        task: what to do with each row, or group of rows; or a function that loads it, called once
+            the input is known to be readable.
         source: a file, a folder, a pattern or a database; see `domainbert.tables.iter_rows`.
         out: a table (.csv, .parquet, .jsonl, …), or a folder for Parquet parts.
         named: our column -> the source's, where its name is not recognised.
@@ -141,155 +146,131 @@ def score_file(
             something else; the input changed meanwhile.
         KeyboardInterrupt: stopped; what was done is kept.
     """
-    options, out = options or ReadOptions(), Path(out)
-    store = store_of(source, out)
-    name = "the query" if "://" in str(source) else Path(source).name
-    layout = plan_layout(task, table_columns(source, options), named=named, keep=keep, source=name)
-    with stage("survey"):
-        found = survey(iter_rows(source, options), layout)
-    facts = {
-        "task": {"name": task.name, **task.facts()},
-        "input": {"rows": found.rows, "digest": f"{found.digest:032x}"},
-        "columns": layout.schema.names,
-    }
-    counts = Counts(rows=found.rows)
-    items = partial(_items, source, options, layout, found, store)
-    with ExitStack() as stack:
-        done = stack.enter_context(store.opened(facts, restart=restart))
+    store = RunStore(source, Path(out))
+    with (
+        store.held(restart=restart) as work,
+        open_rows(source, options or ReadOptions(), spool=work) as rows,
+    ):
+        if not isinstance(task, Task):
+            with stage("load"):
+                task = task()
+        with stage("survey"):
+            plan, found = _survey(task, rows, named=named, keep=list(keep), salt=store.salt)
+        sample = (_read(task, plan, item) for item in found.sample)
+        task.prepare([item for item in sample if not isinstance(item, Fault)])
+        facts = {
+            "task": {"name": task.name, **task.facts()},
+            "input": {"rows": found.rows, "digest": found.digest},
+            "columns": plan.schema.names,
+        }
+        done = store.start(facts)
         if store.is_complete:
-            counts.done = counts.rows
-            return counts
-        asked = stack.enter_context(_signals())
-        with items() as stream:
-            seen = 0
-            todo = _todo(stream, done, counts)
-            for chunk in timed(read_ahead(_chunks(todo, with_key=True)), "read"):
-                made = []
-                with stage("prepare"):
-                    scored = score_items(task, layout, [item for item, _ in chunk])
-                    for (rows_in, _), rows_out in zip(chunk, scored, strict=True):
-                        made.append(rows_out)
-                        seen += len(rows_in)
-                        progress(counts.done + seen, counts.rows)
-                with stage("write"):
-                    table = layout.to_table([row for item in made for row in item])
-                    store.write(table, [key for _, key in chunk], map(len, made))
-                counts.made += len(table)
-                counts.items.update(item[0]["status"] for item in made)
-                if asked:
-                    raise KeyboardInterrupt(*asked)
-        with stage("assemble"):
-            if not done.in_order:
-                with items() as stream:
-                    store.sort((key, unreadable(rows)) for rows, key in stream)
-            store.finish(layout.schema, ids=layout.carried)
+            return Counts(rows=found.rows, done=found.rows, was_complete=True)
+        with ExitStack() as stack:
+            asked = stack.enter_context(_signals())
+            stream = checked(rows, plan, salt=store.salt, digest=found.digest)
+            if not found.contiguous:
+                stream = stack.enter_context(gathered(stream, plan, folder=work))
+            return _score(task, plan, stream, store, _Progress(found.rows, done, asked, progress))
+
+
+@dataclass
+class _Progress:
+    """How far a run is, and whether it should stop.
+
+    Attributes:
+        rows: of the input.
+        items: done, by earlier runs and this one.
+        asked: signals that asked for a stop.
+        report: called with (rows scored, rows in all).
+    """
+
+    rows: int
+    items: int
+    asked: list[int]
+    report: Callable[[int, int], None]
+
+
+def _score(
+    task: AnyTask, plan: Plan, rows: Iterable[Row], store: RunStore, run: _Progress
+) -> Counts:
+    """Score all items but those that the parts of a store have, and finish."""
+    counts, items = Counts(rows=run.rows), iter(grouped(rows, plan))
+    known, run.items = run.items, 0
+    for item in islice(items, known):
+        counts.done += len(item)
+        run.items += 1
+    seen = counts.done
+    chunks = chunked(items, size=_size, limit=PART_CHARACTERS)
+    for chunk in timed(read_ahead(chunks), "read"):
+        made: list[list[OutputRow]] = []
+        with stage("prepare"):
+            for rows_in, rows_out in zip(chunk, score_items(task, plan, chunk), strict=True):
+                made.append(rows_out)
+                seen += len(rows_in)
+                run.report(seen, counts.rows)
+        with stage("write"):
+            table = plan.to_table([row for item in made for row in item])
+            store.write(table, items=len(made))
+        run.items += len(made)
+        counts.made += len(table)
+        counts.items.update(str(item[0]["status"]) for item in made)
+        if run.asked:
+            raise KeyboardInterrupt(*run.asked)
+    with stage("assemble"):
+        store.finish(plan.schema, items=run.items, ids=plan.carried)
     return counts
 
 
-@contextmanager
-def _items(
-    source: str | Path, options: ReadOptions, layout: Layout, found: Survey, store: RunStore
-) -> Iterator[Iterator[tuple[list[Row], bytes]]]:
-    """The items of a source with their keys.
-
-    Raises:
-        UserError: at the end, if they are not what was found before.
-    """
-
-    def keyed(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bytes]]:
-        total = 0
-        for item in grouped(rows, layout):
-            digests = [layout.digest(row) for row in item]
-            total = reduce(sum_digests, digests, total)
-            yield item, store.key(digests)
-        if total != found.digest:
-            raise UserError("the input changed while it was read; start over with --restart")
-
-    rows = iter_rows(source, options)
-    with (
-        nullcontext(rows)
-        if found.contiguous
-        else gathered(rows, layout, beside=store.folder) as together
-    ):
-        yield keyed(together)
-
-
-def sample_items(
-    task: Task,
-    source: str | Path,
+def _survey(
+    task: AnyTask,
+    rows: SourceRows,
     *,
-    named: Mapping[str, str] | None = None,
-    options: ReadOptions | None = None,
-    number: int,
-) -> list[Any]:
-    """The first items of a source, as the task reads them; those with a fault are left out."""
-    options = options or ReadOptions()
-    layout = plan_layout(task, table_columns(source, options), named=named, source=str(source))
-    items = (_read(task, layout, rows) for rows in grouped(iter_rows(source, options), layout))
-    return list(islice((item for item in items if not isinstance(item, Fault)), number))
-
-
-def store_of(source: str | Path, out: Path) -> RunStore:
-    """Where the parts of a run go.
-
-    Raises:
-        TableError: `out` is no table that can be written.
-        UserError: `out` is one of the inputs, or is in the folder that is read.
-    """
-    if "://" not in str(source):
-        check_output(out, source_files(source))
-        if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
-            msg = f"{out} is in the folder that is read; write somewhere else"
-            raise UserError(msg)
-    return RunStore(out)
+    named: Mapping[str, str] | None,
+    keep: Sequence[str],
+    salt: bytes,
+) -> tuple[Plan, Survey]:
+    """The columns of a run, and what a pass over its rows found."""
+    columns = rows.columns
+    while True:
+        try:
+            plan = make_plan(task, columns, named=named, keep=keep, source=rows.name)
+        except TableError:
+            if (complete := rows.all_columns()) == columns:
+                raise
+            columns = complete
+            continue
+        found = survey(rows, plan, salt=salt, sample=task.sample)
+        if set(found.columns) <= set(columns):
+            return plan, found
+        # JSON lines: a column that no line at the beginning has.
+        columns = list(dict.fromkeys([*columns, *found.columns]))
 
 
 def score_items(
-    task: Task, layout: Layout, items: Sequence[Sequence[Row]]
-) -> Iterator[list[dict[str, Any]]]:
+    task: AnyTask, plan: Plan, items: Sequence[Sequence[Row]]
+) -> Iterator[list[OutputRow]]:
     """The output rows of each item."""
-    read = [_read(task, layout, rows) for rows in items]
+    read = [_read(task, plan, rows) for rows in items]
     results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
     for rows, item in zip(items, read, strict=True):
         result = item if isinstance(item, Fault) else next(results)
         if isinstance(result, Fault):
-            yield [layout.failed(rows[0], result)]
+            yield [plan.failed(rows[0], result)]
         else:
-            yield [layout.finished(rows[0], row) for row in task.rows(item, result)]
+            yield [plan.finished(rows[0], row) for row in task.rows(item, result)]
 
 
-def _read(task: Task, layout: Layout, rows: Sequence[Row]) -> Any | Fault:
-    if fault := unreadable(rows):
-        return Fault(fault)
-    return task.read(layout.item_rows(rows))
+def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> Any | Fault:
+    if fault := rows[0].fault:
+        return Fault(f"{rows[0].place}: {fault}")
+    return task.read(plan.item_rows(rows))
 
 
-def unreadable(rows: Sequence[Row]) -> str | None:
-    """Where and why an item could not be read, or None."""
-    return f"{rows[0].place}: {rows[0].fault}" if rows[0].fault else None
-
-
-def _todo(
-    items: Iterable[tuple[list[Row], bytes]], done: Done, counts: Counts
-) -> Iterator[tuple[list[Row], bytes]]:
-    """The items that no earlier run has done."""
-    for rows, key in items:
-        if done.take(key):
-            counts.done += len(rows)
-        else:
-            yield rows, key
-
-
-def _chunks(items: Iterable[Any], *, with_key: bool = False) -> Iterator[list[Any]]:
-    least = PART_CHARACTERS // PART_ITEMS
-
-    def size(item: Any) -> int:
-        rows = item[0] if with_key else item
-        cells = (cell for row in rows for cell in row.cells.values() if cell is not None)
-        characters = sum(len(str(cell)) for cell in cells)
-        return max(characters, least)
-
-    return chunked(items, size=size, limit=PART_CHARACTERS)
+def _size(item: Sequence[Row]) -> int:
+    """Characters of an item, for parts of about one size."""
+    cells = (cell for row in item for cell in row.cells.values() if cell is not None)
+    return max(sum(len(str(cell)) for cell in cells), PART_CHARACTERS // PART_ITEMS)
 
 
 @contextmanager
@@ -299,14 +280,12 @@ def _signals() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    before: dict[signal.Signals, Any] = {}
 
-    def ask(number: int, _: Any) -> None:
+    def ask(number: int, _: object) -> None:
         asked.append(number)
-        signal.signal(number, before[signal.Signals(number)])
+        signal.signal(number, before[number])
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        before[number] = signal.signal(number, ask)
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, *ENDINGS)}
     try:
         yield asked
     finally:

@@ -16,7 +16,7 @@ from domainbert.tables.rows import arrow_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from domainbert.scoring.layout import Layout
+    from domainbert.scoring.plan import Plan
     from domainbert.scoring.task import Task
     from domainbert.tables import Row
 
@@ -24,7 +24,7 @@ NUMBER = "__number"  # the column that an engine adds: a different number for ea
 PARTITIONS_PER_WORKER = 4  # so that a slow one does not keep the others waiting
 
 
-def packed_rows(batches: Iterable[Any], layout: Layout) -> Iterator[pa.Table]:
+def packed_rows(batches: Iterable[Any], plan: Plan) -> Iterator[pa.Table]:
     """Tables with a column NUMBER as (key, number, row): rows of one group have one key.
 
     The key is the normalised id, so that "P1" and "p1 " meet in one partition; a row without an
@@ -32,14 +32,14 @@ def packed_rows(batches: Iterable[Any], layout: Layout) -> Iterator[pa.Table]:
     """
     import pyarrow as pa
 
-    names = {*layout.chosen.values(), *layout.carried}
+    names = {*plan.chosen.values(), *plan.carried}
     for batch in batches:
         rows = [
             replace(row, cells={name: row.cells[name] for name in names})
             for row in _numbered([batch])
         ]
         # No id begins with a space.
-        keys = [layout.key(row) or f" {row.number}" for row in rows]
+        keys = [plan.key(row) or f" {row.number}" for row in rows]
         columns = [keys, [row.number for row in rows], [packed(row) for row in rows]]
         yield pa.table(columns, schema=packed_schema())
 
@@ -52,18 +52,18 @@ def packed_schema() -> pa.Schema:
 
 
 def scored(
-    batches: Iterable[Any], task: Task, layout: Layout, *, packed_as: str | None
+    batches: Iterable[Any], task: Task[Any, Any], plan: Plan, *, packed_as: str | None
 ) -> Iterator[pa.Table]:
     """The results of tables with a column NUMBER, or of packed rows with groups together.
 
     Args:
         batches: Arrow tables or record batches.
         task: what to do.
-        layout: of the run.
+        plan: of the run.
         packed_as: the column of packed rows, each cell one row or a list of them.
     """
     rows = _numbered(batches) if packed_as is None else _unpacked(batches, packed_as)
-    return score_rows(task, layout, rows)
+    return score_rows(task, plan, rows)
 
 
 def _numbered(batches: Iterable[Any]) -> Iterator[Row]:
@@ -79,10 +79,10 @@ def _unpacked(batches: Iterable[Any], column: str) -> Iterator[Row]:
                 yield unpacked(text)
 
 
-def load_task(content: bytes, *, threads: int) -> Task:
+def load_task(content: bytes, *, threads: int) -> Task[Any, Any]:
     """A pickled task in a worker, which computes with `threads` threads from now on."""
     os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizer; read at its first use
-    task: Task = pickle.loads(content)  # noqa: S301  (from our own driver)
+    task: Task[Any, Any] = pickle.loads(content)  # noqa: S301  (from our own driver)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     return task

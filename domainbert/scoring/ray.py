@@ -13,7 +13,7 @@ from domainbert.scoring.engines import (
     packed_rows,
     scored,
 )
-from domainbert.scoring.layout import plan_layout
+from domainbert.scoring.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ray import ObjectRef
     from ray.data import Dataset
 
-    from domainbert.scoring.layout import Layout
+    from domainbert.scoring.plan import Plan
     from domainbert.scoring.task import Task
 
 
 def score(
     dataset: Dataset,
-    task: Task,
+    task: Task[Any, Any],
     *,
     named: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
@@ -68,15 +68,15 @@ def score(
         raise UserError("Ray is not installed: pip install 'domainbert[ray]'") from None
     if not isinstance(dataset, Dataset):
         raise UserError(f"expected a Ray dataset, got {type(dataset).__name__}")
-    layout = plan_layout(task, dataset.columns() or [], named=named, keep=keep, source="the table")
+    plan = make_plan(task, dataset.columns() or [], named=named, keep=keep, source="the table")
     rows = dataset.with_column(NUMBER, monotonically_increasing_id())
-    if layout.group is not None:
-        pack = rows.map_batches(partial(_pack, layout=layout), batch_format="pyarrow")
+    if plan.group is not None:
+        pack = rows.map_batches(partial(_pack, plan=plan), batch_format="pyarrow")
         groups = pack.groupby("key", num_partitions=partitions or PARTITIONS_PER_WORKER * workers)
         rows = groups.map_groups(_gather, batch_format="pyarrow")
     return rows.map_batches(
         _Worker,
-        fn_constructor_args=(ray.put(dumps(task)), layout, threads),
+        fn_constructor_args=(ray.put(dumps(task)), plan, threads),
         batch_size=None,  # a block each: Ray would join partitions to fill a batch
         batch_format="pyarrow",
         num_cpus=threads,
@@ -84,8 +84,8 @@ def score(
     )
 
 
-def _pack(batch: pa.Table, *, layout: Layout) -> pa.Table:
-    (table,) = packed_rows([batch], layout)
+def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
+    (table,) = packed_rows([batch], plan)
     return table
 
 
@@ -97,11 +97,11 @@ def _gather(group: pa.Table) -> dict[str, Any]:
 class _Worker:
     """An actor: one process that holds the task."""
 
-    def __init__(self, task: ObjectRef[bytes], layout: Layout, threads: int) -> None:
+    def __init__(self, task: ObjectRef[bytes], plan: Plan, threads: int) -> None:
         import ray
 
-        self._task, self._layout = load_task(ray.get(task), threads=threads), layout
+        self._task, self._plan = load_task(ray.get(task), threads=threads), plan
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
-        packed_as = "rows" if self._layout.group else None
-        yield from scored([batch], self._task, self._layout, packed_as=packed_as)
+        packed_as = "rows" if self._plan.group else None
+        yield from scored([batch], self._task, self._plan, packed_as=packed_as)

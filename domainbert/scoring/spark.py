@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.scoring.engines import (
@@ -15,7 +15,7 @@ from domainbert.scoring.engines import (
     packed_schema,
     scored,
 )
-from domainbert.scoring.layout import plan_layout
+from domainbert.scoring.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame
 
-    from domainbert.scoring.layout import Layout
+    from domainbert.scoring.plan import Plan
     from domainbert.scoring.task import Task
 
-_tasks: dict[str, Task] = {}  # by run: the last one of this worker, which serves many partitions
+_tasks: dict[
+    str, Task[Any, Any]
+] = {}  # by run: the last one of this worker, which serves many partitions
 
 
 def score(
     frame: DataFrame,
-    task: Task,
+    task: Task[Any, Any],
     *,
     named: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
@@ -69,26 +71,26 @@ def score(
         raise UserError("Spark is not installed: pip install 'domainbert[spark]'") from None
     if not hasattr(frame, "mapInArrow"):
         raise UserError(f"expected a Spark DataFrame, got {type(frame).__name__}")
-    layout = plan_layout(task, frame.columns, named=named, keep=keep, source="the table")
+    plan = make_plan(task, frame.columns, named=named, keep=keep, source="the table")
     context = frame.sparkSession.sparkContext
     threads = threads or int(context.getConf().get("spark.task.cpus", "1"))
     rows = frame.withColumn(NUMBER, functions.monotonically_increasing_id())
-    if layout.group is not None:
+    if plan.group is not None:
         pieces = partitions or PARTITIONS_PER_WORKER * context.defaultParallelism
-        rows = rows.mapInArrow(partial(_pack, layout=layout), from_arrow_schema(packed_schema()))
+        rows = rows.mapInArrow(partial(_pack, plan=plan), from_arrow_schema(packed_schema()))
         rows = rows.repartition(pieces, "key").sortWithinPartitions("key", "number")
     work = partial(
         _score,
         run=secrets.token_hex(8),
         task=context.broadcast(dumps(task)),
-        layout=layout,
+        plan=plan,
         threads=threads,
     )
-    return rows.mapInArrow(work, from_arrow_schema(layout.schema))
+    return rows.mapInArrow(work, from_arrow_schema(plan.schema))
 
 
-def _pack(batches: Iterator[pa.RecordBatch], *, layout: Layout) -> Iterator[pa.RecordBatch]:
-    for table in packed_rows(batches, layout):
+def _pack(batches: Iterator[pa.RecordBatch], *, plan: Plan) -> Iterator[pa.RecordBatch]:
+    for table in packed_rows(batches, plan):
         yield from table.to_batches()
 
 
@@ -97,12 +99,12 @@ def _score(
     *,
     run: str,
     task: Broadcast[bytes],
-    layout: Layout,
+    plan: Plan,
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
     if run not in _tasks:
         _tasks.clear()
         _tasks[run] = load_task(task.value, threads=threads)
-    packed_as = "row" if layout.group else None
-    for table in scored(batches, _tasks[run], layout, packed_as=packed_as):
+    packed_as = "row" if plan.group else None
+    for table in scored(batches, _tasks[run], plan, packed_as=packed_as):
         yield from table.to_batches()

@@ -2,240 +2,287 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.files import replace, write_json
-from domainbert.locks import LOCK, locked, release_empty
-from domainbert.scoring.done import KEY_BYTES, Done, keys_of, told
-from domainbert.scoring.layout import to_frame
-from domainbert.scoring.sorting import SPOOL, Place, disk_errors, in_order
-from domainbert.tables import FORMATS, TableWriter, atomic_path, table_format
+from domainbert.files import LOCK, check_output, locked, release_empty, replace, write_json
+from domainbert.scoring.plan import to_frame
+from domainbert.tables import (
+    DATABASES,
+    FORMATS,
+    TableWriter,
+    atomic_path,
+    source_files,
+    table_format,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
-_FORMAT = 2  # of the parts
+_NEW_MANIFEST = ".manifest.partial-"  # a kill while it was written leaves one
+_FORMAT = 3  # of the parts
+_SALT = 16  # bytes
+_ITEMS = b"domainbert.items"
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class RunStore:
     """Numbered Parquet parts and a manifest in a folder, which one run at a time may hold.
 
-    Each part carries the keys of the items in it, so that a part and what it says is done appear
-    together.
+    The parts hold the first items of the input, in its order; each says how many are in it, so
+    that rows and what is done appear together.
 
     Args:
+        source: what is read; see `domainbert.tables.iter_rows`.
         out: a table to assemble at the end, from parts in `OUT.parts` beside it; or, without an
             ending, a folder for the parts themselves.
 
     Raises:
         TableError: an ending that is no table's.
+        UserError: what is read would be written.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, source: str | Path, out: Path) -> None:
         self.out = out
         self.is_table = bool(out.suffix)
         if self.is_table:
             table_format(out)
         self.folder = out.with_name(f"{out.name}.parts") if self.is_table else out
+        self._manifest: dict[str, Any] = {}
+        if not str(source).startswith(DATABASES):
+            _check_apart(source, out, self.folder)
 
     @contextmanager
-    def opened(self, facts: dict[str, Any], *, restart: bool) -> Iterator[Done]:
-        """Hold the folder and give the items that are done.
+    def held(self, *, restart: bool) -> Iterator[Path]:
+        """Hold the folder, and give a private one within it, which is removed at the end.
 
         Args:
-            facts: what decides the result; kept in the manifest.
-            restart: start over, whatever is there.
+            restart: start over, whatever run is there.
 
         Raises:
-            UserError: another run holds the folder, it has parts of a run with other facts, it
-                holds something else, or it cannot be written.
+            UserError: another run holds the folder, it holds something else, its manifest is
+                damaged, or it cannot be written.
         """
         if not self.is_table and self.out.is_file():
             msg = f"{self.out} is a file; name a folder, or a table that ends in one of {FORMATS}"
             raise UserError(msg)
         with ExitStack() as stack:
             with disk_errors(self.folder):
+                self._check_folder(restart=restart)  # before anything is written
                 stack.enter_context(locked(self.folder))
-                done = self._prepare(json.loads(json.dumps({"format": _FORMAT, **facts})), restart)
-            yield done
+                self._open(restart=restart)
+                work = self.folder / self._manifest["work"]
+                work.mkdir(mode=0o700)
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+                if "input" not in self._manifest:  # nothing was begun
+                    self._remove()
 
-    def _prepare(self, facts: dict[str, Any], restart: bool) -> Done:  # noqa: FBT001
-        for stale in self.folder.glob(".part-*"):  # of a run that was killed
-            stale.unlink()
-        for stale in self.folder.glob(f"{SPOOL}*"):
-            shutil.rmtree(stale)
-        if (self.folder / MANIFEST).is_file():
-            known = {} if restart else self._read_manifest()
-            # A table's run that was killed while it tidied up has nothing left to do.
-            over = self.is_table and known.get("complete")
-            if restart or (over and not (self.out.is_file() and facts.items() <= known.items())):
-                self._remove_parts()
-        self._check(facts)
-        self._settle()
-        return self._done()
-
-    def _read_manifest(self) -> dict[str, Any]:
+    def _check_folder(self, *, restart: bool) -> None:
+        """Refuse a folder with files, also hidden ones, that no run has written."""
         note = self.folder / MANIFEST
-        try:
-            return dict(json.loads(note.read_text("utf-8")))
-        except ValueError:
-            raise UserError(f"{note} is damaged; start over with --restart") from None
-
-    def _check(self, facts: dict[str, Any]) -> None:
-        """Write the manifest, or compare with the one that is there."""
-        if not (self.folder / MANIFEST).is_file():
-            strange = [p.name for p in self.folder.iterdir() if not p.name.startswith(".")]
-            if strange:
-                msg = f"{self.folder} holds other files; choose a new folder"
-                raise UserError(msg)
-            self._manifest = {**facts, "salt": secrets.token_hex(16)}
-            self._note(complete=False, first=0, sorting=None)
+        if not self.folder.is_dir() or _read_manifest(note):
             return
-        self._manifest = known = self._read_manifest()
-        if other := [name for name in facts if known.get(name) != facts[name]]:
-            msg = (
-                f"{self.folder} holds a run with another {' and '.join(other)}; "
-                "use the same again, or start over with --restart"
-            )
-            raise UserError(msg)
+        paths = {p for p in self.folder.iterdir() if not p.name.startswith((LOCK, _NEW_MANIFEST))}
+        parts = {path for path in paths if _is_part(path)}
+        is_ours = note in paths and (parts or b'"work": ".rows-' in note.read_bytes())
+        if is_ours and not restart:
+            raise UserError(f"{note} is damaged; start over with --restart")
+        if paths - parts - ({note} if is_ours else set()):
+            raise UserError(f"{self.folder} holds other files; choose a new folder")
 
-    def _note(self, **news: Any) -> None:
-        self._manifest |= news
-        write_json(self._manifest, self.folder / MANIFEST)
-
-    def _settle(self) -> None:
-        """Finish what a run that was killed while it sorted or tidied up had begun."""
-        first, sorting = self._manifest["first"], self._manifest["sorting"]
-        for part in self.parts():
-            number = _number(part)
-            if number < first or (sorting is not None and number >= sorting):
-                part.unlink()
-        if sorting is not None:
-            self._note(sorting=None)
-        if self.is_complete and self.is_table:
+    def _open(self, *, restart: bool) -> None:
+        """Read the manifest, or write a new one."""
+        self._manifest = _read_manifest(self.folder / MANIFEST)
+        if self._manifest:
+            shutil.rmtree(self.folder / self._manifest["work"], ignore_errors=True)
+        if restart or not self._manifest:
             self._remove_parts()
-            release_empty(self.folder)
+            new = {"work": f".rows-{secrets.token_hex(8)}", "salt": secrets.token_hex(_SALT)}
+            self._manifest = {}
+            self._note(format=_FORMAT, complete=False, **new)
+
+    @property
+    def salt(self) -> bytes:
+        """The key of the digest of this run's input."""
+        return bytes.fromhex(self._manifest["salt"])
 
     @property
     def is_complete(self) -> bool:
         """Whether an earlier run did all of it."""
         return bool(self._manifest["complete"])
 
-    def key(self, digests: Iterable[bytes]) -> bytes:
-        """The key of an item from the digests of its rows.
-
-        It is salted, and the salt is deleted at the end: no key in the parts of a complete run
-        tells whether a known note was in it.
-        """
-        salt = bytes.fromhex(self._manifest["salt"])
-        return blake2b(b"".join(sorted(digests)), digest_size=KEY_BYTES, key=salt).digest()
-
-    def parts(self) -> list[Path]:
-        """The parts in order."""
-        return sorted(self.folder.glob("part-*.parquet"), key=_number)
-
-    def _done(self) -> Done:
-        import pyarrow as pa
-
-        keys = bytearray()
-        parts = self.parts()
-        for part in parts:
-            try:
-                keys += keys_of(part)[0]
-            except (pa.ArrowException, OSError, KeyError):
-                msg = f"{part} is damaged; delete it and repeat the command: its rows are redone"
-                raise UserError(msg) from None
-        self._next = _number(parts[-1]) + 1 if parts else 0
-        return Done(bytes(keys))
-
-    def write(self, table: pa.Table, keys: Sequence[bytes], sizes: Iterable[int]) -> None:
-        """Add a part: it is there as a whole, with its keys, or not at all.
+    def start(self, facts: Mapping[str, object]) -> int:
+        """Compare with what an earlier run was asked, and count the items that it did.
 
         Args:
-            table: the rows.
-            keys: of the items.
-            sizes: rows of each item.
+            facts: what decides the result; kept in the manifest.
+
+        Raises:
+            UserError: the folder has parts of a run with other facts, or a damaged part.
         """
+        facts = json.loads(json.dumps(facts))
+        other = [name for name in facts if self._manifest.get(name) != facts[name]]
+        # A table's run may have been killed between its last two steps: naming it, tidying up.
+        is_over = self.is_table and self.is_complete
+        if is_over and not other and self.out.is_file():
+            self._remove()
+            return 0
+        if is_over or "input" not in self._manifest:
+            self._remove_parts()
+            self._note(complete=False, **facts)
+        elif other:
+            msg = (
+                f"{self.folder} holds a run with another {' and '.join(other)}; "
+                "use the same again, or start over with --restart"
+            )
+            raise UserError(msg)
+        parts = self._parts()
+        for path in self._parts(everything=True)[len(parts) :]:
+            path.unlink()  # a part before it was deleted
+        self._next = len(parts)
+        return sum(map(_items, parts))
+
+    def write(self, table: pa.Table, *, items: int) -> None:
+        """Add a part with the rows of the next items: it is there as a whole, or not at all."""
         import pyarrow.parquet as pq
 
-        metadata = {**(table.schema.metadata or {}), **told(keys, sizes)}
-        with (
-            disk_errors(self.folder),
-            atomic_path(self.folder / f"part-{self._next:06d}.parquet") as temporary,
-        ):
+        metadata = {**(table.schema.metadata or {}), _ITEMS: str(items)}
+        path = self.folder / f"part-{self._next:06d}.parquet"
+        with disk_errors(self.folder), atomic_path(path) as temporary:
             pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
         self._next += 1
 
-    def sort(self, places: Iterable[Place]) -> None:
-        """Bring the parts into the order of the input, with the row numbers that it has now.
-
-        Args:
-            places: of all items, in the order of the input.
-        """
-        with disk_errors(self.folder):
-            parts, first = self.parts(), self._next
-            self._note(sorting=first)
-            for table, keys, sizes in in_order(parts, places, beside=self.folder):
-                self.write(table, keys, sizes)
-            self._note(sorting=None, first=first)
-            for part in parts:
-                part.unlink()
-
-    def finish(self, schema: pa.Schema, *, ids: Sequence[str] = ()) -> None:
+    def finish(self, schema: pa.Schema, *, items: int, ids: Sequence[str] = ()) -> None:
         """Write the table from its parts and remove them; a folder of parts is marked complete.
 
-        In CSV, no cell of the columns `ids` is a formula.
+        Args:
+            schema: of the table.
+            items: that the input has; other parts are an error.
+            ids: columns of which no cell is a formula in CSV.
         """
+        if (known := sum(map(_items, self._parts()))) != items:
+            msg = f"{self.folder} has {known} items and the input {items}; use --restart"
+            raise UserError(msg)
         with disk_errors(self.folder):
             if self.is_table:
                 # Written inside the folder, so that a killed run leaves nothing outside it.
-                whole = self.folder / f"table{''.join(self.out.suffixes[-2:])}"
-                try:
-                    self._assemble(whole, schema, ids)
-                    replace(whole, self.out)
-                finally:
-                    whole.unlink(missing_ok=True)
-            self._note(salt=None, complete=True)
+                whole = self.folder / self._manifest["work"] / self.out.name
+                self._assemble(whole, schema, ids)
+                replace(whole, self.out)
+            self._note(complete=True)
             if self.is_table:
-                self._remove_parts()
-                release_empty(self.folder)
+                self._remove()
 
     def _assemble(self, whole: Path, schema: pa.Schema, ids: Sequence[str]) -> None:
         import pyarrow.parquet as pq
 
+        def tables() -> Iterator[pa.Table]:
+            yield schema.empty_table()
+            for part in self._parts():
+                yield pq.read_table(part).replace_schema_metadata(schema.metadata)
+
         if whole.suffix.lower() == ".parquet":
             with pq.ParquetWriter(whole, schema, compression="zstd") as parquet:
-                for table in self._tables(schema):
+                for table in tables():
                     parquet.write_table(table)
         else:
             with TableWriter(whole, ids=ids) as writer:
-                for table in self._tables(schema):
+                for table in tables():
                     writer.write(to_frame(table))
 
-    def _tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        import pyarrow.parquet as pq
+    def _note(self, **news: object) -> None:
+        self._manifest |= news
+        write_json(self._manifest, self.folder / MANIFEST)
 
-        yield schema.empty_table()
-        for part in self.parts():
-            yield pq.read_table(part).replace_schema_metadata(schema.metadata)
+    def _parts(self, *, everything: bool = False) -> list[Path]:
+        """The parts in order, up to the first that is missing; or all of them."""
+        paths = sorted(self.folder.glob("part-" + 6 * "[0-9]" + ".parquet"))
+        if everything:
+            return paths
+        return [path for n, path in enumerate(paths) if path.name == f"part-{n:06d}.parquet"]
 
     def _remove_parts(self) -> None:
-        """Remove what a run has written in its folder, the manifest last."""
-        for path in self.folder.iterdir() if self.is_table else self.parts():
-            if path.name not in (MANIFEST, LOCK):
-                path.unlink()
+        for path in self._parts(everything=True):
+            path.unlink()
+
+    def _remove(self) -> None:
+        """Remove what runs have written here, the manifest last, and the folder if it is empty."""
+        self._remove_parts()
+        shutil.rmtree(self.folder / self._manifest["work"], ignore_errors=True)
         (self.folder / MANIFEST).unlink(missing_ok=True)
+        release_empty(self.folder)
 
 
-def _number(part: Path) -> int:
-    return int(part.stem.split("-")[1])
+def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
+    """Refuse an output that is an input, or lies in the folder that is read, or around it."""
+    files = source_files(source)
+    check_output(out, files)
+    if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
+        raise UserError(f"{out} is in the folder that is read; write somewhere else")
+    if any(file.resolve().is_relative_to(folder.resolve()) for file in files):
+        raise UserError(f"{folder} holds other files, the input; choose a new folder")
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """A manifest; empty where there is none or it is damaged."""
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        is_sound = (
+            manifest["format"] == _FORMAT
+            and len(bytes.fromhex(manifest["salt"])) == _SALT
+            and len(bytes.fromhex(manifest["work"].removeprefix(".rows-"))) == 8
+            and isinstance(manifest["complete"], bool)
+        )
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+    return manifest if is_sound else {}
+
+
+def _is_part(path: Path) -> bool:
+    """Whether a run has written this file."""
+    try:
+        return path.suffix == ".parquet" and _items(path) > 0
+    except UserError:
+        return False
+
+
+def _items(part: Path) -> int:
+    """How many items are in a part."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_schema(part).metadata[_ITEMS])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+        msg = (
+            f"{part} is damaged; delete it and repeat the command: its rows, and those after it, "
+            "are scored again"
+        )
+        raise UserError(msg) from None
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Say in one line that a disk is full or cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        why = os.strerror(error.errno).lower()
+        msg = f"{folder} cannot be written ({why}); correct this and repeat the command to resume"
+        raise UserError(msg) from None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from domainbert.tables import Column, Row
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Fault:
     status: Literal["error", "empty"] = "error"
 
 
-class Task(ABC):
+class Task(ABC, Generic[Item, Result]):
     """What a model does to one item. The driver does the rest, the same for every task.
 
     An item is one row, or all rows with the same value in the column `group`, in input order.
@@ -31,11 +34,13 @@ class Task(ABC):
         name: of the task, such as "readmission".
         columns: what it reads; columns of kind "id" are carried into the output.
         group: name of the column whose equal values make one item; None for one row an item.
+        sample: number of items that `prepare` gets.
     """
 
     name: ClassVar[str]
     columns: tuple[Column, ...]
     group: str | None = None
+    sample: int = 0
 
     @property
     @abstractmethod
@@ -46,19 +51,22 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def read(self, rows: Sequence[Row]) -> Any | Fault:
+    def read(self, rows: Sequence[Row]) -> Item | Fault:
         """One item, or why there is none; must not raise for bad values.
 
         Args:
             rows: of the item, cells under the names of `columns`; a missing column is None.
         """
 
+    def prepare(self, items: Sequence[Item]) -> None:
+        """Look at the first `sample` items of a file before `facts` is asked and any is scored."""
+
     @abstractmethod
-    def run(self, items: Iterable[Any]) -> Iterator[Any]:
+    def run(self, items: Iterable[Item]) -> Iterator[Result | Fault]:
         """A result for each item, in order; a `Fault` where there is none."""
 
     @abstractmethod
-    def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
+    def rows(self, item: Item, result: Result) -> Sequence[Mapping[str, object]]:
         """The output rows of an item, at least one.
 
         A row has the columns of `output` (a missing one is null), and may have a `status` other
@@ -66,5 +74,5 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """What decides the results, as JSON: a hash of the model, and settings."""

@@ -1,19 +1,38 @@
 """Tables: one checked reader, declared columns, ids, and writers; nothing need fit in memory."""
 
-from domainbert.tables.columns import NOTE, PATIENT, STAY, TEXT, TIME, Column, match_columns
-from domainbert.tables.ids import id_key, id_text, is_missing
-from domainbert.tables.names import (
-    FORMATS,
-    TableError,
+from domainbert.tables.columns import (
+    NOTE,
+    PATIENT,
+    STAY,
+    TEXT,
+    TIME,
+    Column,
+    match_columns,
     require_cells,
     require_columns,
-    table_format,
 )
-from domainbert.tables.reading import iter_table, read_metadata, read_table
-from domainbert.tables.rows import ReadOptions, Row, frame_rows, iter_rows, table_columns
-from domainbert.tables.writing import TableWriter, atomic_path, write_table
+from domainbert.tables.formats import DATABASES, FORMATS, ReadOptions, TableError, table_format
+from domainbert.tables.frames import (
+    TableWriter,
+    atomic_path,
+    iter_table,
+    read_metadata,
+    read_table,
+    write_table,
+)
+from domainbert.tables.ids import id_key, id_text, is_missing, whole_text
+from domainbert.tables.rows import (
+    Row,
+    SourceRows,
+    frame_rows,
+    iter_rows,
+    open_rows,
+    source_files,
+    table_columns,
+)
 
 __all__ = [
+    "DATABASES",
     "FORMATS",
     "NOTE",
     "PATIENT",
@@ -23,6 +42,7 @@ __all__ = [
     "Column",
     "ReadOptions",
     "Row",
+    "SourceRows",
     "TableError",
     "TableWriter",
     "atomic_path",
@@ -33,11 +53,14 @@ __all__ = [
     "iter_rows",
     "iter_table",
     "match_columns",
+    "open_rows",
     "read_metadata",
     "read_table",
     "require_cells",
     "require_columns",
+    "source_files",
     "table_columns",
     "table_format",
+    "whole_text",
     "write_table",
 ]

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.errors import UserError
-from domainbert.tables.names import TableError, are_names
+from domainbert.tables.columns import are_names
+from domainbert.tables.formats import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-NO_ROW = "line that is no row"
+NO_ROW = "line that is not a row"
+_LONG = "a line of more than 16 MB"
 _NO_ROW = (
     f"{NO_ROW}: too few or too many fields, a quote or carriage return out of place, or more than "
     "16 MB"
@@ -60,7 +62,7 @@ def csv_columns(
     separator = delimiter or default_delimiter(path)
     try:
         with open_text(path, encoding, newline="") as text:
-            header = next(csv.reader(text, delimiter=separator), [])
+            header = next(csv.reader(_header_lines(path, text), delimiter=separator), [])
     except (OSError, EOFError, zlib.error, csv.Error) as error:
         msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
         raise TableError(msg) from None
@@ -68,6 +70,13 @@ def csv_columns(
         msg = f"{path.name} {fault}"
         raise TableError(msg)
     return header
+
+
+def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
+    for _, line, fault in bounded_lines(text):
+        if fault:
+            raise TableError(f"{path.name}: expected a first line of names, got {fault}")
+        yield line
 
 
 def default_delimiter(path: Path) -> str:
@@ -379,6 +388,17 @@ def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Itera
             except UnicodeError:  # UTF-16 without the mark that tells the order of its bytes
                 msg = f"{path.name} is not in {encoding}; name another encoding, such as utf-16-le"
                 raise TableError(msg) from None
+
+
+def bounded_lines(text: io.TextIOBase) -> Iterator[tuple[int, str, str]]:
+    """Number, text and fault of each line; the text of a line past `LONGEST_ROW` is left out."""
+    number = 0
+    while line := text.readline(LONGEST_ROW):
+        number += 1
+        is_long = len(line) == LONGEST_ROW and not line.endswith("\n")
+        yield number, "" if is_long else line, _LONG if is_long else ""
+        while is_long and (rest := text.readline(LONGEST_ROW)):
+            is_long = not rest.endswith("\n")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from domainbert.tables.names import TableError
+from domainbert.tables.formats import TableError
 from domainbert.tables.sources import (
     FILE_ENDINGS,
     DatabaseSource,
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import duckdb
+    import pyarrow as pa
 
-    from domainbert.tables.rows import ReadOptions
+    from domainbert.tables.formats import ReadOptions
 
 _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "
@@ -60,15 +61,16 @@ def open_source(
         raise TableError(msg)
 
 
-def query_batches(uri: str, query: str | None) -> Iterator[Any]:
-    """The rows of a SELECT statement as Arrow batches; `TableError` if the database refuses it."""
+@contextmanager
+def query_batches(uri: str, query: str | None) -> Iterator[pa.RecordBatchReader]:
+    """The rows of a SELECT statement; `TableError` if the database refuses it."""
     if not query:
         msg = f"{_public_name(uri)} is a database: say what to read with --query 'SELECT …'"
         raise TableError(msg)
     with _connect(uri) as connection, connection.cursor() as cursor:
         try:
             cursor.execute(query)
-            yield from cursor.fetch_record_batch()
+            yield cursor.fetch_record_batch()
         except connection.Error as error:
             msg = f"the query on {_public_name(uri)} failed ({type(error).__name__})"
             raise TableError(msg) from None

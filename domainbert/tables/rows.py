@@ -1,77 +1,56 @@
-"""The streaming reader of all tables and texts: row by row, as text, with every fault listed."""
+"""The streaming reader of all tables and texts: row by row, as text, with every fault listed.
+
+A new format needs a `Reader` in a file of its own, and its line in `READERS`.
+"""
 
 from __future__ import annotations
 
-import codecs
 import csv
 import glob
 import json
-import re
 import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domainbert.tables.csv_files import (
     UNDECODABLE,
+    bounded_lines,
     csv_columns,
     csv_rows,
     open_text,
-    unchanged,
 )
-from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard
-from domainbert.tables.names import FORMATS, TEXT_FORMATS, TableError, table_format
+from domainbert.tables.formats import DATABASES, DEFAULTS, ReadOptions, TableError, table_format
+from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard, whole_text
+from domainbert.tables.parquet_files import (
+    Cells,
+    Wanted,
+    arrow_cells,
+    parquet_cells,
+    parquet_columns,
+    plain,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-DATABASES = ("postgresql://", "postgres://", "sqlite://")
-_BATCH_ROWS = 1024
-_ENDINGS = (*FORMATS, *TEXT_FORMATS)
+_FIRST_LINES = 1000  # of JSON, which tell its columns before all of it is read
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """How to read a source, where its name does not say.
+class Reader(NamedTuple):
+    """How files of one format are read.
 
     Attributes:
-        delimiter: of CSV files, one ASCII character or "tab"; by default a tab for .tsv, else a
-            comma.
-        encoding: of text files; UTF-8 by default, undecodable bytes become U+FFFD and a remark.
-        lines: read each line of a .txt file as a text, instead of the file as one text.
-        query: of a database source.
+        columns: the names of a file's columns; or several lists, which are joined in order.
+        cells: the rows of a file: place, values by column, fault and remark.
     """
 
-    delimiter: str | None = None
-    encoding: str | None = None
-    lines: bool = False
-    query: str | None = None
-
-    def __post_init__(self) -> None:
-        delimiter = "\t" if self.delimiter in ("tab", "\\t") else self.delimiter
-        is_one = delimiter is None or (len(delimiter) == 1 and delimiter.isascii())
-        if not is_one or delimiter in ('"', "\r", "\n", "\0"):
-            msg = f"delimiter: expected one character such as ';', or tab, got {delimiter!r}"
-            raise TableError(msg)
-        try:
-            encoding = codecs.lookup(self.encoding).name if self.encoding else None
-            b"a".decode(encoding or "utf-8", "replace")  # base64 is a codec but no encoding
-        except (LookupError, UnicodeError):
-            msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
-            raise TableError(msg) from None
-        object.__setattr__(self, "delimiter", delimiter)
-        # The default leaves out the mark that some programs put in front of UTF-8.
-        object.__setattr__(self, "encoding", None if encoding == "utf-8" else encoding)
-
-
-DEFAULTS = ReadOptions()
+    columns: Callable[[Path, ReadOptions], Iterable[Sequence[str]]]
+    cells: Callable[[Path, ReadOptions, Wanted], Iterator[Cells]]
 
 
 @dataclass(frozen=True)
@@ -99,40 +78,39 @@ def source_files(source: str | Path) -> list[Path]:
     Raises:
         TableError: nothing there, or a file that is no table.
     """
-    path = Path(source)
+    path, endings = Path(source), tuple(READERS)
     if path.is_dir():
-        inside = sorted(file for file in path.rglob("*") if file.is_file())
-        found = [
+        files = [
             file
-            for file in inside
-            if file.name.lower().endswith(_ENDINGS)
+            for file in sorted(path.rglob("*"))
+            if file.is_file()
+            and file.name.lower().endswith(endings)
             and not any(part.startswith(".") for part in file.relative_to(path).parts)
         ]
     else:
         # A path that exists is taken as it is, whatever characters are in it.
         names = [path] if path.exists() else sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
-        found = [Path(name) for name in names if not Path(name).is_dir()]
-        for file in found:
-            table_format(file, _ENDINGS)
-    if not found:
+        files = [Path(name) for name in names if not Path(name).is_dir()]
+        for file in files:
+            table_format(file, endings)
+            if not file.is_file():
+                raise TableError(f"{file} is a pipe or a device; save its content to a file first")
+    if not files:
         what = "no table in this folder" if path.is_dir() else "no such file"
-        msg = f"{path}: {what}; expected {', '.join(_ENDINGS)}, a folder of them, or a pattern"
+        msg = f"{path}: {what}; expected {', '.join(endings)}, a folder of them, or a pattern"
         raise TableError(msg)
-    return found
+    return files
 
 
 def iter_rows(
-    source: str | Path,
-    options: ReadOptions = DEFAULTS,
-    *,
-    columns: Sequence[str] | None = None,
+    source: str | Path, options: ReadOptions = DEFAULTS, *, columns: Wanted = None
 ) -> Iterator[Row]:
     """Stream the rows of a file, a folder, a pattern or a database query.
 
     Every cell is text as it is spelled ("038", "NA"); only an empty cell, JSON's null or a NaN
     is missing (None). Numbers become their text. Lists in JSON lines and Parquet stay lists. An id
     in CSV loses the apostrophe that guards it, see `domainbert.tables.ids.guard`. A line that is
-    no row is a `Row` with a fault.
+    not a row is a `Row` with a fault.
 
     Args:
         source: see `source_files`; or `postgresql://...`, `sqlite:///...` with a query.
@@ -142,28 +120,124 @@ def iter_rows(
     Raises:
         TableError: a source that cannot be opened or read to its end, or was changed meanwhile.
     """
-    for number, (place, cells, fault, remark) in enumerate(_cells(source, options, columns)):
-        yield Row(number, cells, place, fault, remark)
+    return _numbered(_cells(source, options, columns))
+
+
+def _numbered(cells: Iterable[Cells]) -> Iterator[Row]:
+    for number, (place, values, fault, remark) in enumerate(cells):
+        yield Row(number, values, place, fault, remark)
+
+
+def _cells(source: str | Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+    if str(source).startswith(DATABASES):
+        from domainbert.tables.databases import query_batches
+
+        with query_batches(str(source), options.query) as batches:
+            yield from arrow_cells(batches, "query", columns)
+        return
+    for path in source_files(source):
+        with _read_errors(path):
+            yield from _reader(path).cells(path, options, columns)
 
 
 def table_columns(
-    source: str | Path, options: ReadOptions = DEFAULTS, *, until: Sequence[str] | None = None
+    source: str | Path,
+    options: ReadOptions = DEFAULTS,
+    *,
+    until: Wanted = None,
+    lines: int | None = None,
 ) -> list[str]:
     """The column names of a source, in order; see `iter_rows` for errors.
 
-    JSON lines are read to their end, or until the columns of `until` were seen.
+    JSON lines are read to their end, until the columns of `until` were seen, or for `lines` lines
+    of each file.
     """
     if str(source).startswith(DATABASES):
-        first = next(iter_rows(source, options), None)
-        return list(first.cells) if first else []
+        from domainbert.tables.databases import query_batches
+
+        with query_batches(str(source), options.query) as batches:
+            return list(batches.schema.names)
     names: dict[str, None] = {}
     for path in source_files(source):
         with _read_errors(path):
-            for columns in _file_columns(path, options):
+            for columns in islice(_reader(path).columns(path, options), lines):
                 names |= dict.fromkeys(columns)
                 if until is not None and names.keys() >= set(until):
                     break
     return list(names)
+
+
+class SourceRows:
+    """The rows of a source, each time they are iterated over; see `open_rows`.
+
+    Attributes:
+        name: of the source, for messages.
+        columns: as far as its beginning tells them.
+    """
+
+    def __init__(self, source: str | Path, options: ReadOptions, query: Path | None) -> None:
+        self._source, self._options, self._query = source, options, query
+        self.name = "the query" if query else Path(source).name
+        if query is None:
+            self.columns = table_columns(source, options, lines=_FIRST_LINES)
+        else:
+            with _open_arrow(query) as batches:
+                self.columns = batches.schema.names
+
+    def __iter__(self) -> Iterator[Row]:
+        """All rows, from the first."""
+        if self._query is None:
+            yield from iter_rows(self._source, self._options)
+            return
+        with _open_arrow(self._query) as batches:
+            yield from arrow_rows(batches, "query")
+
+    def all_columns(self) -> list[str]:
+        """The columns of all rows; reads JSON lines to their end."""
+        return self.columns if self._query else table_columns(self._source, self._options)
+
+
+@contextmanager
+def open_rows(source: str | Path, options: ReadOptions, *, spool: Path) -> Iterator[SourceRows]:
+    """The rows of a source, to be read more than once; a query runs once.
+
+    Args:
+        source: see `iter_rows`.
+        options: how to read it.
+        spool: a private folder, in which the rows of a query are kept during the block.
+    """
+    if not str(source).startswith(DATABASES):
+        yield SourceRows(source, options, None)
+        return
+    import pyarrow as pa
+
+    from domainbert.tables.databases import query_batches
+
+    kept = spool / "query.arrow"
+    try:
+        with (
+            query_batches(str(source), options.query) as batches,
+            pa.OSFile(str(kept), "wb") as sink,
+            pa.ipc.new_stream(sink, batches.schema) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+        yield SourceRows(source, options, kept)
+    finally:
+        kept.unlink(missing_ok=True)
+
+
+@contextmanager
+def _open_arrow(path: Path) -> Iterator[pa.RecordBatchReader]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as batches:
+        yield batches
+
+
+def arrow_rows(batches: Iterable[Any], name: str) -> Iterator[Row]:
+    """The rows of Arrow tables or record batches, read as those of a Parquet file are."""
+    return _numbered(arrow_cells(batches, name))
 
 
 def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
@@ -184,23 +258,6 @@ def _cell(value: Any) -> Any:
     return id_text(value)
 
 
-_Cells = tuple[str, Mapping[str, Any], str, str]  # place, values, fault, remark
-
-
-def _cells(
-    source: str | Path, options: ReadOptions, columns: Sequence[str] | None
-) -> Iterator[_Cells]:
-    if str(source).startswith(DATABASES):
-        from domainbert.tables.databases import query_batches
-
-        batches = query_batches(str(source), options.query)
-        yield from _arrow_cells(batches, "query", columns)
-        return
-    for path in source_files(source):
-        with _read_errors(path):
-            yield from _READERS[_kind(path)](path, options, columns)
-
-
 @contextmanager
 def _read_errors(path: Path) -> Iterator[None]:
     try:
@@ -210,59 +267,74 @@ def _read_errors(path: Path) -> Iterator[None]:
         raise TableError(msg) from None
 
 
-def _kind(path: Path) -> str:
-    ending = table_format(path, _ENDINGS).removesuffix(".gz")
-    return ".csv" if ending == ".tsv" else ending
+def _reader(path: Path) -> Reader:
+    return READERS[table_format(path, tuple(READERS))]
 
 
-def _file_columns(path: Path, options: ReadOptions) -> Iterator[Sequence[str]]:
-    """The columns of a file; of JSON lines, those of each line."""
-    kind = _kind(path)
-    if kind == ".csv":
-        yield csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
-    elif kind == ".parquet":
-        with open_parquet(path) as file:
-            yield file.schema_arrow.names
-    elif kind == ".txt":
-        yield ["text"]
-    else:
-        yield from (list(values) for _, values, *_ in _json_cells(path, options, None))
+# --- CSV
 
 
-_Wanted = Sequence[str] | None  # columns to read; None for all
+def _csv_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
+    yield csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
 
 
-def _csv_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
-    names = csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
+def _csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+    (names,) = _csv_columns(path, options)
     rows = csv_rows(path, width=len(names), delimiter=options.delimiter, encoding=options.encoding)
     chosen = [(name, n) for n, name in enumerate(names) if columns is None or name in columns]
     ids = [name for name, _ in chosen if is_id_column(name)]
     for line, fields, fault, remark in rows:
         values = {} if fault else {name: fields[number] or None for name, number in chosen}
         for name in ids:
-            if values.get(name):
-                values[name] = unguard(values[name])  # type: ignore[arg-type]
+            if cell := values.get(name):
+                values[name] = unguard(cell)
         yield f"{path.name} line {line}", values, fault, remark
 
 
-def _json_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
+# --- JSON lines
+
+
+def _json_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
+    yield from (list(values) for _, values, *_ in _json_cells(path, options, None))
+
+
+def _json_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     wanted = None if columns is None else set(columns)
-    with open_text(path, options.encoding, newline="\n") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
+    with open_text(path, options.encoding, newline="\n") as text:
+        for number, line, fault in bounded_lines(text):
+            if not line.strip() and not fault:
                 continue
-            fault, values = "not a JSON object", {}
-            with suppress(ValueError, RecursionError):
-                found = json.loads(line, parse_int=str, parse_float=str, parse_constant=_constant)
-                if isinstance(found, dict):
-                    values = {
-                        _plain(name): None if value == "" else _plain(value)
-                        for name, value in found.items()
-                        if wanted is None or name in wanted
-                    }
-                    fault = ""
+            values, fault = ({}, fault) if fault else _json_object(line)
+            cells = {
+                whole_text(name): None if value == "" else plain(value)
+                for name, value in values.items()
+                if wanted is None or name in wanted
+            }
             remark = UNDECODABLE if "\ufffd" in line else ""
-            yield f"{path.name} line {number}", values, fault, remark
+            yield f"{path.name} line {number}", cells, fault, remark
+
+
+class _RepeatedKeyError(ValueError):
+    """An object with a key twice, of whose values json would keep the last one."""
+
+
+def _json_object(line: str) -> tuple[dict[str, Any], str]:
+    """The object of a line, numbers as text; or why there is none."""
+    keep = {"parse_int": str, "parse_float": str, "parse_constant": _constant}
+    try:
+        value = json.loads(line, object_pairs_hook=_object, **keep)  # type: ignore[arg-type]
+    except _RepeatedKeyError:
+        return {}, "a JSON object with a key twice"
+    except (ValueError, RecursionError):
+        value = None
+    return (value, "") if isinstance(value, dict) else ({}, "not a JSON object")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise _RepeatedKeyError
+    return values
 
 
 def _constant(name: str) -> str | None:
@@ -270,100 +342,36 @@ def _constant(name: str) -> str | None:
     return None if name == "NaN" else name
 
 
-def _plain(value: Any) -> Any:
-    """A value with numbers and booleans as text, and U+FFFD for half a surrogate pair."""
-    if isinstance(value, str):
-        return _HALF_PAIR.sub("\ufffd", value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {_plain(name): _plain(item) for name, item in value.items()}
-    return id_text(value)
+# --- text files
 
 
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # json joins whole pairs; what is left is half of one
+def _text_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
+    del path, options
+    yield ["text"]
 
 
-def _parquet_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
-    del options
-    with open_parquet(path) as file:
-        names = file.schema_arrow.names
-        chosen = [name for name in names if columns is None or name in columns]
-        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=chosen)
-        yield from _arrow_cells(batches, path.name)
-
-
-@contextmanager
-def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file.
-
-    Raises:
-        TableError: it cannot be read to its end, repeats a column, or was changed meanwhile.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with unchanged(path), pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            if len(set(names)) < len(names):
-                twice = ", ".join(name for name, count in Counter(names).items() if count > 1)
-                msg = f"{path.name} repeats the columns {twice}; each needs a name of its own"
-                raise TableError(msg)
-            yield file
-    except (OSError, pa.ArrowException) as error:
-        # Arrow's own message may quote a cell.
-        msg = f"{path.name} cannot be read as Parquet ({type(error).__name__})"
-        raise TableError(msg) from None
-
-
-def _arrow_cells(batches: Any, name: str, columns: _Wanted = None) -> Iterator[_Cells]:
-    number = 0
-    for batch in batches:
-        names = [n for n in batch.schema.names if columns is None or n in columns]
-        cells = {n: _as_text(batch.column(n)) for n in names}
-        for place in range(batch.num_rows):
-            number += 1
-            yield f"{name} row {number}", {n: cells[n][place] for n in names}, "", ""
-
-
-def arrow_rows(batches: Iterable[Any], name: str) -> Iterator[Row]:
-    """The rows of Arrow tables or record batches, read as those of a Parquet file are."""
-    for number, (place, cells, fault, remark) in enumerate(_arrow_cells(batches, name)):
-        yield Row(number, cells, place, fault, remark)
-
-
-def _as_text(column: pa.Array) -> list[Any]:
-    """Cells as text; lists and structures as Python objects."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_timestamp(kind):  # Python's own dates have no nanoseconds
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    cells = column.to_pylist()
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        cells = [cell.decode("utf-8", "replace") if cell else None for cell in cells]
-    elif kind not in (pa.string(), pa.large_string()):
-        cells = [_plain(cell) for cell in cells]
-    return [None if cell == "" else cell for cell in cells]
-
-
-def _text_cells(path: Path, options: ReadOptions, columns: _Wanted) -> Iterator[_Cells]:
+def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     del columns
-    newline = None if options.lines else ""
-    with open_text(path, options.encoding, newline=newline) as text:
-        texts = (line.rstrip("\n") for line in text) if options.lines else (text.read(),)
-        for number, value in enumerate(texts, start=1):
+    with open_text(path, options.encoding, newline=None if options.lines else "") as text:
+        lines = bounded_lines(text) if options.lines else [(0, text.read(), "")]
+        for number, line, fault in lines:
             place = f"{path.name} line {number}" if options.lines else path.name
+            value = line.rstrip("\n") if options.lines else line
             remark = UNDECODABLE if "\ufffd" in value else ""
-            yield place, {"text": value or None}, "", remark
+            yield place, {} if fault else {"text": value or None}, fault, remark
 
 
-_READERS = {
-    ".csv": _csv_cells,
-    ".jsonl": _json_cells,
-    ".parquet": _parquet_cells,
-    ".txt": _text_cells,
+_CSV = Reader(_csv_columns, _csv_cells)
+_JSON = Reader(_json_columns, _json_cells)
+_TEXT = Reader(_text_columns, _text_cells)
+READERS: dict[str, Reader] = {
+    ".csv": _CSV,
+    ".csv.gz": _CSV,
+    ".tsv": _CSV,
+    ".tsv.gz": _CSV,
+    ".parquet": Reader(parquet_columns, parquet_cells),
+    ".jsonl": _JSON,
+    ".jsonl.gz": _JSON,
+    ".txt": _TEXT,
+    ".txt.gz": _TEXT,
 }

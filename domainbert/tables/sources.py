@@ -18,7 +18,7 @@ from domainbert.tables.csv_files import (
     default_delimiter,
     stream_csv,
 )
-from domainbert.tables.names import TableError
+from domainbert.tables.formats import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from domainbert.tables.rows import ReadOptions
+    from domainbert.tables.formats import ReadOptions
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _DEEPEST = 4  # folders below the source in which a table's file is looked for

@@ -1,26 +1,46 @@
-"""The checkpoints of a run: where to resume, and whether it is the same run."""
+"""The folders of a run: its checkpoints, where to resume, and where its model is saved."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
+import tempfile
 import zipfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.cli.console import say
 from domainbert.errors import UserError
-from domainbert.files import write_json
-from domainbert.locks import locked
-from domainbert.training.processes import is_first_process, process_count
+from domainbert.files import locked, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from domainbert.models.model import Model
+
 STATE = "trainer_state.json"
 FACTS = "facts.json"
 log = logging.getLogger(__name__)
+
+
+# --- processes that train together, from the variables of torchrun and accelerate
+
+
+def process_count() -> int:
+    """How many processes train together. The Trainer knows it only after the number of steps."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one that writes and reports."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+# --- checkpoints
 
 
 @contextmanager
@@ -37,12 +57,12 @@ def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterat
         yield last_checkpoint(folder) if resume else None
         return
     with locked(folder):
-        found, note = last_checkpoint(folder), folder / FACTS
-        if found and not resume:
+        checkpoint, note = last_checkpoint(folder), folder / FACTS
+        if checkpoint and not resume:
             msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
             raise UserError(msg)
         facts = json.loads(json.dumps(facts))
-        if found:
+        if checkpoint:
             known = json.loads(note.read_text("utf-8")) if note.is_file() else {}
             if other := _differences(known, facts):
                 msg = (
@@ -53,15 +73,18 @@ def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterat
         elif resume:
             log.warning("no checkpoint in %s: training starts from the beginning", folder)
         write_json(facts, note)
-        yield found
+        yield checkpoint
 
 
-def _differences(known: Any, now: Any, name: str = "") -> list[str]:
+def _differences(known: object, now: object, name: str = "") -> list[str]:
     """The names of facts that differ, such as training.epochs."""
     if not (isinstance(known, dict) and isinstance(now, dict)):
         return [] if known == now else [name.removeprefix(".")]
-    found = [_differences(known.get(key), now.get(key), f"{name}.{key}") for key in known | now]
-    return [name for names in found for name in names]
+    return [
+        different
+        for key in known | now
+        for different in _differences(known.get(key), now.get(key), f"{name}.{key}")
+    ]
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -70,8 +93,8 @@ def last_checkpoint(folder: Path) -> Path | None:
     One that was cut short, by a kill or a full disk, is skipped, and removed where one process
     trains. The best checkpoint is found again where the folder has moved.
     """
-    found = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
-    for path in sorted(found, key=checkpoint_step, reverse=True):
+    paths = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
+    for path in sorted(paths, key=checkpoint_step, reverse=True):
         if _is_whole(path):
             _mend_best(path)
             return path
@@ -107,3 +130,107 @@ def _mend_best(path: Path) -> None:
 def checkpoint_step(checkpoint: Path) -> int:
     """The step after which a checkpoint was written."""
     return int(checkpoint.name.split("-")[1])
+
+
+# --- around a run
+
+
+@contextmanager
+def progress_on_stderr() -> Iterator[None]:
+    """Show what the trainings log (steps, loss, scores, time left) on stderr."""
+    log_of_training = logging.getLogger("domainbert.training")
+    handler, level = _ToStderr(logging.INFO), log_of_training.level
+    log_of_training.addHandler(handler)
+    log_of_training.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log_of_training.setLevel(level)
+        log_of_training.removeHandler(handler)
+
+
+class _ToStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+@contextmanager
+def resume_hint(folder: Path, hint: str) -> Iterator[None]:
+    """Where a run that left something in `folder` is stopped by a signal, say how to resume it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder.is_dir() and is_first_process():
+            say(hint)
+        raise
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """Where a training command writes: its model and its checkpoints."""
+
+    out: Path
+    checkpoints: Path
+
+    def save(self, model: Model, *, merged: bool = False) -> None:
+        """Save the model in `out`; for `merged` see `Model.save_pretrained`.
+
+        Raises:
+            UserError: `out` cannot be written, as on a full disk; the checkpoints are kept.
+        """
+        from safetensors import SafetensorError
+
+        if not is_first_process():
+            return
+        try:
+            model.save_pretrained(self.out, merged=merged)
+        except (OSError, SafetensorError) as error:  # safetensors wraps errors of the disk
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            msg = (
+                f"{self.out} could not be written ({reason}); make room and repeat the command "
+                f"with --resume: the trained weights are in {self.checkpoints}"
+            )
+            raise UserError(msg) from None
+
+
+@contextmanager
+def training_run(
+    out: str | Path, checkpoints: str | Path | None = None, *, resume: bool = False
+) -> Iterator[TrainingRun]:
+    """Check at once that a run can be saved and resumed; train and save within the block.
+
+    Checkpoints are kept beside `out` unless `checkpoints` names a folder, and are then removed if
+    the block succeeds. After a failure they stay, so that the run can be resumed.
+
+    Raises:
+        FileExistsError: something other than a model of ours is in `out`.
+        UserError: `out` cannot be written, there is nothing to resume, or there are checkpoints
+            and `resume` is false.
+    """
+    from domainbert.models.storage import check_replaceable
+
+    out = Path(out).expanduser()
+    named = out if out.name.strip(".") else out.resolve()
+    folder = Path(checkpoints or f"{named}-checkpoints").expanduser()
+    check_replaceable(out)
+    try:
+        nearest = next(parent for parent in out.absolute().parents if parent.exists())
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        msg = f"{out} cannot be written ({error.strerror}); choose another --out"
+        raise UserError(msg) from None
+    if resume and not folder.is_dir():
+        msg = (
+            f"--resume: no checkpoints in {folder}; run without it, or name them with --checkpoints"
+        )
+        raise UserError(msg)
+    # A named folder may hold the finished runs of other seeds, each in a folder of its own.
+    if not resume and any((folder.glob if checkpoints else folder.rglob)("checkpoint-*")):
+        msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
+        raise UserError(msg)
+    hint = f"to resume, repeat the command with --resume; the checkpoints are in {folder}"
+    with progress_on_stderr(), resume_hint(folder, hint):
+        yield TrainingRun(out, folder)
+    if not checkpoints and is_first_process():
+        shutil.rmtree(folder, ignore_errors=True)

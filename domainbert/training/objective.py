@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -128,3 +130,9 @@ class FreshBatches:
         batches = [[examples[i] for i in batch] for batch in np.split(order, ends)]
         generator.shuffle(batches)
         return batches
+
+
+def fingerprint(data: Any) -> str:
+    """SHA-256 of data that JSON can hold, for the facts of a run."""
+    written = json.dumps(data, sort_keys=True, default=float)
+    return hashlib.sha256(written.encode()).hexdigest()

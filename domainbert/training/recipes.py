@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 from domainbert.training.settings import TrainingSettings

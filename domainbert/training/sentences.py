@@ -1,98 +1,223 @@
-"""Train pair models with sentence-transformers' trainer."""
+"""Train embedders and pair models with sentence-transformers' trainers and losses."""
 
 from __future__ import annotations
 
-import zlib
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from datasets import Dataset
-from sentence_transformers import CrossEncoder, CrossEncoderTrainer
-from sentence_transformers.base.modules import InputModule
+from datasets import Dataset, DatasetDict, disable_progress_bars
+from sentence_transformers import (
+    CrossEncoderTrainer,
+    CrossEncoderTrainingArguments,
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
+from transformers import TrainerCallback
 
+from domainbert.encoders.lora import add_lora
 from domainbert.errors import UserError
-from domainbert.inference import pad
-from domainbert.lora import add_lora
-from domainbert.pairs import PairModel
-from domainbert.training.library import Resumable, fingerprint, run_trainer
-from domainbert.training.train import versions
+from domainbert.models.embedder import Embedder
+from domainbert.models.pairs import PairModel
+from domainbert.models.pooling import unit
+from domainbert.training.modules import (
+    Objective,
+    PairEncoder,
+    PairModule,
+    SimilarLengths,
+    TextModule,
+    VectorLoss,
+    different_batches,
+    make_loss,
+)
+from domainbert.training.objective import fingerprint
+from domainbert.training.train import new_manifest
+from domainbert.training.trainer import TaskTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from domainbert.pairs import PairSettings, PairWindow
+    from sentence_transformers.base.sampler import DefaultBatchSampler
+
+    from domainbert.models.pairs import PairSettings
+    from domainbert.models.pooling import EmbeddingSettings
     from domainbert.training.settings import TrainingSettings
 
+AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
+Columns = dict[str, list[Any]]
+Side = tuple[list[str], np.ndarray]  # texts, and the vector that each should have
+KEY = "key"
 
-class PairModule(InputModule):
-    """A pair model as sentence-transformers' trainer wants it, with the windows of prediction.
+
+class EmbedderTrainer(TaskTrainer, SentenceTransformerTrainer):
+    """sentence-transformers' trainer of embedders, on our bridge."""
+
+    arguments_class = SentenceTransformerTrainingArguments
+
+
+class PairTrainer(TaskTrainer, CrossEncoderTrainer):
+    """sentence-transformers' trainer of cross-encoders, on our bridge."""
+
+    arguments_class = CrossEncoderTrainingArguments
+
+
+class _TellEpoch(TrainerCallback):
+    """Tells a `PairModule` the epoch."""
+
+    def __init__(self, module: PairModule) -> None:
+        self._module = module
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._module.epoch = int(state.epoch or 0)
+
+
+def fit_embedder(
+    data: Mapping[str, Columns],
+    *,
+    objective: Objective,
+    score: Callable[[Embedder, Any], dict[str, float]],
+    metric: str,
+    encoder: str | Path,
+    training: TrainingSettings,
+    settings: EmbeddingSettings | None = None,
+    labels: Sequence[str] = (),
+    difference: bool = True,
+    share: float = 1.0,
+    model_class: type[AnyEmbedder],
+    validation: Columns | None = None,
+    split: str = "",
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> AnyEmbedder:
+    """Train an embedder; keep the weights that do best on validation.
 
     Args:
-        model: its windower and its way to join windows are used.
-        network: its network, plain or wrapped by peft.
-        max_windows: windows of one pair that a step reads; of a longer pair a random choice.
-        seed: of that choice.
+        data: training sets by name, each column -> values: two or three columns of texts, then
+            "label" (scores in [0, 1] for "regression", class names for "classification"). For
+            "contrastive" a column "key" names what a row is about: rows with one key never
+            share a batch. A batch comes from one set.
+        objective: see `make_loss`.
+        score: (embedder, network) -> metrics on validation.
+        metric: that chooses the weights; larger is better.
+        encoder: shipped name, folder or hub:owner/name.
+        training: see `TrainingSettings`; `batch_size` counts rows.
+        settings: pooling, see `EmbeddingSettings`.
+        labels: class names of "classification".
+        difference: see `make_loss`.
+        share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
+            and the plain encoder's weights.
+        model_class: `Embedder` or a subclass.
+        validation: columns of texts that `score` reads, which are checked as those of training.
+        split: hash of the validation side; a run resumes only if it is the same.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
 
-    Attributes:
-        epoch: the current one; the choice depends on it, so that a resumed run chooses alike.
+    Raises:
+        UserError: no training row, a text without a token, a label that is wrong, a share without
+            adapters, or `resume` with other data, encoder or settings.
     """
-
-    def __init__(self, model: PairModel, network: Any, *, max_windows: int, seed: int) -> None:
-        super().__init__()
-        self.network, self.tokenizer = network, model.tokenizer
-        self._windower, self._join = model.windower, model.settings.join
-        self._max, self._seed, self.epoch = max_windows, seed, 0
-
-    def preprocess(
-        self, inputs: Sequence[tuple[str, str]], prompt: str | None = None, **_: Any
-    ) -> dict[str, torch.Tensor]:
-        """Pairs -> ids and segments of their windows, and the number of windows of each pair."""
-        del prompt
-        split = [self._at_most(windows) for windows in self._windower.split_many(inputs)]
-        windows = [window for windows in split for window in windows]
-        fill = self.tokenizer.pad_token_id
-        ids, mask = pad([window.input_ids for window in windows], pad_token_id=fill)
-        segments, _mask = pad([window.segments for window in windows], pad_token_id=0)
-        counts = torch.tensor([len(windows) for windows in split])
-        features = {"input_ids": ids, "token_type_ids": segments, "counts": counts}
-        return features if mask is None else {**features, "attention_mask": mask}
-
-    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Add "scores": one row of logits a pair, shape (pairs, labels)."""
-        counts = features["counts"]
-        inputs = {name: value for name, value in features.items() if name != "counts"}
-        logits = self.network(**inputs).logits.float()
-        scores = torch.segment_reduce(logits, self._join, lengths=counts, axis=0)
-        return {**features, "scores": scores}
-
-    def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Not needed: a model is saved by its own `save_pretrained`."""
-        raise NotImplementedError
-
-    def _at_most(self, windows: list[PairWindow]) -> list[PairWindow]:
-        if len(windows) <= self._max:
-            return windows
-        pair = zlib.crc32(b"".join(window.input_ids.tobytes() for window in windows))
-        generator = np.random.default_rng([self._seed, self.epoch, pair])
-        chosen = generator.choice(len(windows), self._max, replace=False)
-        return [windows[i] for i in sorted(chosen)]
+    if share != 1 and training.full:
+        raise UserError("share needs adapters; train without full = true")
+    sets = {name: columns for name, columns in data.items() if _rows(columns)}
+    if not sets:
+        raise UserError("no rows to train on")
+    embedder = model_class.untrained(encoder, training=training, settings=settings)
+    network = add_lora(embedder.network, training.lora)
+    for name, columns in [*sets.items(), ("validation", validation or {})]:
+        _check_texts(embedder, columns, name=name)
+    best = _train_embedder(
+        embedder,
+        network,
+        {name: _dataset(columns, objective, labels) for name, columns in sets.items()},
+        make_loss=partial(make_loss, objective, labels=len(labels), difference=difference),
+        sampler=different_batches if objective == "contrastive" else SimilarLengths,
+        score=lambda current: score(embedder, current),
+        metric=metric,
+        training=training,
+        facts={
+            **embedder.facts(encoder),
+            "objective": {"name": objective, "labels": list(labels), "difference": difference},
+            "data": fingerprint(sets),
+            "split": split,
+        },
+        folder=checkpoints,
+        resume=resume,
+    )
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if "lora_B" in name:
+                weights.mul_(share)
+    if share != 1:
+        best = score(embedder, network)
+    trained = embedder.finished(network, encoder=encoder, lora=training.lora)
+    trained.name = str(encoder)
+    counts = {f"training rows, {name}": _rows(columns) for name, columns in sets.items()}
+    trained.manifest = new_manifest(training.model_dump(), best, objective=objective, counts=counts)
+    return trained
 
 
-class _PairEncoder(CrossEncoder):
-    def __init__(self, module: PairModule, labels: int) -> None:
-        self._labels = labels
-        super().__init__(modules=[module])
+def fit_to_vectors(
+    student: AnyEmbedder,
+    train: Sequence[Side],
+    *,
+    validation: Mapping[str, Side],
+    teacher: str | Path,
+    training: TrainingSettings,
+) -> AnyEmbedder:
+    """Train a student to give texts the vectors of a teacher; keep the weights nearest to it.
 
-    @property
-    def num_labels(self) -> int:
-        return self._labels
+    Args:
+        student: what to start from; its network is trained in place.
+        train: sets of texts, and the vectors they should have, shape (texts, dimension).
+        validation: other texts and vectors, by name; weights are chosen by the mean of the
+            cosines with the teacher's vectors, which are reported by name.
+        teacher: its name: an encoder, or a model of the student's task.
+        training: see `TrainingSettings`; there are no adapters here.
 
+    Raises:
+        UserError: no text, or no such teacher.
+    """
+    texts = [text for part, _ in train for text in part]
+    if not texts:
+        raise UserError("no texts to train on")
+    targets = np.concatenate([vectors for _, vectors in train])
+    student.origin(teacher)  # a name that is unknown ends here, not after training
+    student.network.requires_grad_()  # adapters, when they are merged, leave it frozen
+    for module in student.network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = training.dropout
 
-class _PairTrainer(Resumable, CrossEncoderTrainer):
-    pass
+    def score(network: Any) -> dict[str, float]:
+        cosines = {}
+        for name, (part, vectors) in validation.items():
+            ours = unit(student.vectors_of(part, network=network))
+            cosines[name] = float((ours * unit(vectors)).sum(axis=1).mean())
+        return {"cosine": float(np.mean(list(cosines.values()))), **cosines}
+
+    best = _train_embedder(
+        student,
+        student.network,
+        {"texts": Dataset.from_dict({"text": texts, "label": targets})},
+        make_loss=VectorLoss,
+        sampler=SimilarLengths,
+        score=score,
+        metric="cosine",
+        training=training,
+        facts={},
+    )
+    trained = student.finished(student.network, encoder=teacher, lora=None)
+    trained.name = str(teacher)
+    trained.manifest = new_manifest(
+        training.model_dump(),
+        best,
+        objective="the teacher's vectors",
+        counts={"training texts": len(texts)},
+    )
+    return trained
 
 
 def fit_pairs(
@@ -127,86 +252,166 @@ def fit_pairs(
         UserError: no pair for training or validation, a score outside [0, 1], or an unknown class;
             or `resume` with other data, encoder or settings.
     """
-    labels = tuple(labels)
-    targets, expected = (_targets(part, labels) for part in (train, validation))
+    if not (train and validation):
+        raise UserError("no pairs: both training and validation need at least one")
+    targets, expected = (_targets([p[2] for p in part], labels) for part in (train, validation))
     model = model_class.untrained(
-        encoder, training=training, settings=settings, labels=labels or ("score",)
+        encoder, training=training, settings=settings, labels=tuple(labels) or ("score",)
     )
     network = add_lora(model.network, training.lora)
-    pairs = [(first, second) for first, second, _ in validation]
-    read = model.windower.split_many(pairs)
-    model.windower.split_many([(first, second) for first, second, _ in train])  # bad texts end here
+    windows = model.windower.split_many([pair[:2] for pair in validation])
+    model.windower.split_many([pair[:2] for pair in train])  # bad texts end here
 
     def score(current: Any) -> dict[str, float]:
-        found = model.predict_windows(read, network=current)
-        logits = np.stack([result.logits for result in found])
+        results = model.predict_windows(windows, network=current)
+        logits = np.stack([result.logits for result in results])
         if labels:
             return {"accuracy": float((logits.argmax(axis=1) == expected).mean())}
-        return {"spearman": spearman(logits[:, 0], expected)}
+        return {"spearman": spearman(logits[:, 0], np.array(expected))}
 
     module = PairModule(model, network, max_windows=training.max_windows, seed=training.seed)
-    encoder_model = _PairEncoder(module, max(1, len(labels)))
-    loss_class = CrossEntropyLoss if labels else BinaryCrossEntropyLoss
-    columns = {
-        "first": [pair[0] for pair in train],
-        "second": [pair[1] for pair in train],
-        "label": targets,
-    }
-    facts = {**model.facts(encoder), "data": fingerprint(train), "split": fingerprint(validation)}
-    best = run_trainer(
-        _PairTrainer,
-        encoder_model,
-        data=Dataset.from_dict(columns),
-        loss=loss_class(encoder_model),
-        network=network,
-        score=score,
+    encoder_model = PairEncoder(module, max(1, len(labels)))
+    loss = (CrossEntropyLoss if labels else BinaryCrossEntropyLoss)(encoder_model)
+    first, second = ([pair[side] for pair in train] for side in (0, 1))
+    _, best = PairTrainer.run(
+        training,
         metric="accuracy" if labels else "spearman",
-        training=training,
-        facts=facts,
-        checkpoints=checkpoints,
+        **_library_options({"pairs": len(train)}, training, SimilarLengths),
+        facts={
+            **model.facts(encoder),
+            "data": fingerprint(train),
+            "split": fingerprint(validation),
+        },
+        folder=checkpoints,
         resume=resume,
+        model=encoder_model,
+        network=network,
+        loss=loss,
+        module=loss,
+        score=score,
+        train_dataset=Dataset.from_dict({"first": first, "second": second, "label": targets}),
+        callbacks=[_TellEpoch(module)],
     )
     trained = model.finished(network, encoder=encoder, lora=training.lora)
-    trained.manifest = {
-        "training": training.model_dump(),
-        "counts": {"pairs for training": len(train), "pairs to choose weights": len(validation)},
-        "versions": versions(),
-        "validation": best,
-    }
+    trained.manifest = new_manifest(
+        training.model_dump(),
+        best,
+        counts={"pairs for training": len(train), "pairs to choose weights": len(validation)},
+    )
     return trained
 
 
-def _targets(pairs: Sequence[tuple[str, str, Any]], labels: tuple[str, ...]) -> np.ndarray:
-    """Class numbers or scores of pairs, checked, shape (pairs,)."""
-    if not pairs:
-        raise UserError("no pairs: both training and validation need at least one")
-    values = [pair[2] for pair in pairs]
-    if labels:
-        if unknown := [n for n, value in enumerate(values) if value not in labels]:
-            msg = (
-                f"{len(unknown)} of {len(values)} pairs have no known class, the first is pair "
-                f"number {unknown[0]}; expected {', '.join(labels)}"
-            )
-            raise UserError(msg)
-        return np.array([labels.index(value) for value in values])
-    scores = np.array([_number(value) for value in values], dtype=np.float32)
-    if wrong := np.flatnonzero(~((scores >= 0) & (scores <= 1))).tolist():
-        msg = (
-            f"{len(wrong)} of {len(values)} scores are not in [0, 1], the first is that of pair "
-            f"number {wrong[0]}; divide by the largest score of the scale"
-        )
-        raise UserError(msg)
-    return scores
+def _train_embedder(
+    embedder: Embedder,
+    network: Any,
+    parts: dict[str, Dataset],
+    *,
+    make_loss: Callable[..., torch.nn.Module],
+    sampler: Callable[..., DefaultBatchSampler],
+    training: TrainingSettings,
+    **options: Any,
+) -> dict[str, float]:
+    """Train in place, with the options of `TaskTrainer.run`; returns the best scores."""
+    model = SentenceTransformer(modules=[TextModule(embedder, network)])
+    loss = make_loss(model=model)
+    sizes = {name: len(part) for name, part in parts.items()}
+    _, best = EmbedderTrainer.run(
+        training,
+        **_library_options(sizes, training, sampler),
+        model=model,
+        network=network,
+        loss=loss,
+        module=loss,
+        train_dataset=DatasetDict(parts),
+        **options,
+    )
+    return best
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float | np.number) else float("nan")
+def _library_options(
+    sizes: Mapping[str, int], training: TrainingSettings, sampler: Any
+) -> dict[str, Any]:
+    """The steps per epoch, and the arguments that only sentence-transformers has."""
+    disable_progress_bars()
+    return {
+        "steps": sum(-(-size // training.batch_size) for size in sizes.values()),
+        "arguments": {
+            "per_device_train_batch_size": training.batch_size,
+            "batch_sampler": sampler,
+        },
+    }
 
 
-def spearman(found: np.ndarray, expected: np.ndarray) -> float:
+# --- checks of data
+
+
+def spearman(values: np.ndarray, expected: np.ndarray) -> float:
     """Rank correlation; 0 where one side does not vary."""
     from scipy.stats import spearmanr
 
-    if not np.ptp(found) or not np.ptp(expected):
+    if not np.ptp(values) or not np.ptp(expected):
         return 0.0
-    return float(spearmanr(found, expected).statistic)
+    return float(spearmanr(values, expected).statistic)
+
+
+def _rows(columns: Columns) -> int:
+    return len(next(iter(columns.values()), []))
+
+
+def _texts(columns: Columns) -> list[str]:
+    """Names of the columns of texts."""
+    return [name for name in columns if name not in (KEY, "label")]
+
+
+def _check_texts(embedder: Embedder, columns: Columns, *, name: str) -> None:
+    for column in _texts(columns):
+        for number, text in enumerate(columns[column]):
+            if not isinstance(text, str) or not text.strip():
+                what = "empty" if isinstance(text, str) else f"{type(text).__name__}, not a string"
+                msg = f"{name}: {column} of row number {number} is {what}"
+                raise UserError(msg)
+        for number in embedder.windower.without_tokens(columns[column]):
+            msg = f"{name}: {column} of row number {number} has no character the model reads"
+            raise UserError(msg)
+    if any(len(values) != _rows(columns) for values in columns.values()):
+        lengths = ", ".join(f"{len(values)} {column}" for column, values in columns.items())
+        msg = f"{name}: columns of different lengths ({lengths})"
+        raise UserError(msg)
+
+
+def _dataset(columns: Columns, objective: Objective, labels: Sequence[str]) -> Dataset:
+    """The columns of texts, and the column that the loss or, of keys, the sampler reads."""
+    texts = {name: columns[name] for name in _texts(columns)}
+    expected = 3 if objective == "triplet" else 2
+    is_labelled = objective in ("regression", "classification")
+    if len(texts) < expected or (is_labelled and len(texts) > 2):
+        msg = f"{objective} needs {expected} columns of texts, got {', '.join(texts)}"
+        raise UserError(msg)
+    numbers: Columns = {}
+    if is_labelled:
+        values = columns.get("label") or [None] * _rows(columns)
+        numbers = {"label": _targets(values, labels if objective == "classification" else ())}
+    elif objective == "contrastive":
+        keys = columns.get(KEY) or [f"row {number}" for number in range(_rows(columns))]
+        numbering = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        numbers = {"label": [numbering[key] for key in keys]}
+    return Dataset.from_dict({**texts, **numbers})
+
+
+def _targets(values: Sequence[Any], labels: Sequence[str]) -> list[Any]:
+    """The numbers of classes, or without labels scores in [0, 1], checked."""
+    if labels:
+        wrong = [row for row, value in enumerate(values) if value not in labels]
+        what, fix = "have no known class", f"expected {', '.join(labels)}"
+    else:
+        wrong = [row for row, value in enumerate(values) if not _is_share(value)]
+        what = "have no score in [0, 1]"
+        fix = "divide by the largest score of the scale"
+    if wrong:
+        msg = f"{len(wrong)} of {len(values)} rows {what}, the first is row number {wrong[0]}"
+        raise UserError(f"{msg}; {fix}")
+    return [list(labels).index(value) if labels else float(value) for value in values]
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and 0 <= float(value) <= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from domainbert.lora import LoRA
+from domainbert.encoders.lora import LoRA
 from domainbert.settings import Count, Positive, Seed, Settings, Share
 
 

@@ -1,176 +1,190 @@
-"""The bridge to `transformers.Trainer`: runs an objective, reports progress, stops early."""
+"""The one bridge to the trainers of transformers and sentence-transformers.
+
+Callbacks (progress, early stopping, checkpoints by time), arguments, checkpoints and resume.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+import tempfile
 import time
-from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
-from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from safetensors.torch import load_file, save_file
+from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from domainbert.console import progress
-from domainbert.encoders import quiet
-from domainbert.training.processes import process_count
+from domainbert.cli.console import progress
+from domainbert.encoders.loading import quiet
+from domainbert.training.checkpoints import process_count, resume_point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from domainbert.training.objective import BatchPlan, Objective
     from domainbert.training.settings import TrainingSettings
 
+WEIGHTS = "model.safetensors"
 SAVE_SECONDS = 300.0
 LOG_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-class Scored(ABC):
-    """Mixin of trainers: evaluation is a task's own validation, reported to the callbacks."""
+class TaskTrainer:
+    """Mixin of the libraries' trainers: what all trainings here share.
 
-    args: Any
+    Validation is the task's own score. Progress is a bar where stderr is a terminal, else a log
+    line every minute. A checkpoint is written at every evaluation and, where one process trains,
+    every five minutes; it holds the weights that train. The best weights are put back at the end.
+
+    Args:
+        score: network -> metrics on validation.
+        network: what `score` is given: plain or wrapped by peft.
+        module: whose trainable weights are saved: the network, or a loss that contains it.
+        attention: see `TrainingSettings`.
+        patience: evaluations without a better score before training stops; None never stops.
+        callbacks: further callbacks.
+        options: of the library's trainer.
+    """
+
+    arguments_class: ClassVar[type[TrainingArguments]] = TrainingArguments
+    args: TrainingArguments
     callback_handler: Any
     control: Any
-    log: Any
+    log: Callable[[dict[str, float]], None]
     model: Any
     state: Any
 
-    @abstractmethod
-    def validate(self) -> dict[str, float]:
-        """The metrics on validation."""
+    def __init__(
+        self,
+        *,
+        score: Callable[[Any], dict[str, float]],
+        network: Any,
+        module: torch.nn.Module,
+        attention: str = "sdpa",
+        patience: int | None = None,
+        callbacks: Sequence[TrainerCallback] = (),
+        **options: Any,
+    ) -> None:
+        self._score, self._network, self._module = score, network, module
+        self._attention, self._bar = attention, _Progress()
+        stopping = [] if patience is None else [_EarlyStopping(patience)]
+        super().__init__(  # type: ignore[call-arg]
+            callbacks=[_Saving(), *stopping, *callbacks],
+            eval_dataset=options["train_dataset"],  # unused: see `evaluate`
+            **options,
+        )
+        trainer: Any = self
+        if trainer.is_world_process_zero():
+            trainer.add_callback(self._bar)
+        trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
+
+    @classmethod
+    def run(
+        cls,
+        settings: TrainingSettings,
+        *,
+        metric: str,
+        steps: int,
+        facts: Mapping[str, Any],
+        folder: str | Path | None = None,
+        resume: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> tuple[Self, dict[str, float]]:
+        """Train, and put back the best weights.
+
+        Args:
+            settings: how to train.
+            metric: the score that chooses the weights; larger is better.
+            steps: per epoch in each process.
+            facts: what identifies the run beside the settings, as JSON; a run resumes only if all
+                are the same.
+            folder: keeps the checkpoints; a temporary one by default.
+            resume: continue from the last checkpoint there.
+            arguments: of the library's trainer, in place of the usual ones.
+            options: see the class.
+
+        Returns:
+            The trainer, and the best scores.
+
+        Raises:
+            UserError: `resume` with other facts; or checkpoints in the folder and no `resume`.
+        """
+        with ExitStack() as stack:
+            place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
+            facts = {**facts, "training": settings.model_dump()}
+            checkpoint = stack.enter_context(resume_point(place, facts, resume=resume))
+            log.info("training %s: %d steps per epoch", place.name, steps)
+            trainer = cls(
+                args=training_arguments(
+                    settings,
+                    folder=place,
+                    steps=steps,
+                    metric=metric,
+                    kind=cls.arguments_class,
+                    **(arguments or {}),
+                ),
+                attention=settings.attention,
+                patience=settings.patience,
+                **options,
+            )
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            return trainer, best_scores(trainer.state.log_history, metric)
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train, with the attention that is fastest for training; see `TrainingSettings`."""
+        try:
+            with training_attention(self._network, self._attention), quiet():
+                return super().train(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self._bar.close()  # after an error too, because the bar hides the cursor
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """The metrics, each with the prefix "eval_"."""
+        """The metrics on validation, each with the prefix "eval_"."""
         self.model.eval()  # every training step switches back
-        metrics = {f"eval_{name}": float(value) for name, value in self.validate().items()}
+        scores = self._score(self._network)
+        metrics = {f"eval_{name}": float(value) for name, value in scores.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
 
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Write no card here: that of sentence-transformers would quote training texts."""
 
-class ObjectiveTrainer(Scored, Trainer):
-    """Hugging Face's Trainer over the batches, the loss and the score of an objective.
+    def _save(self, output_dir: str | None = None, state_dict: object = None) -> None:
+        del state_dict
+        folder = Path(str(output_dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {
+            name: value.detach().cpu().contiguous()
+            for name, value in self._module.named_parameters()
+            if value.requires_grad
+        }
+        save_file(tensors, folder / WEIGHTS)
 
-    Progress is a bar where stderr is a terminal, else a log line every minute. A checkpoint is
-    written at every evaluation and, where one process trains, every five minutes.
+    def _load_from_checkpoint(self, checkpoint_path: str, model: object = None) -> None:
+        del model
+        load_trained(self._module, Path(checkpoint_path))
 
-    Args:
-        network: plain or wrapped by peft.
-        objective: see `Objective`.
-        arguments: from `training_arguments`.
-        patience: evaluations without a better score before training stops; None never stops.
-        attention: see `TrainingSettings`.
-    """
-
-    def __init__(
-        self,
-        network: Any,
-        objective: Objective,
-        *,
-        arguments: TrainingArguments,
-        patience: int | None = None,
-        attention: str = "sdpa",
-    ) -> None:
-        self.objective, self._attention, self._bar = objective, attention, _Progress()
-        passes = arguments.gradient_accumulation_steps
-        self._data = _EpochData(objective.batches(), passes=passes)
-        super().__init__(
-            model=network,
-            args=arguments,
-            train_dataset=self._data,
-            eval_dataset=self._data,  # unused: see `evaluate`
-            data_collator=self._collate,
-            callbacks=[_SaveByTime(), *([] if patience is None else [_EarlyStopping(patience)])],
-        )
-        if self.is_world_process_zero():
-            self.add_callback(self._bar)
-        self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
-
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train, with the attention that is fastest for training; see `TrainingSettings`."""
-        try:
-            with training_attention(self.model, self._attention), quiet():
-                return super().train(*args, **kwargs)
-        finally:
-            self._bar.close()  # after an error too, because the bar hides the cursor
-
-    def get_train_dataloader(self) -> DataLoader:
-        """The planned batches, in order."""
-        loader: DataLoader[Any] = DataLoader(
-            self._data, batch_sampler=_InOrder(self._data, self), collate_fn=self.data_collator
-        )
-        return self.accelerator.prepare(loader)
-
-    def _collate(self, batches: list[tuple[int, Sequence[Any]]]) -> dict[str, torch.Tensor]:
-        ((epoch, batch),) = batches
-        return self.objective.collate(batch, epoch=epoch)
-
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Any,
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        **_: Any,
-    ) -> Any:
-        """The objective's loss."""
-        loss = self.objective.loss(model, inputs)
-        return (loss, None) if return_outputs else loss
-
-    def validate(self) -> dict[str, float]:
-        """The objective's score."""
-        return self.objective.score(self.model)
-
-    def trained(self) -> Any:
-        """The network after training, without the wrappers of mixed precision."""
-        network = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
-        # Otherwise the trainer of a next stage takes it for prepared and uses full precision.
-        network._is_accelerate_prepared = False
-        return network
+    def _load_best_model(self) -> None:
+        if best := self.state.best_model_checkpoint:
+            load_trained(self._module, Path(best))
 
 
-class _EpochData(Dataset):
-    """The batches of the current epoch, filled up from its start to whole steps."""
-
-    def __init__(self, plan: BatchPlan, *, passes: int = 1) -> None:
-        self._plan, self._epoch = plan, -1
-        self._length = len(plan) + -len(plan) % (process_count() * passes)
-        self._batches: list[Sequence[Any]] = []
-
-    def begin(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, number: int) -> tuple[int, Sequence[Any]]:
-        return self._epoch, self._batches[number]
-
-
-class _InOrder:
-    """Batch sampler: the batches in order, those of each epoch planned at its start."""
-
-    def __init__(self, data: _EpochData, trainer: Trainer) -> None:
-        self._data, self._trainer = data, trainer
-        self.batch_size, self.drop_last = 1, False  # what accelerate asks of a batch sampler
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __iter__(self) -> Any:
-        # The trainer's own count, which is right after a resume too.
-        self._data.begin(int(self._trainer.state.epoch or 0))
-        return ([number] for number in range(len(self._data)))
+def load_trained(module: torch.nn.Module, checkpoint: Path) -> None:
+    """Load the weights of a checkpoint in place; it holds those that train."""
+    stored = load_file(checkpoint / WEIGHTS)
+    with torch.no_grad():
+        for name, value in module.named_parameters():
+            if value.requires_grad:
+                value.copy_(stored[name])
 
 
 @contextmanager
@@ -185,16 +199,11 @@ def training_attention(network: Any, name: str) -> Iterator[None]:
         plain.set_attn_implementation(usual)
 
 
-def best_scores(state: Any, metric: str) -> dict[str, float]:
+def best_scores(history: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
     """The scores of the evaluation that chose the weights."""
-    rows = [row for row in state.log_history if f"eval_{metric}" in row]
-    best: dict[str, Any] = max(rows, key=lambda row: row[f"eval_{metric}"], default={})
+    rows = [row for row in history if f"eval_{metric}" in row]
+    best: Mapping[str, float] = max(rows, key=lambda row: row[f"eval_{metric}"], default={})
     return {k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")}
-
-
-def steps_per_epoch(plan: BatchPlan) -> int:
-    """Steps of an epoch in each process."""
-    return -(-len(plan) // process_count())
 
 
 def training_arguments(
@@ -203,15 +212,15 @@ def training_arguments(
     folder: Path,
     steps: int,
     metric: str,
-    kind: Any = TrainingArguments,
+    kind: type[TrainingArguments] = TrainingArguments,
     **changes: Any,
-) -> Any:
-    """The arguments of Hugging Face's Trainer, of class `kind`; `changes` win over the usual ones.
+) -> TrainingArguments:
+    """The arguments of a trainer, of class `kind`; `changes` replace the usual ones.
 
     The best and the last checkpoint are kept in `folder`. `steps` is the number per epoch in each
     process. A larger `metric` is better; it chooses the weights to keep.
     """
-    every = max(1, steps // settings.evaluations)
+    every = max(1, int(steps * min(1.0, settings.epochs)) // settings.evaluations)
     usual = {
         "output_dir": str(folder),
         "num_train_epochs": settings.epochs,
@@ -249,6 +258,9 @@ def has_fast_bf16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
+# --- callbacks
+
+
 class _EarlyStopping(TrainerCallback):
     """Stops after so many evaluations without a better score.
 
@@ -267,8 +279,8 @@ class _EarlyStopping(TrainerCallback):
     on_train_begin = on_evaluate  # a run that had stopped does not continue
 
 
-class _SaveByTime(TrainerCallback):
-    """Writes a checkpoint where the last one is older than `SAVE_SECONDS`."""
+class _Saving(TrainerCallback):
+    """Saves where the last checkpoint is older than `SAVE_SECONDS`, and evaluates at the end."""
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._saved = time.monotonic()
@@ -277,6 +289,8 @@ class _SaveByTime(TrainerCallback):
         # Processes decide alike only at steps, not by their clocks.
         if process_count() == 1 and time.monotonic() - self._saved >= SAVE_SECONDS:
             control.should_save = True
+        if state.global_step >= state.max_steps:
+            control.should_evaluate = control.should_save = True
 
     def on_save(self, *_: Any, **__: Any) -> None:
         self._saved = time.monotonic()
@@ -287,12 +301,16 @@ class _Progress(TrainerCallback):
 
     def __init__(self) -> None:
         self._open = ExitStack()
+        self._loss = float("nan")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._advance = self._open.enter_context(progress("training", total=state.max_steps))
         self._advance(state.global_step)
         self._start = self._logged = time.monotonic()
         self._first = state.global_step
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        self._loss = (logs or {}).get("loss", self._loss)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._advance(1)
@@ -301,7 +319,8 @@ class _Progress(TrainerCallback):
             self._logged = now
             rate = (state.global_step - self._first) / (now - self._start)
             left = (state.max_steps - state.global_step) / rate / 60
-            log.info("step %d of %d, %.0f min left", state.global_step, state.max_steps, left)
+            place = (state.global_step, state.max_steps)
+            log.info("step %d of %d, loss %.4g, %.0f min left", *place, self._loss, left)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         metrics = kwargs.get("metrics") or {}

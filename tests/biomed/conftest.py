@@ -1,10 +1,5 @@
 """Tiny random checkpoints of several encoder families, as Hugging Face's classes write them."""
 
-import gzip
-import json
-from functools import partial
-from itertools import islice
-
 import pytest
 
 SIZES = {
@@ -25,28 +20,6 @@ FAMILIES = {
     "modernbert": ({**SIZES, "local_attention": 16, "global_attn_every_n_layers": 2}, True),
 }
 WORDS = "Patient with heart failure, DM2. On (insulin) — no fever. What is the drug?"
-
-
-@pytest.fixture
-def some_data(data_folder, tmp_path):
-    """A folder with a small part of the data sets, which is read in seconds."""
-    from biomed.sentences.medical import PUBMEDQA
-    from biomed.terms.training import ICD9, MEDQUAD, PUBMED, RATED_PAIRS
-
-    folder = tmp_path / "data"
-    # Of each file the lines up to one, and every so many of them.
-    parts = {MEDQUAD: (None, 20), PUBMED: (2000, 1), ICD9: (1000, 1), RATED_PAIRS: (None, 1)}
-    for name, (stop, step) in parts.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        opened = partial(gzip.open if file.suffix == ".gz" else open, mode="rb")
-        with opened(data_folder / name) as handle:
-            text = b"".join(islice(handle, 0, stop, step))
-        file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
-    questions = json.loads((data_folder / PUBMEDQA).read_text())
-    (folder / PUBMEDQA).parent.mkdir()
-    (folder / PUBMEDQA).write_text(json.dumps(dict(islice(questions.items(), 60))))
-    return folder
 
 
 @pytest.fixture(scope="session")

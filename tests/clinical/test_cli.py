@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import clinical
 from clinical.cli import app
-from clinical.models import shipped
+from domainbert.models.shipped import shipped_models
 from domainbert.tables import read_table, write_table
 
 NOTE = "Patient admitted with chest pain. Heart failure. "
@@ -22,9 +22,7 @@ def saved(model, tmp_path):
 
 
 def test_every_command_has_help():
-    names = (
-        "demo synthesize cohort diabetes130 train score evaluate monitor convert models"
-    ).split()
+    names = ("demo synthesize cohort train score evaluate monitor convert models").split()
     for name in names:
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0
@@ -61,7 +59,6 @@ def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
         (["score", "NOTES", "--out", "notes.csv"], "notes.csv"),
         (["evaluate", "NOTES", "--out", "x"], "no column"),
         (["convert", "nowhere", "--out", "x"], "not the 2019 release layout"),
-        (["diabetes130", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["cohort", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["train", "NOTES", "--out", "x"], "no column"),
         (
@@ -125,7 +122,7 @@ def test_models_lists_each_with_one_number_and_what_it_is_of(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     result = run.invoke(app, ["models"])
     assert result.exit_code == 0
-    for name, folder in shipped().items():
+    for name, folder in shipped_models("clinical").items():
         manifest = json.loads((folder / "config.json").read_text())["domainbert"]["manifest"]
         title, own = manifest["card"]["title"], next(iter(manifest["scores"].values()))
         assert f"{name}: {title}\n" in result.output  # whole, however narrow the terminal
@@ -180,12 +177,6 @@ def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(tiny_encoder
     assert "patients of the train side of again.parquet are on the val or test" in result.output
     empty = run.invoke(app, ["evaluate", str(cohort), *model, "--split", "dev"])
     assert "no stays on the side 'dev'; its sides: test, train, val" in empty.output
-
-
-def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "clinical", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "0.1.0" in done.stdout
 
 
 def test_an_output_over_an_input_is_refused_before_the_model_is_loaded(tmp_path):

@@ -11,18 +11,19 @@ from typer.testing import CliRunner
 
 import clinical
 from clinical.evaluation.baselines import baselines
-from clinical.evaluation.comparison import Comparison, compare, write_comparison
-from clinical.evaluation.monitoring import monitor, write_monitoring
-from clinical.evaluation.report import describe, write_report
-from clinical.evaluation.subgroups import by_group
+from clinical.evaluation.comparison import Comparison, compare
+from clinical.evaluation.groups import by_group
+from clinical.evaluation.monitoring import monitor
 from clinical.evidence.task import ExplainTask
-from clinical.risk.stays import clean
+from clinical.report.facts import describe
+from clinical.report.page import write_comparison, write_monitoring, write_report
 from clinical.risk.task import ReadmissionTask
-from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
+from clinical.stays.stays import clean
+from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
 from domainbert.scoring import score_file
 from domainbert.tables import read_table, write_table
+from domainbert.text.windows import Windower
 from domainbert.training.settings import TrainingSettings
-from domainbert.windows import Windower
 
 CANARY = "zebrafinch"
 NOTE = f"Patient {CANARY} admitted with chest pain. Heart failure [**{CANARY}**]. " * 8
@@ -129,7 +130,7 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
         attempt(said, baselines, *sides)
         attempt(said, clinical.evaluate, table["text"], table["text"], patients=table["text"])
         unmeasured = by_group(table.assign(probability=0.5), bootstrap=0)
-        nothing = Comparison(table, {"x": None}, {}, groups=unmeasured, verdicts=[], caveats=[])
+        nothing = Comparison(table, {"x": None}, {}, groups=unmeasured, caveats=[])
         attempt(said, write_report, tmp_path, nothing, title="x", flow=table)
         attempt(said, clinical.ReadmissionClassifier().fit, [NOTE], [2, 3])
         attempt(said, clinical.check_disjoint, table.assign(patient_id=NOTE))

@@ -226,3 +226,29 @@ def test_an_input_in_the_home_folder_is_known(notes, monkeypatch):
 @pytest.mark.parametrize("out", ["risks.csv", "deep/notes.csv", "notes.csv.gz", "nowhere/x.csv"])
 def test_any_other_output_is_accepted(notes, out):
     check_output(out, [notes, "gone.csv", "postgresql://host/db", "sqlite:///" + "x" * 5000])
+
+
+def test_locks_signals_and_memory_need_nothing_that_only_unix_has(tmp_path):
+    code = """
+import os, signal, sys
+from pathlib import Path
+sys.modules["fcntl"] = sys.modules["resource"] = None  # importing them fails
+del signal.SIGHUP, os.getuid
+from domainbert.cli.console import one_line_errors
+from domainbert.files import atomic_path, locked
+from domainbert.cli.scoring import _peak_memory
+import domainbert.scoring.driver
+out = Path(sys.argv[1])
+
+@one_line_errors
+def command():
+    with atomic_path(out / "table.csv") as path:
+        path.write_text("a")
+    assert _peak_memory() == 0
+
+with domainbert.scoring.driver._signals() as asked:
+    assert asked == []
+command()
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+    assert names_in(tmp_path) == ["table.csv"]

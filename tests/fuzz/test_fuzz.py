@@ -22,7 +22,7 @@ import pytest
 from domainbert.errors import UserError
 from domainbert.scoring import score_file
 from domainbert.tables import id_key, iter_rows, read_table
-from domainbert.windows import Windower
+from domainbert.text.windows import Windower
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import MARK, damaged_csv, damaged_jsonl, stay, text
@@ -49,7 +49,7 @@ def random_tagger(random_network, tokenizer):
     from transformers import BertForTokenClassification
 
     from biomed.ner.network import WordTagger
-    from biomed.ner.tagger import EntityTagger
+    from biomed.tagger import EntityTagger
 
     labels = ("O", "B-Disease", "I-Disease")
     names = {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
@@ -60,7 +60,7 @@ def random_tagger(random_network, tokenizer):
 def random_answerer(random_network, tokenizer):
     from transformers import BertForQuestionAnswering
 
-    from biomed.qa.answerer import QuestionAnswerer
+    from biomed.answerer import QuestionAnswerer
 
     network = random_network(BertForQuestionAnswering, head="qa_outputs")
     return QuestionAnswerer(network, tokenizer)
@@ -239,7 +239,7 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
 
 
 def test_broken_model_folders(model, tmp_path, times):
-    from clinical.risk.model import ReadmissionModel
+    from clinical import ReadmissionModel
 
     chooser = random.Random(5)
     whole = tmp_path / "whole"

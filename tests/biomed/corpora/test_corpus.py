@@ -1,7 +1,7 @@
 import pytest
 
-from biomed.corpora import CorpusError, read_corpus, read_gold, without
-from biomed.corpora.corpus import fingerprints, overlaid
+from biomed.corpora import CorpusError, read_corpus, read_gold
+from biomed.corpora.corpus import without
 
 IOB = "heart\tB-Disease\nfailure\tI-Disease\n\nno\tO\n\naspirin\tB-Drug\n"
 PUBTATOR = "1|t|Heart failure\n1|a|none\n1\t0\t13\tHeart failure\tDisease\tD1\n"
@@ -50,7 +50,6 @@ def test_texts_that_are_elsewhere_too(tmp_path):
     corpus = read_corpus(tmp_path)
     left = without(corpus.train.texts, corpus.test.texts)
     assert [text.words[0] for text in left] == ["no", "aspirin"]
-    assert len(set(fingerprints(corpus.train.texts))) == 3
 
 
 @pytest.mark.data
@@ -59,24 +58,3 @@ def test_the_real_corpora(data_folder):
     sizes = [len(gold.texts) for gold in (corpus.train, corpus.devel, corpus.test)]
     assert sizes == [5424, 923, 940]
     assert corpus.train.types == ("Disease",)
-
-
-def test_corpora_of_the_same_texts_are_joined(tmp_path):
-    """The longest of overlapping entities stays; a side that only one part has is left out."""
-    words = "heparin induced thrombocytopenia after heparin".split()
-    tags = {
-        "a": ["B-Disease", "I-Disease", "I-Disease", "O", "O"],
-        "b": ["B-Drug", "O", "O", "O", "B-Drug"],
-        "c": ["O", "O", "O", "O", "B-Drug"],
-    }
-    for name, marks in tags.items():
-        (tmp_path / name).mkdir()
-        used = ["other", *words[1:]] if name == "c" else words
-        lines = "".join(f"{word}\t{tag}\n" for word, tag in zip(used, marks, strict=True))
-        for side in ("train", "devel") if name == "a" else ("train",):
-            (tmp_path / name / f"{side}.tsv").write_text(lines)
-    both, alone = overlaid([read_corpus(tmp_path / name) for name in tags])
-    assert (both.name, alone.name) == ("a+b", "c")
-    assert both.train.types == ("Disease", "Drug")
-    assert both.train.texts[0].tags == ("B-Disease", "I-Disease", "I-Disease", "O", "B-Drug")
-    assert both.devel is None

@@ -2,17 +2,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.corpora import (
-    CorpusError,
-    Document,
-    Span,
+from biomed.corpora import CorpusError, Document, Span, gold_of
+from biomed.corpora.documents import (
+    DISCONTINUOUS,
+    INSIDE_WORD,
+    NO_WORD,
+    OVERLAPS,
     flat_spans,
-    gold_of,
+    relabelled,
     spans_of,
-    split_words,
     tagged,
 )
-from biomed.corpora.documents import DISCONTINUOUS, INSIDE_WORD, NO_WORD, OVERLAPS, relabelled
+from biomed.corpora.words import split_words
 
 TEXT = "no  breast and ovarian cancer-like tumour."
 

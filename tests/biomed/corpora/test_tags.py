@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.corpora import TaggedText, spans_of, tags_of
-from biomed.corpora.documents import fault_of
+from biomed.corpora import TaggedText
+from biomed.corpora.documents import fault_of, spans_of, tags_of
 
 KINDS = ("Disease", "Drug")
 

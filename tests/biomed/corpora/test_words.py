@@ -5,8 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.corpora import read_corpus, split_words, starts_after_breaks
-from biomed.corpora.words import starts_of_shorthand, words_of_numbers
+from biomed.corpora import read_corpus
+from biomed.corpora.words import (
+    split_words,
+    starts_after_breaks,
+    starts_of_shorthand,
+    words_of_numbers,
+)
 
 
 def words_of(text):

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-# Behind the installed packages: only `experiments` is found here.
-sys.path.append(str(Path(__file__).parents[3]))
 
 RULES = {
     "B-Disease": ("heart", "kidney", "renal", "pneumonia", "edema"),
@@ -61,7 +55,7 @@ def new_rules():
 @pytest.fixture(scope="session")
 def new_random(random_network):
     """Makes random token classifiers."""
-    from domainbert.encoders import named_outputs
+    from domainbert.encoders.loading import named_outputs
 
     def make(tokenizer, *, labels=("O", "B-Disease", "I-Disease"), **settings):
         from transformers import BertForTokenClassification
@@ -93,6 +87,6 @@ def drug(tokenizer):
 @pytest.fixture(scope="session")
 def tagger(disease, drug):
     """Both in one."""
-    from biomed.ner.tagger import EntityTagger
+    from biomed.tagger import EntityTagger
 
     return EntityTagger(disease, drug)

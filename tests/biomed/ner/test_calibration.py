@@ -2,19 +2,18 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import Gold, TaggedText
-from biomed.models import shipped
-from biomed.ner import calibration
-from biomed.ner.calibration import Scored
-from biomed.ner.commands import app
-from biomed.ner.decoding import calibrated
 from biomed.ner.network import WordTagger
-from biomed.ner.tagger import EntityTagger
-from domainbert.calibration import bins_of, calibration_error, fit_platt, platt
+from biomed.tagger import EntityTagger
 from domainbert.errors import UserError
+from domainbert.models.shipped import shipped_models
+from domainbert.statistics.calibration import calibrated, calibration_error
+from recipes import calibration
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def overconfident():
     rng = np.random.default_rng(0)
     scores = rng.uniform(0.05, 0.999, 2000)
     right = rng.uniform(size=2000) < calibrated(scores, 0.5, -0.5)
-    return Scored(np.array(["a"] * 1000 + ["b"] * 1000), scores, right)
+    return pd.DataFrame({"kind": ["a"] * 1000 + ["b"] * 1000, "score": scores, "right": right})
 
 
 def test_maps_are_found_and_help(overconfident):
@@ -32,52 +31,55 @@ def test_maps_are_found_and_help(overconfident):
     for slope, intercept in maps.values():
         assert slope == pytest.approx(0.5, abs=0.12)
         assert intercept == pytest.approx(-0.5, abs=0.25)
-    before = calibration_error(overconfident.scores, overconfident.right)
-    after = calibration_error(calibration.cross_fitted(overconfident), overconfident.right)
+    before = calibration_error(overconfident["right"], overconfident["score"])
+    after = calibration_error(overconfident["right"], calibration.cross_fitted(overconfident))
     assert before > 0.1
     assert after < 0.06
     mapped = calibration.apply({"a": [0.5, -0.5]}, overconfident)
-    assert np.array_equal(mapped[1000:], overconfident.scores[1000:])
-    order = np.argsort(overconfident.scores[:1000])
+    assert np.array_equal(mapped[1000:], overconfident["score"][1000:])
+    order = np.argsort(overconfident["score"][:1000])
     assert (np.diff(mapped[:1000][order]) >= 0).all()
 
 
-def test_bins_and_error():
-    scores, right = np.array([0.1, 0.95, 0.97, 1.0]), np.array([False, True, True, False])
-    assert [n for *_, n in bins_of(scores, right)] == [1, 3]
-    error = (0.1 + 3 * abs(2.92 / 3 - 2 / 3)) / 4
-    assert calibration_error(scores, right) == pytest.approx(error)
-    assert calibrated(np.array([0.0, 1.0]), 1, 0) == pytest.approx([0, 1], abs=1e-5)
-
-
 def test_too_few():
-    few = Scored(np.array(["a"]), np.array([0.5]), np.array([True]))
+    few = pd.DataFrame({"kind": ["a"], "score": [0.5], "right": [True]})
     with pytest.raises(UserError, match="a: 1 entities found; expected 50"):
         calibration.fit_maps(few)
     with pytest.raises(UserError, match="nothing to calibrate on"):
-        calibration.fit_maps(few.part(np.array([False])))
+        calibration.fit_maps(few[:0])
+    backwards = pd.DataFrame({"kind": "a", "score": [0.6, 0.7, 0.8, 0.9] * 20})
+    backwards["right"] = [True, True, True, False] * 20
+    with pytest.raises(UserError, match="a: no finite calibration exists"):
+        calibration.fit_maps(backwards)
 
 
 def gold(times=60):
-    texts = [TaggedText(("heart", "failure"), ("B-Disease", "I-Disease")) for _ in range(times)]
-    texts += [TaggedText(("kidney", "was"), ("O", "O")) for _ in range(times // 2)]
+    """Half of "heart failure" is a disease, and most of "kidney", which has the higher score."""
+    right = times // 2 + 4
+    texts = [TaggedText(("heart", "failure"), ("B-Disease", "I-Disease"))] * right
+    texts += [TaggedText(("heart", "failure"), ("O", "O"))] * (times - right)
+    texts += [TaggedText(("kidney", "was"), ("O", "O"))] * 4
+    texts += [TaggedText(("kidney", "was"), ("B-Disease", "O"))] * (times // 2 - 4)
     texts[0] = TaggedText(("heart", "failure", "x"), ("B-Disease", "I-Disease", "B-Other"))
     return Gold("g", tuple(texts))
 
 
 def test_found_entities_are_right_or_wrong(disease):
     found = calibration.scored_entities(disease, [gold()])
-    assert len(found.scores) == 90
-    assert found.right.mean() == pytest.approx(2 / 3)
+    assert len(found) == 90
+    assert found["right"].mean() == pytest.approx(2 / 3)
 
 
 def test_a_calibrated_model(disease, drug, tmp_path):
     disease.save_pretrained(tmp_path / "model")
-    lines = "heart\tB-Disease\nfailure\tI-Disease\n\n" * 100 + "kidney\tO\nwas\tO\n\n" * 40
+    lines = "heart\tB-Disease\nfailure\tI-Disease\n\n" * 60 + "heart\tO\nfailure\tO\n\n" * 40
+    lines += "kidney\tB-Disease\nwas\tO\n\n" * 36 + "kidney\tO\nwas\tO\n\n" * 4
     (tmp_path / "devel.tsv").write_text(lines)
     out = ["--out", str(tmp_path / "better"), "--figure", str(tmp_path / "f.png")]
     out += ["--json", str(tmp_path / "numbers.json")]
-    command = ["calibrate", str(tmp_path / "model"), str(tmp_path / "devel.tsv"), *out]
+    app = typer.Typer()
+    app.command()(calibration.main)
+    command = [str(tmp_path / "model"), str(tmp_path / "devel.tsv"), *out]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     after = json.loads((tmp_path / "numbers.json").read_text())["sides"]["devel"]["after"]
@@ -103,14 +105,14 @@ def test_a_calibrated_model(disease, drug, tmp_path):
 def test_other_sides_are_only_measured(disease):
     devel, test = gold(200), replace(gold(60), name="other")
     model = WordTagger(disease.network, disease.tokenizer)
-    numbers, curves = calibration.calibrate(model, [devel], [test])
+    numbers, table = calibration.calibrate(model, [devel], [test])
     maps = model.settings.calibration
     assert set(numbers["sides"]) == {"devel", "other"}
     assert maps == calibration.fit_maps(calibration.scored_entities(disease, [devel]))
     # All its scores are near 1, and two thirds are right.
-    (mean, share, number), *_ = numbers["bins"]
-    assert (share, number) == (pytest.approx(2 / 3), 90)
-    assert mean == pytest.approx(2 / 3, abs=0.02)
+    assert sum(number for *_, number in numbers["bins"]) == 90
+    assert sum(mean * number for mean, _, number in numbers["bins"]) == pytest.approx(60, abs=2)
+    assert sum(share * number for _, share, number in numbers["bins"]) == pytest.approx(60)
     assert numbers["sides"]["other"]["before"] > 0.2 > numbers["sides"]["other"]["after"]
     # gold() has one entity of a type that the model does not find: it is not counted.
     scores = model.manifest["scores"]
@@ -120,23 +122,18 @@ def test_other_sides_are_only_measured(disease):
     assert scores["f1"]["other"]["value"] == pytest.approx(0.8)
     with pytest.raises(UserError, match="two sides are named other; rename"):
         calibration.calibrate(model, [devel], [test, test])
-    (_, right), (after, _) = curves.values()
-    assert len(right) == len(after) == 90
+    assert list(table) == ["kind", "score", "right", "after"]
+    assert len(table) == 90
 
 
 @pytest.mark.parametrize("name", ["disease", "drug", "disease-drug"])
 def test_the_shipped_models_are_calibrated(name):
-    config = json.loads((shipped()[name] / "config.json").read_text("utf-8"))["domainbert"]
+    config = json.loads((shipped_models("biomed")[name] / "config.json").read_text("utf-8"))[
+        "domainbert"
+    ]
     assert {f"B-{kind}" for kind in config["settings"]["calibration"]} <= set(config["labels"])
     assert len(config["labels"]) == 1 + 2 * len(config["settings"]["calibration"])
     known = config["manifest"]["calibration"]
-    assert "hand-tagged notes test" in config["manifest"]["scores"]["f1"]
+    assert "hand-tagged-notes test" in config["manifest"]["scores"]["f1"]
     assert known["sides"]["devel"]["after"] < known["sides"]["devel"]["before"]
-    assert known["note"] in (shipped()[name] / "README.md").read_text("utf-8")
-
-
-def test_a_score_that_ranks_backwards_is_flat_at_the_share_that_is_right():
-    values, right = np.array([7.6, 7.7, 7.9, 8.0] * 50), np.array([True, True, True, False] * 50)
-    slope, intercept = fit_platt(values, right)
-    assert 0 < slope < 0.001
-    assert platt(values, slope, intercept) == pytest.approx(0.75, abs=0.01)
+    assert known["note"] in (shipped_models("biomed")[name] / "README.md").read_text("utf-8")

@@ -62,7 +62,7 @@ def test_tag_takes_options(saved, tmp_path):
     table = read_table(tmp_path / "out.csv")
     assert list(table)[:3] == ["MRN", "age", "row"]
     assert table["label"].isna().all()
-    result = run.invoke(app, [*command, "--min-score", "0"])
+    result = run.invoke(app, [*command[:-2], "--min-score", "0"])
     assert result.exit_code == 0, result.output
     assert "heart failure [Disease]" in result.output
 
@@ -83,30 +83,14 @@ def test_tag_shows_a_text(saved, tmp_path):
     assert "[b]heart failure [Disease][/b]" in result.output
 
 
-def test_several_models_are_scored_as_one(saved, tmp_path):
-    (tmp_path / "gold.tsv").write_text(IOB)
-    twice = ["--model", saved[0], "--model", saved[0]]
-    result = run.invoke(app, ["evaluate", str(tmp_path / "gold.tsv"), *twice])
-    assert result.exit_code == 0, result.output
-    assert "1.000" in result.output
-    result = run.invoke(
-        app, ["evaluate", str(tmp_path / "gold.tsv"), "--model", saved[0], "--model", saved[1]]
-    )
-    assert result.exit_code == 1
-    assert "with the same entity types" in result.output
-
-
 def test_evaluate_words(saved, tmp_path):
     (tmp_path / "gold.tsv").write_text(IOB)
-    (tmp_path / "train.tsv").write_text("heart\tO\nfailure\tO\n")
-    arguments = [
-        *("evaluate", str(tmp_path / "gold.tsv"), "--model", saved[0]),
-        *("--train", str(tmp_path / "train.tsv"), "--json", str(tmp_path / "scores.json")),
-    ]
+    arguments = ["evaluate", str(tmp_path / "gold.tsv"), "--model", saved[0]]
+    arguments += ["--json", str(tmp_path / "scores.json")]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     scores = json.loads((tmp_path / "scores.json").read_text())
-    assert (scores["texts"], scores["shared_with_train"]) == (3, 1)
+    assert scores["texts"] == 3
     assert scores["words"]["all"] == {
         "precision": 1.0,
         "recall": 1.0,
@@ -115,19 +99,15 @@ def test_evaluate_words(saved, tmp_path):
         "predicted": 2,
         "gold": 2,
     }
-    assert "1 of 3 texts are also in train.tsv" in result.output
 
 
-@pytest.mark.parametrize("name", ["gold.tsv", "train.tsv"])
-def test_scores_are_never_written_over_an_input(saved, tmp_path, name):
-    for file in ("gold.tsv", "train.tsv"):
-        (tmp_path / file).write_text(IOB)
-    inputs = [str(tmp_path / "gold.tsv"), "--train", str(tmp_path / "train.tsv")]
-    command = ["evaluate", *inputs, "--model", saved[0], "--json", str(tmp_path / name)]
-    result = run.invoke(app, command)
+def test_scores_are_never_written_over_an_input(saved, tmp_path):
+    (tmp_path / "gold.tsv").write_text(IOB)
+    path = str(tmp_path / "gold.tsv")
+    result = run.invoke(app, ["evaluate", path, "--model", saved[0], "--json", path])
     assert result.exit_code == 1
-    assert f"{name} is an input of this command" in result.output
-    assert (tmp_path / name).read_text() == IOB
+    assert "gold.tsv is an input of this command" in result.output
+    assert (tmp_path / "gold.tsv").read_text() == IOB
 
 
 def test_evaluate_documents(saved, tmp_path):
@@ -174,8 +154,7 @@ def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arg
     assert len(result.output.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_train_keeps_the_best_of_its_seeds_and_reports_all(tiny_encoder, tmp_path, jobs):
+def test_train_reports_its_scores(tiny_encoder, tmp_path):
     corpus = tmp_path / "small"
     corpus.mkdir()
     for side, count in {"train": 40, "devel": 5, "test": 5}.items():
@@ -183,57 +162,42 @@ def test_train_keeps_the_best_of_its_seeds_and_reports_all(tiny_encoder, tmp_pat
         (corpus / f"{side}.tsv").write_text("\n".join(lines))
     (tmp_path / "r.toml").write_text('[card]\ntitle = "Small"\n[training]\nlearning_rate = 0.01\n')
     arguments = [
-        *("train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "2"),
+        *("train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "1", "--seed", "4"),
         *("--recipe", str(tmp_path / "r.toml"), "--encoder", str(tiny_encoder)),
-        *("--seed", "3", "--seed", "4", "--jobs", jobs),
     ]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert "seed 4: F1 small devel" in result.output
     document = json.loads((tmp_path / "model" / "config.json").read_text())
     manifest = document["domainbert"]["manifest"]
-    devel = {run["seed"]: run["devel"]["small"] for run in manifest["seeds"]}
-    assert list(devel) == [3, 4]
-    assert devel[manifest["training"]["seed"]] == max(devel.values())
-    assert manifest["devel"]["small"]["all"]["f1"] == max(devel.values())
+    assert f"small test: F1 {manifest['test']['small']['all']['f1']:.3f}" in result.output
+    assert manifest["training"]["seed"] == 4
     card = (tmp_path / "model" / "README.md").read_text()
     assert "# Small" in card
     assert "| small test |" in card
-    assert "mean of 2 seeds" in card
 
 
-def test_seeds_trained_apart_are_put_together(tiny_encoder, tmp_path):
-    """A run that goes on only measures the seeds that are done."""
+def test_the_card_of_a_shipped_recipe_is_that_of_its_model(tiny_encoder, tmp_path, monkeypatch):
+    """By name a recipe gives settings only: its card tells of data that this run did not read."""
     corpus = tmp_path / "small"
     corpus.mkdir()
-    for side, count in {"train": 20, "devel": 5}.items():
-        lines = [f"{side}\tO\n{number}\tO\n{IOB}" for number in range(count)]
-        (corpus / f"{side}.tsv").write_text("\n".join(lines))
-    common = [
-        *("train", str(corpus), "--encoder", str(tiny_encoder), "--epochs", "2"),
-        *("--checkpoints", str(tmp_path / "checkpoints"), "--out"),
-    ]
-    f1 = {}
-    for seed in ("3", "4"):
-        result = run.invoke(app, [*common, str(tmp_path / seed), "--seed", seed])
+    for side in ("train", "devel"):
+        (corpus / f"{side}.tsv").write_text(f"{side}\tO\n{IOB}")
+    (tmp_path / "ours.toml").write_text('[card]\ntitle = "Ours"\nlicence = "mit"\n')
+    shipped = {"ours": tmp_path / "ours.toml"}
+    monkeypatch.setattr("domainbert.training.recipes.shipped_recipes", lambda: shipped)
+    cards = {}
+    for name in ("ours", str(tmp_path / "ours.toml")):
+        out = tmp_path / f"model{len(cards)}"
+        command = ["train", str(corpus), "--out", str(out), "--epochs", "1", "--recipe", name]
+        result = run.invoke(app, [*command, "--encoder", str(tiny_encoder)])
         assert result.exit_code == 0, result.output
-        f1 |= scores_by_seed(tmp_path / seed)
-    before = written(tmp_path / "checkpoints")
-    both = [*common, str(tmp_path / "both"), "--seed", "3", "--seed", "4", "--resume"]
-    result = run.invoke(app, both)
-    assert result.exit_code == 0, result.output
-    assert scores_by_seed(tmp_path / "both") == f1
-    assert written(tmp_path / "checkpoints") == before
-
-
-def written(folder):
-    """When each checkpoint's weights were written."""
-    return {path: path.stat().st_mtime_ns for path in folder.glob("*/*/adapter_model.safetensors")}
-
-
-def scores_by_seed(folder):
-    manifest = json.loads((folder / "config.json").read_text())["domainbert"]["manifest"]
-    return {run["seed"]: run["devel"] for run in manifest["seeds"]}
+        cards[name] = (out / "README.md").read_text()
+    by_name, by_path = cards.values()
+    assert "Ours" not in by_name
+    assert "license" not in by_name
+    assert "| small, texts for training |" in by_name
+    assert "# Ours" in by_path
+    assert "license: mit" in by_path
 
 
 def test_the_recipe(tmp_path):
@@ -241,7 +205,7 @@ def test_the_recipe(tmp_path):
     path.write_text(
         '[model]\nencoder = "here"\nwindow = 128\n[corpora]\nrepeat = { a = 2 }\n'
         'labels = { a = { SpecificDisease = "Disease" } }\n'
-        '[augmentation]\nswapped = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
+        '[augmentation]\nalone = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
     overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
     recipe = read_recipe(EntityRecipe, path, overrides)
@@ -249,7 +213,7 @@ def test_the_recipe(tmp_path):
     assert (recipe.corpora.repeat, recipe.corpora.labels) == (
         *({"a": 2}, {"a": {"SpecificDisease": "Disease"}}),
     )
-    assert (recipe.training.epochs, recipe.augmentation.swapped) == (3.0, 0.2)
+    assert (recipe.training.epochs, recipe.augmentation.alone) == (3.0, 0.2)
     assert recipe.card.name == "n"
     assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
 
@@ -261,7 +225,7 @@ def test_the_recipe(tmp_path):
 def test_shipped_recipes_go_by_name(name, epochs, rank):
     recipe = read_recipe(EntityRecipe, name)
     assert recipe.card.name == name
-    assert f"--recipe {name} " in recipe.card.rebuild
+    assert f"--recipe recipes/{name}.toml " in recipe.card.rebuild
     found = (recipe.training.epochs, recipe.training.rank, recipe.model.window)
     assert found == (epochs, rank, 256)
 
@@ -280,29 +244,3 @@ def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
     result = run.invoke(app, [*command, "--label", "Sickness=Disease"])
     assert result.exit_code == 0, result.output
     assert "small devel" in result.output
-
-
-def test_evaluate_on_the_notes(saved, tmp_path):
-    out = tmp_path / "scores.json"
-    models = ["--model", saved[0], "--model", saved[1]]
-    labels = ["--label", "Chemical=Drug", "--json", str(out)]
-    result = run.invoke(app, ["evaluate", "notes", *models, *labels])
-    assert result.exit_code == 0, result.output
-    scores = json.loads(out.read_text())
-    assert scores["dev"]["entities"]["all"]["gold"] == 229
-    assert scores["test"]["entities"]["all"]["gold"] == 232
-    assert scores["dev"]["assertions"]["accuracy"] > 0.98
-    assert [count for _, count in scores["names"].values()] == [56, 54]
-    assert "brands: 0 of 54 found" in result.output
-    # Of a model for one type the other type is left out.
-    command = ["evaluate", "notes", "--side", "dev", "--model", saved[0], "--json", str(out)]
-    assert run.invoke(app, command).exit_code == 0
-    scores = json.loads(out.read_text())
-    assert list(scores) == ["gold", "dev", "names"]
-    assert scores["dev"]["entities"]["all"]["gold"] == 143
-    for wrong, message in (
-        (["--model", saved[1]], "the model finds Drug. Map them"),
-        (["--model", saved[0], "--side", "train"], "--side: expected dev or test"),
-    ):
-        result = run.invoke(app, ["evaluate", "notes", *wrong])
-        assert (result.exit_code, message in result.output) == (1, True), result.output

@@ -8,7 +8,7 @@ from biomed.ner.examples import (
     ExampleMaker,
     Source,
 )
-from biomed.ner.reading import WordReader
+from biomed.ner.network import WordReader
 from domainbert.training.objective import FreshBatches
 
 CODES = {"O": 0, "B-x": 1, "I-x": 2}
@@ -23,7 +23,6 @@ def make(tokenizer, sources=None, *, window=40, seed=0, **augmentation):
         reader=WordReader(tokenizer),
         window=window,
         augmentation=Augmentation(**augmentation),
-        mask_id=tokenizer.mask_token_id,
         seed=seed,
     )
 
@@ -96,45 +95,16 @@ def test_an_epoch_is_its_seed_and_number(tokenizer):
 
 def test_a_text_longer_than_a_window_is_cut_and_kept(tokenizer):
     text = TaggedText(("heart",) * 100, ("B-x",) * 100)
-    examples = make(tokenizer, [Source((text,), CODES)], longest=24).make(0)
+    examples = make(tokenizer, [Source((text,), CODES)], window=24).make(0)
     assert [len(example.ids) for example in examples] == [24, 24, 24, 24, 14]
     ends = [(example.ids[0], example.ids[-1]) for example in examples]
     assert set(ends) == {(tokenizer.cls_token_id, tokenizer.sep_token_id)}
     assert labelled(examples) == [1] * 100
 
 
-def test_mentions_are_replaced_by_others_of_their_type(tokenizer):
-    texts = (
-        TaggedText(("heart", "failure", "was"), ("B-x", "I-x", "O")),
-        TaggedText(("was", "edema"), ("O", "B-x")),
-        TaggedText(("was", "insulin"), ("O", "B-y")),
-    )
-    codes = {**CODES, "B-y": 3, "I-y": 4}
-    maker = make(tokenizer, [Source(texts, codes)], swapped=1.0, alone=1.0)
-    seen = set()
-    for epoch in range(20):
-        for example in maker.make(epoch):
-            words = tokenizer.convert_ids_to_tokens(example.ids[1:-1])
-            seen.add((" ".join(words), *labelled([example])))
-    assert seen == {
-        ("heart failure was", 1, 2, 0),
-        ("edema was", 1, 0),
-        ("was heart failure", 0, 1, 2),
-        ("was edema", 0, 1),
-        ("was insulin", 0, 3),
-    }
-
-
-def test_words_are_hidden_whole(tokenizer):
-    (example,) = make(tokenizer, [Source(TEXTS[:1], CODES)], masked=1.0).make(0)
-    assert set(example.ids[1:-1]) == {tokenizer.mask_token_id}
-    assert labelled([example]) == [1, 2, 0, 0]
-
-
-@pytest.mark.parametrize("name", ["alone", "swapped", "masked"])
-def test_shares_are_checked(name):
-    with pytest.raises(ValueError, match=f"{name}: expected a number of at most 1, got 2"):
-        Augmentation(**{name: 2})
+def test_the_share_is_checked():
+    with pytest.raises(ValueError, match="alone: expected a number of at most 1, got 2"):
+        Augmentation(alone=2)
 
 
 def test_every_epoch_has_as_many_batches_and_all_windows(tokenizer):

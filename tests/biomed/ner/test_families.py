@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from biomed.ner.decoding import find_entities
-from biomed.ner.labels import read_labels
+from biomed.ner.decoding import find_entities, read_labels
 from biomed.ner.network import WordTagger
-from biomed.ner.tagger import EntityTagger
+from biomed.tagger import EntityTagger
 from domainbert.errors import UserError
 
 IOB = ("O", "B-Disease", "I-Disease")
@@ -28,6 +27,7 @@ def write(write_family, tmp_path):
     return make
 
 
+@pytest.mark.numeric
 def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
     network, own = write(family)
     tagger = EntityTagger.from_pretrained(tmp_path / "model", device="cpu")
@@ -50,7 +50,7 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
 
 
 def _words(text):
-    from biomed.corpora import split_words
+    from biomed.corpora.words import split_words
 
     return split_words(text).tolist()
 
@@ -75,8 +75,8 @@ def spans(outputs, tags):
     for row, tag in zip(rows, tags, strict=True):
         row[outputs.names.index(tag)] = 1
     scores = np.log(rows / rows.sum(axis=1, keepdims=True))
-    found = find_entities(outputs.tags(scores), scheme=outputs.scheme, starts=np.array([0]))
-    kinds = [outputs.scheme.types[kind] for kind in found.kind]
+    found = find_entities(outputs.tags(scores), starts=np.array([0]))
+    kinds = [outputs.types[kind] for kind in found.kind]
     assert ((found.score > 0.5) & (found.score <= 1.001)).all()
     return list(zip(found.first.tolist(), found.last.tolist(), kinds, strict=True))
 

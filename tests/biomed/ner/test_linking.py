@@ -1,5 +1,3 @@
-import gzip
-import json
 from threading import Event, Thread
 
 import numpy as np
@@ -8,16 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.ner.commands import app
-from biomed.ner.dictionaries import (
-    hold_out,
-    icd9_names,
-    medquad_names,
-    score_links,
-    vocabulary_names,
-)
 from biomed.ner.linking import Dictionary, EntityLinker, Link
-from biomed.ner.tagger import EntityTagger
 from biomed.ner.task import TagTask
+from biomed.tagger import EntityTagger
 from biomed.terms.names import normalised
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
@@ -179,53 +170,13 @@ def test_entities_get_ids(disease):
     assert TagTask(plain).facts() != TagTask(tagger).facts()
 
 
-def test_sources(tmp_path):
-    rows = [
-        {"focus": "Gout", "cuis": ["C1"], "synonyms": ["Podagra", ""]},
-        {"focus": "Gout", "cuis": ["C1"], "synonyms": []},
-        {"focus": "Gout and feet", "cuis": ["C1", "C2"], "synonyms": []},
-    ]
-    with gzip.open(tmp_path / "m.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    assert medquad_names(tmp_path / "m.jsonl.gz") == [("Gout", "UMLS:C1"), ("Podagra", "UMLS:C1")]
-    (tmp_path / "icd.txt").write_text("0010  Cholera\nV10  Old cancer\n")
-    assert icd9_names(tmp_path / "icd.txt") == [
-        ("Cholera", "ICD9:001.0"),
-        ("Old cancer", "ICD9:V10"),
-    ]
-    (tmp_path / "icd.txt").write_text("0010\n")
-    with pytest.raises(TableError, match="line 1: expected a code and its title"):
-        icd9_names(tmp_path / "icd.txt")
-    assert ("heart attack", "TERM:myocardial infarction") in vocabulary_names()
-
-
-def test_held_out_names():
-    rest, held = hold_out(Dictionary(PAIRS))
-    assert {id_ for _, id_ in held} == {"D1", "D3", "D4"}
-    assert len(rest) == len(PAIRS) - 3
-    assert not {"Heart failure", "multiple sclerosis"} & {name for name, _ in held}
-    by_name, by_vectors, *both = score_links(rest, held, embedder=Letters())
-    assert (by_name.names, by_vectors.linked) == (3, 3)
-    assert both[0].linked >= both[-1].linked
-    assert 0 <= by_name.accuracy <= by_name.precision <= 1
-    with pytest.raises(UserError, match="nothing to hold out"):
-        hold_out(Dictionary([("a", "1"), ("b", "2")]))
-
-
-def test_commands(tmp_path, disease):
-    run = CliRunner().invoke
-    out = str(tmp_path / "names.csv")
-    assert run(app, ["dictionary", "--out", out, "--vocabulary"]).exit_code == 0
-    result = run(app, ["links", out, "--json", str(tmp_path / "links.json")])
-    assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "links.json").read_text())["names"]["names"] > 500
-    result = run(app, ["dictionary", "--out", out])
-    assert (result.exit_code, "name at least one source" in result.output) == (1, True)
+def test_a_table_links_in_the_command(tmp_path, disease):
     disease.save_pretrained(tmp_path / "model")
+    (tmp_path / "names.csv").write_text("name,id\nheart failure,D1\n")
     (tmp_path / "in.csv").write_text("text\nheart failure\n")
-    command = ["tag", str(tmp_path / "in.csv"), "--model", str(tmp_path / "model")]
-    command += ["--dictionary", out, "--exact", "--out", str(tmp_path / "out.csv")]
-    result = run(app, command)
+    command = ["tag", str(tmp_path / "in.csv"), "--model", str(tmp_path / "model"), "--exact"]
+    command += ["--dictionary", str(tmp_path / "names.csv"), "--out", str(tmp_path / "out.csv")]
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     (row,) = read_table(tmp_path / "out.csv").itertuples()
-    assert (row.entity_id, row.link_score) == ("TERM:heart failure", "1.0")
+    assert (row.entity_id, row.link_score) == ("D1", "1.0")

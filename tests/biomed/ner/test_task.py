@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
 
-from biomed.ner.tagger import EntityTagger
 from biomed.ner.task import TagTask
+from biomed.tagger import EntityTagger
 from domainbert.errors import UserError
 from domainbert.scoring import driver, score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
@@ -58,7 +58,7 @@ def test_a_row_without_a_text_costs_that_row_alone(tagger, frame):
 
 
 def test_a_text_beyond_the_limit_costs_its_row_alone(tagger, monkeypatch):
-    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", 10)
+    monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 10)
     found = tagger.tag_frame(pd.DataFrame({"text": ["heart", "heart " * 10]}))
     assert list(found["status"]) == ["ok", "error"]
     assert found["reason"][1].startswith("text has 60 characters, expected at most 10")

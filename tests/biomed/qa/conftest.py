@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from biomed.qa.questions import Passage, Place, Question, QuestionSet
+from biomed.qa.questions import Question, QuestionSet
 
 FILLER = "patient home stable clinic was not the of and with".split()
 ANSWERS = "heart kidney renal pneumonia edema insulin furosemide".split()
@@ -68,11 +68,9 @@ def made_up(count, *, name, words=20, seed=0):
         at = int(generator.integers(words - 1))
         text[at : at + 2] = "treated", str(generator.choice(ANSWERS))
         start = len(" ".join(text[: at + 1])) + 1
-        place = Place(0, start, start + len(text[at + 1]))
-        passage = Passage(" ".join(text), f"{name} {number}")
-        questions.append(
-            Question(f"{name}{number}", "treated?", (passage,), (text[at + 1],), (place,))
-        )
+        place = (start, start + len(text[at + 1]))
+        asked = (f"{name}{number}", "treated?", " ".join(text), f"{name} {number}")
+        questions.append(Question(*asked, answers=(text[at + 1],), places=(place,)))
     return QuestionSet(name, tuple(questions))
 
 
@@ -97,7 +95,8 @@ def new_random(random_network):
 @pytest.fixture(scope="session")
 def answerer(tokenizer):
     """Finds "insulin" and "heart … failure"; windows of 24 tokens, answers of at most 6."""
-    from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
+    from biomed import QuestionAnswerer
+    from biomed.qa.model import QuestionSettings
 
     settings = QuestionSettings(window=24)
     return QuestionAnswerer(make_known(tokenizer), tokenizer, settings=settings)

@@ -1,6 +1,5 @@
 import json
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-from domainbert.encoders import EncoderError
+from biomed.answerer import QuestionAnswerer
+from biomed.qa.model import QuestionSettings
+from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 
 QUESTION = "Was the patient stable?"
@@ -167,7 +167,7 @@ def test_a_question_for_a_number_prefers_one(
     answerer, monkeypatch, question, number, margin, expected
 ):
     """The number scores -5, insulin 7."""
-    monkeypatch.setattr("biomed.qa.answerer.NUMBER_MARGIN", margin)
+    monkeypatch.setattr("biomed.qa.model.NUMBER_MARGIN", margin)
     text = f"{number} patient was at home with the insulin"
     (answer,) = answerer.answer(question, text, threshold=-np.inf)
     assert answer.text == expected
@@ -188,7 +188,7 @@ def test_a_question_for_a_number_prefers_one(
 )
 def test_a_preferred_span_has_one_whole_number(answerer, monkeypatch, text, expected):
     """From `renal` to `insulin` is the best span of all."""
-    monkeypatch.setattr("biomed.qa.answerer.NUMBER_MARGIN", 50)
+    monkeypatch.setattr("biomed.qa.model.NUMBER_MARGIN", 50)
     found = answerer.answer("how many?", text, top_k=4, threshold=-np.inf)
     assert found[0].text in expected
 
@@ -259,12 +259,9 @@ def test_memory_is_flat(answerer):
 
 def test_a_document_asked_again_is_tokenised_once(tokenizer, new_known):
     answerer = QuestionAnswerer(new_known(tokenizer), tokenizer)
-    calls = []
-    tokenise = answerer.reader._tokenised
-    answerer.reader._tokenised = lambda text: calls.append(1) or tokenise(text)
     text = "insulin at home " * 20
     list(answerer.answer_many([("was it?", text), ("why?", text)] * 3))
-    assert len(calls) == 3
+    assert answerer.reader.read.cache_info().misses == 3
 
 
 @pytest.mark.parametrize(
@@ -323,7 +320,7 @@ def test_logits_that_are_no_numbers_are_told_from_no_answer(tokenizer, new_known
 
 def test_threads_may_share_a_model(tokenizer, new_random, monkeypatch):
     """The cache of read texts is far too small for all, so that every thread drops and adds."""
-    monkeypatch.setattr("biomed.qa.reading._REMEMBERED", 60)
+    monkeypatch.setattr("biomed.qa.spans._REMEMBERED", 2)
     settings = QuestionSettings(window=24, overlap=8)
     answerer = QuestionAnswerer(new_random(tokenizer), tokenizer, settings=settings)
     pairs = [(f"was {n} it?", f"heart {n} kidney home " * (1 + n % 7)) for n in range(40)]
@@ -348,32 +345,23 @@ def test_threads_may_share_a_model(tokenizer, new_random, monkeypatch):
         )
 
 
-def test_a_text_that_ten_threads_read_is_tokenised_once(tokenizer, new_known):
-    reader = QuestionAnswerer(new_known(tokenizer), tokenizer).reader
-    tokenise, calls = reader._tokenised, []
-
-    def slowly(text):
-        calls.append(text)
-        time.sleep(0.05)  # the others come meanwhile
-        return tokenise(text)
-
-    reader._tokenised = slowly
-    with ThreadPoolExecutor(10) as pool:
-        found = list(pool.map(reader.read, ["insulin at home"] * 10))
-    assert len(calls) == 1
-    assert {tuple(pieces.ids) for pieces in found} == {tuple(tokenise("insulin at home").ids)}
-    assert reader._tokens == sum(map(len, reader._known.values())) == len(found[0])
-
-
 def test_a_text_of_any_size_has_a_limit(answerer, monkeypatch):
-    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", 30)
+    monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 30)
     with pytest.raises(UserError, match="pair 0: the context has 33 characters, expected at most"):
         answerer.answer(QUESTION, "insulin at home on insulin at hom")
 
 
-def test_top_k_must_be_one_at_least(answerer):
-    with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
-        answerer.answer(QUESTION, "text", top_k=0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": 0}, "top_k: expected a whole number above 0, got 0"),
+        ({"top_k": "3"}, "top_k: expected a whole number above 0, got '3'"),
+        ({"threshold": "high"}, "threshold: expected a number, got 'high'"),
+    ],
+)
+def test_wrong_options_are_refused(answerer, options, message):
+    with pytest.raises(UserError, match=message):
+        answerer.answer(QUESTION, "text", **options)
 
 
 def test_the_longest_question_still_reads_everything(answerer):

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.qa.commands import app
-from biomed.qa.training import QuestionRecipe, make_stages
+from biomed.qa.training import QuestionRecipe, stages_of
 from domainbert.tables import read_table, write_table
 from domainbert.training.recipes import read_recipe
 
@@ -25,27 +25,12 @@ def saved(answerer, tmp_path):
 
 def squad(questions):
     """A set of questions as SQuAD JSON."""
-    data = [
-        {
-            "title": q.passages[0].article,
-            "paragraphs": [
-                {
-                    "context": q.passages[0].text,
-                    "qas": [
-                        {
-                            "id": q.id,
-                            "question": q.text,
-                            "answers": [
-                                {"text": text, "answer_start": place.start}
-                                for text, place in zip(q.answers, q.places, strict=True)
-                            ],
-                        }
-                    ],
-                }
-            ],
-        }
-        for q in questions.questions
-    ]
+    data = []
+    for q in questions:
+        given = zip(q.answers, q.places, strict=True)
+        answers = [{"text": text, "answer_start": start} for text, (start, _) in given]
+        qa = {"id": q.id, "question": q.text, "answers": answers}
+        data.append({"title": q.article, "paragraphs": [{"context": q.context, "qas": [qa]}]})
     return json.dumps({"version": "1.1", "data": data})
 
 
@@ -115,61 +100,47 @@ def test_ask_one_question_of_a_table(saved, tmp_path):
     assert list(read["answer"].fillna("")) == ["insulin", ""]
 
 
-def test_ask_a_test_file_in_json(saved, tmp_path):
-    snippets = [{"text": "at home", "document": "u"}, {"text": "insulin given", "document": "v"}]
-    document = {
-        "questions": [
-            {"id": "q1", "type": "factoid", "body": "was it?", "snippets": snippets},
-            {"id": "q2", "type": "factoid", "body": "was it?"},
-        ]
-    }
-    (tmp_path / "b.json").write_text(json.dumps(document))
-    out = tmp_path / "o.parquet"
-    result = run.invoke(app, ["ask", str(tmp_path / "b.json"), "--model", saved, "--out", str(out)])
-    assert "2 questions, 1 without a result" in result.output
+def test_squad_is_asked_by_the_driver_with_all_options(saved, tmp_path):
+    """The options once had no effect on JSON."""
+    (tmp_path / "q.json").write_text(squad(made_up(3, name="q")))
+    out, metrics = tmp_path / "answers", tmp_path / "run.prom"
+    arguments = ["ask", str(tmp_path / "q.json"), "--model", saved, "--out", str(out)]
+    arguments += ["--keep", "article", "--metrics", str(metrics)]
+    result = run.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
     read = read_table(out)
-    assert read["id"].tolist() == ["q1", "q2"]
-    assert read["answer"].fillna("").tolist() == ["insulin", ""]
-    assert read["status"].tolist() == ["ok", "empty"]
-    assert read["reason"].fillna("").tolist() == ["", "the context is empty"]
-    assert read["document"].tolist()[0] == 1
+    assert read["article"].tolist() == ["q 0", "q 1", "q 2"]
+    assert read["id"].tolist() == ["q0", "q1", "q2"]
+    assert "domainbert_scoring_rows" in metrics.read_text()
+    assert "3 rows in (3 done earlier)" in run.invoke(app, arguments).output
+    again = run.invoke(app, [*arguments, "--restart"]).output
+    assert "done earlier" not in again
+    assert "3 rows in, 3 rows out" in again
+    assert not list(tmp_path.glob(".*"))  # no copy of the questions is left
+
+
+@pytest.mark.parametrize("option", ["--keep", "--metrics", "--query", "--stay"])
+def test_options_of_tables_are_refused_where_answers_are_shown(saved, tmp_path, option):
+    (tmp_path / "a.txt").write_text("on insulin")
+    arguments = ["ask", str(tmp_path / "a.txt"), "--question", "was it?", "--model", saved]
+    result = run.invoke(app, [*arguments, option, "x"])
+    assert result.exit_code == 2
+    assert f"{option}: no effect on answers that are shown" in " ".join(result.output.split())
 
 
 def test_evaluate(saved, tmp_path):
     questions = made_up(30, name="q", words=40)
     (tmp_path / "q.json").write_text(squad(questions))
     arguments = ["evaluate", str(tmp_path / "q.json"), "--model", saved, "--held-out", "0.5"]
-    arguments += ["--train", str(tmp_path / "q.json"), "--json", str(tmp_path / "s.json")]
+    arguments += ["--json", str(tmp_path / "s.json")]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     scores = json.loads((tmp_path / "s.json").read_text())
-    held = scores["extractive"]["questions"]
+    held = scores["questions"]
     assert 5 < held < 25
-    assert (scores["shared_with_train"], scores["not_scored"]) == (held, 0)
-    assert f"{held} questions share an article with q.json" in result.output
-    assert 0 < scores["extractive"]["f1"] < 1
-
-
-def test_evaluate_factoids(saved, tmp_path):
-    snippets = [{"text": "renal", "document": "u"}, {"text": "insulin, Insulin", "document": "v"}]
-    factoid = {"type": "factoid", "body": "was it?", "snippets": snippets}
-    document = {
-        "questions": [
-            {**factoid, "id": "1", "exact_answer": [["INSULIN"]]},
-            {**factoid, "id": "2", "exact_answer": ["renal"]},
-            {**factoid, "id": "3", "exact_answer": ["aspirin"]},
-            {**factoid, "id": "4"},
-            {"id": "5", "type": "yesno", "body": "was it?", "exact_answer": "yes"},
-        ]
-    }
-    (tmp_path / "b.json").write_text(json.dumps(document))
-    arguments = ["evaluate", str(tmp_path / "b.json"), "--model", saved]
-    result = run.invoke(app, [*arguments, "--json", str(tmp_path / "s.json")])
-    assert result.exit_code == 0, result.output
-    scores = json.loads((tmp_path / "s.json").read_text())
-    assert scores["factoid"] == {"questions": 3, "strict": 1 / 3, "lenient": 2 / 3, "mrr": 0.5}
-    assert scores["not_scored"] == 2
-    assert "1 answers are not where the file says" in result.output
+    assert scores["file"] == "q.json"
+    assert f"{held} questions of held-out articles" in result.output
+    assert 0 < scores["f1"] < 1
 
 
 def test_train(tiny_encoder, tmp_path):
@@ -196,7 +167,6 @@ def test_train(tiny_encoder, tmp_path):
     assert "# Small" in card
     assert "questions of special.json" in card
     assert "is below 0.3" in card
-    assert "no answer from a wrong one" in card
     assert 'QuestionAnswerer.from_pretrained("small")' in card
     assert (
         "\n1.0, then 2.0 epochs, learning rate 0.01, at most 4096 tokens per step, seed 3\n" in card
@@ -205,42 +175,8 @@ def test_train(tiny_encoder, tmp_path):
     arguments = ["evaluate", str(tmp_path / "special.json"), "--model", str(tmp_path / "model")]
     arguments += ["--held-out", "0.3", "--json", str(tmp_path / "s.json")]
     assert run.invoke(app, arguments).exit_code == 0
-    scores = json.loads((tmp_path / "s.json").read_text())["extractive"]
-    assert {**scores, **manifest["validation"]} == manifest["validation"]
-    # A model is fitted to other questions without training.
-    arguments[arguments.index("--held-out") + 1] = "0.9"
-    arguments += ["--calibrate", str(tmp_path / "fitted")]
-    assert run.invoke(app, arguments).exit_code == 0
-    fitted = json.loads((tmp_path / "fitted" / "config.json").read_text())["domainbert"]
-    questions = json.loads((tmp_path / "s.json").read_text())["extractive"]["questions"]
-    assert fitted["manifest"]["no_answer"]["questions"] == questions > 20
-    assert fitted["settings"]["threshold"] == fitted["manifest"]["no_answer"]["threshold"]
-    slope, intercept = fitted["settings"]["calibration"]
-    card = (tmp_path / "fitted" / "README.md").read_text()
-    assert f"slope {slope:.3f}, intercept {intercept:.3f}" in card
-    assert f"fitted on the {questions} held-out questions" in card
-    assert "| probability | there is an answer | questions |" in card
-
-
-@pytest.mark.parametrize("count", [6, 30])
-def test_calibrated_on_questions_without_answers(saved, tmp_path, count):
-    """The card has the scores at the threshold that is saved."""
-    document = json.loads(squad(made_up(count, name="q")))
-    none = {"id": "n", "question": "treated?", "answers": [], "is_impossible": True}
-    document["data"][0]["paragraphs"].append({"context": "on insulin at home", "qas": [none]})
-    (tmp_path / "q.json").write_text(json.dumps(document))
-    arguments = ["evaluate", str(tmp_path / "q.json"), "--json", str(tmp_path / "s.json")]
-    out = ["--model", saved, "--calibrate", str(tmp_path / "fitted")]
-    result = run.invoke(app, [*arguments, *out])
-    assert result.exit_code == 0, result.output
-    first = json.loads((tmp_path / "s.json").read_text())["extractive"]
-    result_again = run.invoke(app, [*arguments, "--model", str(tmp_path / "fitted")])
-    assert result_again.exit_code == 0, result_again.output
-    assert json.loads((tmp_path / "s.json").read_text())["extractive"] == first
-    card = (tmp_path / "fitted" / "README.md").read_text()
-    assert f"1 of {count + 1} questions have no answer" in card
-    assert "Every question has an answer" not in card
-    assert ("too few questions to fit a probability" in result.output) == (count < 20)
+    scores = json.loads((tmp_path / "s.json").read_text())
+    assert {**scores, **manifest["validation"]} == scores
 
 
 @pytest.mark.parametrize(
@@ -252,14 +188,7 @@ def test_calibrated_on_questions_without_answers(saved, tmp_path, count):
         (["ask", "empty.txt", "--question", "was it?"], "the context, document 0 is empty"),
         (["ask", "q.csv", "--question", "", "--out", "o.csv"], "the question is empty"),
         (["ask", "q.csv", "--question", "a?"], "name --out to ask the question of a table"),
-        *(
-            (["ask", f"{name}.txt", "--question", "a?"], f"{name}.txt has {what}, not one text")
-            for name, what in [
-                *(("comma", "a table"), ("tab", "a table"), ("rows", "JSON"), ("squad", "JSON")),
-                ("bytes", "binary data"),
-            ]
-        ),
-        (["evaluate", "bad.json"], "bad.json is not JSON: Expecting value at line 2, column 1"),
+        (["evaluate", "bad.json"], "bad.json line 2: not SQuAD JSON; expected data"),
         (
             ["evaluate", "test.json"],
             "1 questions without answers; scoring needs them",
@@ -287,11 +216,6 @@ def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arg
     }
     write_table(pd.DataFrame(rows), tmp_path / "q.csv")
     (tmp_path / "empty.txt").write_text(" \n")
-    (tmp_path / "comma.txt").write_bytes((tmp_path / "q.csv").read_bytes())
-    (tmp_path / "tab.txt").write_text('id\tnote text\n1\t"a\nb"\n2\tc\n')
-    (tmp_path / "rows.txt").write_text('{"id": 1, "text": "a"}\n{"id": 2, "text": "b"}\n')
-    (tmp_path / "squad.txt").write_text('{\n  "data": []\n}\n')
-    (tmp_path / "bytes.txt").write_bytes(b"text and \0\1\2")
     (tmp_path / "bad.csv").write_text("question\nsecret\n")
     (tmp_path / "bad.json").write_text('{"data":\nsecret}')
     (tmp_path / "test.json").write_text(
@@ -327,13 +251,12 @@ def test_the_recipe(tmp_path):
     recipe = read_recipe(QuestionRecipe, path, {"training.seed": 5, "model.encoder": None})
     table = recipe.model
     assert (table.encoder, table.window, table.threshold) == ("here", 128, 1.5)
-    sets = [made_up(1, name="a"), made_up(1, name="b")]
-    stages = make_stages(recipe, sets)
-    assert [s.negatives for s in stages] == [0.5, 3]
-    assert [s.training.epochs for s in stages] == [1.0, 2.0]
-    assert {(s.training.rank, s.training.seed) for s in stages} == {(4, 5)}
+    stages = stages_of(recipe, 2)
+    assert [negatives for _, negatives in stages] == [0.5, 3]
+    assert [training.epochs for training, _ in stages] == [1.0, 2.0]
+    assert {(training.rank, training.seed) for training, _ in stages} == {(4, 5)}
     with pytest.raises(ValueError, match="epochs has 2 values for 1 files"):
-        make_stages(recipe, sets[:1])
+        stages_of(recipe, 1)
     for text, message in [
         ("[stages]\nepochs = 3\n", r"\[stages\] epochs: expected a list, got 3"),
         ("[validation]\nshare = 0\n", r"\[validation\] share: expected a number above 0, got 0"),
@@ -341,12 +264,12 @@ def test_the_recipe(tmp_path):
     ]:
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
-            make_stages(read_recipe(QuestionRecipe, path), sets)
+            stages_of(read_recipe(QuestionRecipe, path), 2)
 
 
 def test_the_shipped_recipe():
     recipe = read_recipe(QuestionRecipe, "qa")
-    stages = make_stages(recipe, [made_up(1, name="a"), made_up(1, name="b")])
-    assert [s.negatives for s in stages] == [0.25, 2.5]
-    assert [s.training.attention for s in stages] == ["eager", "sdpa"]
+    stages = stages_of(recipe, 2)
+    assert [negatives for _, negatives in stages] == [0.25, 2.5]
+    assert [training.attention for training, _ in stages] == ["eager", "sdpa"]
     assert recipe.card.name == "qa"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.qa.evaluation import exact_match, normalize, score_factoids, token_f1
+from biomed.qa.evaluation import exact_match, normalize, token_f1
 
 
 def normalize_answer(s):
@@ -90,17 +90,3 @@ def test_as_the_official_script(predicted, answers):
 def test_known_cases(predicted, answers, exact, f1):
     assert exact_match(predicted, answers) == exact
     assert token_f1(predicted, answers) == pytest.approx(f1)
-
-
-def test_factoids_by_hand():
-    answers = [["BRCA1", "BRCA1 gene"], ["p53"], ["MYC"], ["KRAS"]]
-    ranked = [
-        ["brca1  GENE", "p53"],  # right at once, whatever its casing and spacing
-        ["x", "X ", "x", "p53"],  # the second distinct one
-        ["a", "b", "c", "d", "e", "MYC"],  # too late
-        [""],  # none given
-    ]
-    scores = score_factoids(ranked, answers)
-    assert scores == {"questions": 4, "strict": 0.25, "lenient": 0.5, "mrr": (1 + 1 / 2) / 4}
-    with pytest.raises(ValueError, match="1 lists of answers for 4 questions"):
-        score_factoids(ranked[:1], answers)

@@ -9,12 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.qa.commands
-from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-from biomed.qa.evaluation import evaluate, judge, score, score_factoids
-from biomed.qa.formats import read_questions
-from biomed.qa.questions import Passage, Place, Question, QuestionSet, split_by_article
+from biomed.answerer import QuestionAnswerer
+from biomed.qa.evaluation import evaluate
+from biomed.qa.questions import Question, QuestionSet, read_questions, split_by_article
 from biomed.qa.task import AskTask
-from biomed.qa.training import QuestionStage, fit
+from biomed.qa.training import QuestionModelTable, QuestionRecipe, fit
 from domainbert.scoring import score_file
 from domainbert.tables import read_table, write_table
 from domainbert.training.settings import TrainingSettings
@@ -30,7 +29,7 @@ def files(tmp_path):
         "a.json": f'{{"data": [\n{CANARY}',
         "b.json": json.dumps({"data": [{CANARY: 1}]}),
         "c.json": json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": [qa, qa]}]}]}),
-        "d.json": json.dumps({"questions": [{"id": "1", "type": CANARY, "body": CANARY}]}),
+        "d.json": json.dumps({"data": [{"paragraphs": [{"context": [TEXT], "qas": [qa]}]}]}),
         "e.json": json.dumps({CANARY: CANARY}),
         "f.csv": f"note\n{CANARY}\n",
         "g.csv": f"question,context,answer,answer_start\n{CANARY},,x,1\n",
@@ -67,9 +66,9 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
                 said.append(f"{error!r} {error}")
                 error = error.__cause__ or error.__context__
 
-    asked = Question("1", f"{CANARY}?", (Passage(TEXT, "a"),), (CANARY,), (Place(0, 8, 18),))
+    asked = Question("1", f"{CANARY}?", TEXT, "a", (CANARY,), ((8, 18),))
     questions = QuestionSet("q", tuple(asked for _ in range(3)))
-    other = QuestionSet("v", (Question("1", CANARY, (Passage(CANARY, "b"),), (CANARY,)),))
+    other = QuestionSet("v", (Question("1", CANARY, CANARY, "b", (CANARY,)),))
     quick = TrainingSettings(epochs=1, batch_tokens=64)
     with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
         warnings.simplefilter("always")
@@ -93,22 +92,13 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
             )
             said.append(result.output)
         said += reasons(tmp_path)
-        attempt(judge, answerer, questions)
         attempt(evaluate, answerer, questions)
-        attempt(lambda: score(judge(answerer, questions)))
         attempt(split_by_article, questions, share=1)
-        attempt(score_factoids, [[CANARY]], [[CANARY], [CANARY]])
-        attempt(
-            fit,
-            [QuestionStage(questions, quick)],
-            validation=other,
-            encoder=tiny_encoder,
-            settings=QuestionSettings(window=40),
-        )
-        attempt(fit, [QuestionStage(other, quick)], validation=questions, encoder=tiny_encoder)
-        stage = QuestionStage(questions, quick)
-        said += map(repr, (questions, asked, answerer, AskTask(answerer), stage))
-        said += map(repr, judge(answerer, questions))
+        model = QuestionModelTable(encoder=str(tiny_encoder), window=40)
+        recipe = QuestionRecipe(model=model, training=quick)
+        attempt(fit, recipe, [questions], validation=other)
+        attempt(fit, recipe, [other], validation=questions)
+        said += map(repr, (questions, asked, answerer, AskTask(answerer), recipe))
     said += [str(warning.message) for warning in caught]
     said += [caplog.text, *capsys.readouterr()]
     assert any("at most 14 are possible" in line for line in said)

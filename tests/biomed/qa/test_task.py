@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
+from biomed.answerer import QuestionAnswerer
+from biomed.qa.model import QuestionSettings
 from biomed.qa.task import AskTask
 from domainbert.errors import UserError
 from domainbert.scoring import score_file, score_frame

@@ -1,7 +1,5 @@
 """Training by a recipe, its data and its validation; measures; the commands."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,18 +8,15 @@ from typer.testing import CliRunner
 
 from biomed.cli import app
 from biomed.sentences.augment import AugmentRecipe, augment
-from biomed.sentences.data import Examples, read_examples, read_groups
+from biomed.sentences.data import labelled, read_pairs, scores
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.evaluation import (
     compare,
-    evaluate_clusters,
     evaluate_models,
+    evaluate_pairs,
     evaluate_retrieval,
-    evaluate_sts,
-    plot_models,
-    score_rankings,
+    measure_rankings,
 )
-from biomed.sentences.medical import MedicalRecipe
 from biomed.sentences.training import SentenceRecipe, scorer, train_from_recipe
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
@@ -41,33 +36,32 @@ QUICK = {
 # Data
 
 
-def test_pairs_come_from_tables_sts_files_and_pubmedqa(tmp_path):
+def rows(path):
+    return read_pairs(path).to_numpy().tolist()
+
+
+def test_pairs_come_from_tables_and_sts_files(tmp_path):
     (tmp_path / "a.csv").write_text('query,passage\nwhat?,"one, two"\nwho?,"none"\n')
-    found = read_examples(tmp_path / "a.csv")
-    assert (found.first, found.second) == (["what?", "who?"], ["one, two", "none"])
-    assert not found.labels
-    assert not found.third
+    assert list(read_pairs(tmp_path / "a.csv").columns) == ["first", "second"]
+    assert rows(tmp_path / "a.csv") == [["what?", "one, two"], ["who?", "none"]]
     line = 'g\tf\ty\t1\t2.500\tA "man.\tA dog.'
     (tmp_path / "b.tsv").write_text(f"{line}\n{line}\tlicence\n")
-    found = read_examples(tmp_path / "b.tsv")
-    assert found.first == ['A "man.'] * 2
-    assert found.scores(5) == [0.5, 0.5]
+    found = read_pairs(tmp_path / "b.tsv")
+    assert found["first"].tolist() == ['A "man.'] * 2
+    assert scores(found, 5).tolist() == [0.5, 0.5]
     head = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
     (tmp_path / "c.tsv").write_text(f"{head}\n{line}\n")
-    assert read_examples(tmp_path / "c.tsv").second == ["A dog."]
-    rows = ["sentence1\tsentence2\tgold_label", "x\x85y\tz\tneutral", '"A\tb\tentailment']
-    (tmp_path / "x.tsv").write_text("\n".join(rows))
-    found = read_examples(tmp_path / "x.tsv")
-    assert (found.first, found.labels) == (["x\x85y", '"A'], ["neutral", "entailment"])
+    assert rows(tmp_path / "c.tsv") == [['A "man.', "A dog.", "2.500"]]
+    lines = ["sentence1\tsentence2\tgold_label", "x\x85y\tz\tneutral", '"A\tb\tentailment']
+    (tmp_path / "x.tsv").write_text("\n".join(lines))
+    assert rows(tmp_path / "x.tsv") == [["x\x85y", "z", "neutral"], ['"A', "b", "entailment"]]
     (tmp_path / "l.tsv").write_bytes("café\tthé\tneutral\n".encode("latin-1"))
     with pytest.raises(TableError, match="not in UTF-8"):
-        read_examples(tmp_path / "l.tsv")
-    document = {"1": {"QUESTION": "was it?", "CONTEXTS": ["a.", "b."], "final_decision": "yes"}}
-    (tmp_path / "d.json").write_text(json.dumps(document))
-    found = read_examples(tmp_path / "d.json")
-    assert (found.second, found.labels) == (["a. b."], ["yes"])
+        read_pairs(tmp_path / "l.tsv")
     (tmp_path / "e.csv").write_text("anchor,positive,negative\na,b,c\n")
-    assert read_examples(tmp_path / "e.csv").third == ["c"]
+    assert rows(tmp_path / "e.csv") == [["a", "b", "c"]]
+    (tmp_path / "u.csv").write_text("Mean,Stdev,Term1,Term2\n9.5,1,gout,arthritis\n")
+    assert rows(tmp_path / "u.csv") == [["gout", "arthritis", "9.5"]]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +78,13 @@ def test_pairs_come_from_tables_sts_files_and_pubmedqa(tmp_path):
 def test_bad_tables_are_one_line(tmp_path, content, message):
     (tmp_path / "p.csv").write_text(content)
     with pytest.raises(TableError, match=message):
-        read_examples(tmp_path / "p.csv")
+        read_pairs(tmp_path / "p.csv")
 
 
 def test_scores_on_another_scale_are_refused(tmp_path):
     (tmp_path / "p.csv").write_text("first,second,score\na,b,4.5\nc,d,x\n")
     with pytest.raises(TableError, match="2 of 2 scores are not numbers from 0 to 1"):
-        read_examples(tmp_path / "p.csv").scores(1)
+        scores(read_pairs(tmp_path / "p.csv"))
 
 
 # Training
@@ -99,18 +93,18 @@ def test_scores_on_another_scale_are_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     train, validation = (
-        read_examples(write_pairs(name, seed=seed)) for seed, name in enumerate(["a.csv", "b.csv"])
+        read_pairs(write_pairs(name, seed=seed)) for seed, name in enumerate(["a.csv", "b.csv"])
     )
     changes = {**QUICK, "model.kind": kind, "model.encoder": str(tiny_encoder)}
     changes |= {"training.epochs": 20.0 if kind == "cross-encoder" else 6.0}
     model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
-    found = evaluate_sts(model, validation, scale=5)
+    found = evaluate_pairs(model, validation).scores
     assert found["Spearman"].value > 0.7
     best = model.manifest["validation"]["spearman"]
     assert best == pytest.approx(found["Spearman"].value, abs=0.02)
     model.save_pretrained(tmp_path / "model")
     again = type(model).from_pretrained(tmp_path / "model")
-    repeated = evaluate_sts(again, validation, scale=5)["Spearman"].value
+    repeated = evaluate_pairs(again, validation).scores["Spearman"].value
     assert repeated == pytest.approx(found["Spearman"].value, abs=1e-4)
     with pytest.raises(UserError, match=f"all {len(train)} pairs are in training and validation"):
         train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, train)
@@ -131,7 +125,7 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
         "model.objective": objective,
         "training.epochs": 1.0,
     }
-    train, validation = map(read_examples, paths)
+    train, validation = map(read_pairs, paths)
     model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
     assert isinstance(model, SentenceEncoder)
     (value,) = model.manifest["validation"].values()
@@ -142,9 +136,9 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
 
 def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encoder):
     firsts, right, wrong = ["heart", "kidney"] * 30, ["failure"] * 60, ["edema"] * 60
-    train = Examples(firsts, right, wrong, [])
-    validation = Examples(["left heart", "left kidney"], right[:2], wrong[:2], [])
-    assert validation.labelled().labels == ["1", "1", "0", "0"]
+    train = pd.DataFrame({"first": firsts, "second": right, "negative": wrong})
+    validation = train[:2].assign(first=["left heart", "left kidney"])
+    assert labelled(validation)["label"].tolist() == ["1", "1", "0", "0"]
     changes = {**QUICK, "model.kind": "cross-encoder", "model.encoder": str(tiny_encoder)}
     changes |= {"training.epochs": 10.0, "data.scale": 1.0}
     model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
@@ -153,10 +147,10 @@ def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encode
 
 
 def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
-    train, validation = (read_examples(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
-    labelled = read_examples(write_pairs("c.csv", kind="label"))
-    new = read_examples(write_pairs("d.csv", kind="label", seed=5))
-    new.labels[0] = "unseen"
+    train, validation = (read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
+    labelled = read_pairs(write_pairs("c.csv", kind="label"))
+    new = read_pairs(write_pairs("d.csv", kind="label", seed=5))
+    new.loc[0, "label"] = "unseen"
 
     def fit(one, two, **changes):
         changes = {f"model.{key}": value for key, value in changes.items()}
@@ -177,15 +171,16 @@ def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
 
 
 def test_rankings_by_hand():
-    found = score_rankings([["a", "b", "c"], ["b", "a"], ["c"]], [{"a"}, {"a", "z"}, {"a"}])
-    assert found.ranks.tolist() == [1, 2, 0]
+    ranked = [["a", "b", "c"], ["b", "a"], ["c"]]
+    found = measure_rankings(ranked, [{"a"}, {"a", "z"}, {"a"}], queries=["1", "2", "3"])
+    assert found.table["MRR@10"].tolist() == [1, 0.5, 0]
     assert found.scores["MRR@10"].value == pytest.approx((1 + 1 / 2 + 0) / 3)
     ideal = 1 + 1 / np.log2(3)
     assert found.scores["nDCG@10"].value == pytest.approx((1 + (1 / np.log2(3)) / ideal) / 3)
     assert found.scores["recall@1"].value == pytest.approx(1 / 3)
     assert found.scores["recall@10"].value == pytest.approx((1 + 0.5) / 3)
     with pytest.raises(UserError, match="each with at least one right text"):
-        score_rankings([["a"]], [set()])
+        measure_rankings([["a"]], [set()], queries=["1"])
 
 
 def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
@@ -196,14 +191,14 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
     words = "pain fever edema insulin kidney heart chest blood lives home".split()
     lines = [f"{a} {b},{b} {a} {a}" for a in words for b in words[:3] if a != b]
     (tmp_path / "p.csv").write_text("\n".join(["query,passage", *lines]) + "\n")
-    pairs = read_examples(tmp_path / "p.csv")
+    pairs = read_pairs(tmp_path / "p.csv")
     ways = evaluate_retrieval(encoder, pairs, with_words=True)
     assert list(ways) == ["meaning", "words", "meaning and words"]
     found = ways["meaning"]
     encoder.save_pretrained(tmp_path / "model")
     theirs = InformationRetrievalEvaluator(
-        {str(i): text for i, text in enumerate(pairs.first)},
-        {str(i): text for i, text in enumerate(pairs.second)},
+        {str(i): text for i, text in enumerate(pairs["first"])},
+        {str(i): text for i, text in enumerate(pairs["second"])},
         {str(i): {str(i)} for i in range(len(pairs))},
         write_csv=False,
     )(SentenceTransformer(str(tmp_path / "model"), device="cpu", local_files_only=True))
@@ -212,43 +207,16 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
     assert found.scores["recall@1"].value == pytest.approx(theirs["cosine_recall@1"], abs=1e-6)
 
 
-def test_clusters_match_groups_that_are_apart(encoder, tmp_path):
-    texts = ["heart failure"] * 5 + ["insulin"] * 5 + ["left kidney disease"] * 5
-    lines = [f"{text},{'abc'[n // 5]}" for n, text in enumerate(texts)]
-    (tmp_path / "g.csv").write_text("\n".join(["text,label", *lines]) + "\n")
-    groups = read_groups(tmp_path / "g.csv")
-    assert evaluate_clusters(encoder, groups.first, groups.labels)["V-measure"].value == 1
-    mixed = evaluate_clusters(encoder, groups.first, ["x", "y", "z"] * 5)["V-measure"]
-    assert mixed.value < 0.3
-    with pytest.raises(UserError, match="at least two groups, got 1"):
-        evaluate_clusters(encoder, ["a", "b"], ["x", "x"])
-    (tmp_path / "g.csv").write_text("text,label\na,\n")
-    with pytest.raises(TableError, match="the text or its group is empty"):
-        read_groups(tmp_path / "g.csv")
-
-
-def test_any_number_of_models_are_measured_side_by_side(
-    encoder, new_network, tokenizer, write_pairs, tmp_path
-):
+def test_any_number_of_models_are_measured_side_by_side(encoder, new_network, tokenizer, cross):
     other = SentenceEncoder(new_network(seed=3).bert, tokenizer)
-    pairs = read_examples(write_pairs("p.csv", count=40))
-    terms = pd.DataFrame(
-        {"first": ["fever", "pain", "edema"], "second": ["pain", "edema", "insulin"]}
-    ).assign(rating=[3, 1, 2])
-    rows = evaluate_models({"one": encoder, "two": other}, sts=pairs, terms=terms)
-    assert list(rows) == ["one", "two"]
-    for own in rows.values():
-        assert list(own) == ["Spearman", "Pearson", "Spearman of terms", "texts per second"]
-        assert 0 < own["texts per second"].low <= own["texts per second"].high
-    table = compare(rows)
-    assert len(table) == 8
-    figure = plot_models(table)
-    (legend,) = figure.legends
-    rate = rows["two"]["texts per second"].value
-    assert [text.get_text() for text in legend.get_texts()][1] == f"two ({rate:,.0f} texts/s)"
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels == ["Spearman", "Pearson", "Spearman of terms"]
-    with pytest.raises(UserError, match="nothing to measure: name --sts, --retrieval"):
+    words = "fever pain edema insulin".split()
+    pairs = pd.DataFrame({"first": words, "second": words[1:] + words[:1], "label": list("3124")})
+    table = evaluate_models({"one": encoder, "two": other}, sts=pairs, cross={"cross": cross})
+    models = {"one": encoder, "two": other, "cross": cross}
+    expected = {name: evaluate_pairs(model, pairs).scores for name, model in models.items()}
+    assert table.equals(compare(expected))
+    assert table["measure"].tolist() == ["Spearman", "Pearson"] * 3
+    with pytest.raises(UserError, match="nothing to measure: name --sts or --retrieval"):
         evaluate_models({"one": encoder})
 
 
@@ -302,21 +270,7 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     said = invoke("evaluate", *report, *model, "--rerank", tmp_path / "cross")
     assert "Spearman" in said
     assert "reranked" in said
-    assert (tmp_path / "report" / "comparison.png").stat().st_size > 3000
-
-
-def test_options_that_would_not_be_read_are_refused(write_pairs, tmp_path):
-    def refused(*arguments):
-        result = run.invoke(app, ["sentences", "train", *map(str, arguments)])
-        assert result.exit_code == 1
-        return " ".join(result.output.split())
-
-    out = ("--out", tmp_path / "m")
-    message = "is not the folder of the public data sets; with pairs, name --validation"
-    assert message in refused(write_pairs("p.csv"), *out)
-    assert message in refused(tmp_path / "none", *out)
-    for option in (("--kind", "cross-encoder"), ("--objective", "triplet"), ("--scale", 5)):
-        assert f"{option[0]} is for training on pairs" in refused(tmp_path, *out, *option)
+    assert (tmp_path / "report" / "comparison.csv").is_file()
 
 
 def test_a_failure_is_one_line(tiny_encoder, tmp_path):
@@ -334,11 +288,10 @@ def test_a_failure_is_one_line(tiny_encoder, tmp_path):
 @pytest.mark.data
 @pytest.mark.slow
 def test_the_shared_files_are_read(data_folder):
-    pairs = read_examples(data_folder / "sentences" / "stsb_en_dev.tsv")
+    pairs = read_pairs(data_folder / "sentences" / "stsb_en_dev.tsv")
     assert len(pairs) == 1500
-    assert max(pairs.scores(5)) == 1
-    assert len(read_examples(data_folder / "sentences" / "korsts_dev.tsv")) == 1500
-    assert len(read_examples(data_folder / "qa" / "pubmedqa_labeled.json")) == 1000
+    assert max(scores(pairs, 5)) == 1
+    assert len(read_pairs(data_folder / "sentences" / "korsts_dev.tsv")) == 1500
 
 
 def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
@@ -347,12 +300,12 @@ def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
         CrossEncoder.from_pretrained(tmp_path / "model")
 
 
-SHIPPED = ["sts", "sts-cross", "retrieval", "rerank", "augmented", "sentences"]
+SHIPPED = ["sts", "sts-cross", "retrieval", "rerank", "augmented"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_recipes_are_read(name):
-    kinds = {"augmented": AugmentRecipe, "sentences": MedicalRecipe}
+    kinds = {"augmented": AugmentRecipe}
     recipe = read_recipe(kinds.get(name, SentenceRecipe), name)
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
@@ -372,9 +325,10 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
     for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
         path.write_text("\n".join(part) + "\n")
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
-    sides = [read_examples(path) for path in paths]
+    sides = [read_pairs(path) for path in paths]
     if name == "rerank":
-        sides = [Examples(part.first, part.second, part.second[::-1], []) for part in sides]
+        sides = [part.assign(negative=part["second"].tolist()[::-1]) for part in sides]
+        sides = [part.drop(columns="label") for part in sides]
     if name == "augmented":
         pytest.importorskip("bm25s")
         changes |= {"cross.epochs": 1.0, "silver.bins": 1}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biomed.terms.embedder import TermEmbedder
+from biomed.embedder import TermEmbedder
 
 
 @pytest.fixture(scope="session")

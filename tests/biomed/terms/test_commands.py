@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.cli import app
-from biomed.terms.embedder import TermEmbedder
+from biomed.embedder import TermEmbedder
 from domainbert.tables import read_table, write_table
 
 run = CliRunner()
@@ -72,11 +72,7 @@ def test_no_command_writes_over_its_input(tiny_encoder, terms, tmp_path):
 def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
     options = ("--model", tiny_encoder, "--vocabulary", terms)
     assert "fever" in invoke("similar", "edema", *options, "-k", "6")
-    cosine = float(invoke("similar", "edema", "--to", "fever", "--model", tiny_encoder))
-    assert -1 <= cosine < 1
-    said = invoke("similar", "PNA", "--to", "MS", *options)
-    assert "PNA is read as pneumonia" in said
-    assert "pneumonia and mitral stenosis" in said
+    assert "PNA is read as pneumonia" in invoke("similar", "PNA", *options)
     said = invoke("similar", "heart attack", "--model", tiny_encoder, "-k", "2")
     assert said.index("myocardial infarction") < said.index("synonym") < said.index("vector")
     out = tmp_path / "near.jsonl"
@@ -89,12 +85,11 @@ def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_plot_writes_picture_and_coordinates(tiny_encoder, terms, tmp_path, ending):
     out = tmp_path / f"terms.{ending}"
-    said = invoke("plot", terms, "--out", out, "--model", tiny_encoder, "--pca")
+    said = invoke("plot", terms, "--out", out, "--model", tiny_encoder)
     assert "t-SNE, perplexity 2 of 7 terms" in said
     assert out.stat().st_size > 5000
     table = read_table(tmp_path / "terms.coordinates.csv")
     assert list(table.columns) == ["term", "category", "x", "y"]
-    assert (tmp_path / "terms.pca-coordinates.csv").is_file()
 
 
 def test_coordinates_keep_the_columns_of_the_table(tiny_encoder, tmp_path):
@@ -124,7 +119,7 @@ def test_plot_leaves_the_terms_file_alone(tiny_encoder, terms, tmp_path):
 def test_two_or_three_terms_are_placed_by_pca(tiny_encoder, tmp_path, count):
     source = tmp_path / "few.txt"
     source.write_text("\n".join(["edema", "fever", "insulin"][:count]))
-    said = invoke("plot", source, "--out", tmp_path / "few.png", "--model", tiny_encoder, "--pca")
+    said = invoke("plot", source, "--out", tmp_path / "few.png", "--model", tiny_encoder)
     assert said.count(f"PCA of {count} terms") == 1
 
 
@@ -132,13 +127,13 @@ def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, term
     TermEmbedder(bare, tokenizer).save_pretrained(tmp_path / "other")
     pairs, out = tmp_path / "pairs.csv", tmp_path / "report"
     rows = [("edema", "fever", 3.0), ("edema", "insulin", 1.0), ("chest pain", "fever", 2.0)]
-    write_table(pd.DataFrame(rows, columns=["a", "b", "c"]), pairs)
+    write_table(pd.DataFrame(rows, columns=["Term1", "Term2", "Mean"]), pairs)
     models = ("--model", tiny_encoder, "--model", tmp_path / "other")
     said = invoke("evaluate", "--out", out, *models, "--pairs", pairs, "--vocabulary", terms)
     assert "Spearman" in said
     assert "category accuracy" in said
     assert {path.name for path in out.iterdir()} == {
-        *("comparison.csv", "comparison.png", "disagreements.csv"),
+        *("comparison.csv", "disagreements.csv"),
     }
     assert len(read_table(out / "disagreements.csv")) == 3
 
@@ -147,11 +142,11 @@ def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, term
     ("arguments", "message"),
     [
         (["embed", "absent.csv", "--out", "o.csv"], "no such file"),
-        (["embed", "TERMS", "--out", "o.csv", "--term", "name"], "no column 'name'"),
+        (["embed", "TERMS", "--out", "o.csv", "--text", "name"], "no column 'name'"),
         (["embed", "TERMS", "--out", "o.csv", "--pooling", "median"], "pooling: expected"),
         (["plot", "ONE", "--out", "o.png"], "a picture needs at least two terms, got 1"),
-        (["evaluate", "--out", "x", "--pairs", "TERMS"], "expected the columns Term1, Term2, Mean"),
-        (["train", "nowhere", "--out", "x"], "no such file; training needs MedQuAD"),
+        (["evaluate", "--out", "x", "--pairs", "TERMS"], "no column 'first'"),
+        (["train", "nowhere.csv", "--out", "x"], "no such file"),
         (
             ["train", "nowhere", "--out", "x", "--recipe", "RECIPE"],
             "epoch: no such setting",
@@ -174,18 +169,13 @@ def test_a_failure_is_one_line_and_exit_code_1(
     assert len([line for line in result.output.splitlines() if "error" in line]) == 1
 
 
-@pytest.mark.data
-@pytest.mark.slow
-def test_train_writes_a_model_with_its_card(tiny_encoder, some_data, tmp_path):
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text('[training]\nepochs = 0.01\n[card]\nname = "tiny"\ntitle = "Tiny vectors"\n')
+def test_train_writes_a_model_with_its_card(tiny_encoder, tmp_path):
+    names, recipe = tmp_path / "names.csv", tmp_path / "recipe.toml"
+    rows = [f"{name} {n},C{n}" for n in range(40) for name in ("pain", "fever")]
+    names.write_text("\n".join(["name,id", *rows]))
+    recipe.write_text('[training]\nepochs = 0.5\n[card]\nname = "tiny"\ntitle = "Tiny vectors"\n')
     options = ("--recipe", recipe, "--encoder", tiny_encoder)
-    invoke("train", some_data, "--out", tmp_path / "model", *options)
+    invoke("train", names, "--out", tmp_path / "model", *options)
     card = (tmp_path / "model" / "README.md").read_text()
-    for part in (
-        "# Tiny vectors",
-        "Spearman with physicians",
-        "training rows, names",
-        "224 pairs",
-    ):
-        assert part in card
+    assert "# Tiny vectors" in card
+    assert "training rows, names" in card

@@ -1,14 +1,12 @@
-"""TermEmbedder: what it adds to Embedder: the shipped model, contexts, its card."""
+"""TermEmbedder: what it adds to Embedder: the neighbours, the shipped model, its card."""
 
 import numpy as np
 import pytest
-import torch
 
-from biomed.terms.context import embed_in_context, find_mentions
-from biomed.terms.embedder import TermEmbedder
-from domainbert.embedding import Embedder
-from domainbert.encoders import EncoderError
-from domainbert.pooling import EmbeddingSettings
+from biomed.embedder import TermEmbedder
+from domainbert.encoders.loading import EncoderError
+from domainbert.models.embedder import Embedder
+from domainbert.models.pooling import EmbeddingSettings
 
 TERMS = ["heart failure", "kidney disease", "pneumonia", "left chest pain with edema", "insulin"]
 
@@ -27,53 +25,19 @@ def test_similarity_is_the_cosine(embedder):
     assert embedder.similarity("edema", "edema") == pytest.approx(1, abs=1e-6)
 
 
-# In context
-
-
-def test_a_term_is_found_as_whole_words_in_any_casing():
-    sentences = ["The Heart Failure.", "a heartfailure", "heart  failure, heart failure", "pain"]
-    found = list(find_mentions(["heart failure", "pain"], sentences))
-    assert [(m.term, m.sentence[m.start : m.end]) for m in found] == [
-        (0, "Heart Failure"),
-        (0, "heart  failure"),
-        (1, "pain"),
-    ]
-
-
-def test_in_context_a_vector_is_the_mean_of_its_own_tokens(bare, tokenizer, embedder):
-    sentences = ["patient with edema and pain", "no edema", "stable"]
-    result = embed_in_context(embedder, ["edema", "insulin"], sentences)
-    assert result.sentences.tolist() == [2, 0]
-    with torch.inference_mode():
-        own = [
-            bare(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, place].numpy()
-            for text, place in ((sentences[0], 3), (sentences[1], 2))
-        ]
-    assert result.vectors[0] == pytest.approx(np.mean(own, axis=0), abs=1e-5)
-    assert result.vectors[1] == pytest.approx(embedder.embed("insulin"), abs=1e-5)
-    shorter = embed_in_context(embedder, ["edema"], sentences, limit=1)
-    assert shorter.vectors[0] == pytest.approx(own[0], abs=1e-5)
-    assert embedder.embed("edema", sentences=sentences) == pytest.approx(result.vectors[0])
-
-
-def test_a_long_sentence_is_read_around_the_term(embedder):
-    sentence = "pain " * 300 + "edema" + " pain" * 300
-    result = embed_in_context(embedder, ["edema"], [sentence])
-    near = "pain " * 30 + "edema" + " pain" * 31
-    assert result.sentences.tolist() == [1]
-    expected = embed_in_context(embedder, ["edema"], [near]).vectors
-    assert result.vectors == pytest.approx(expected, abs=1e-5)
-
-
-def test_half_a_character_in_a_sentence_is_no_error(embedder):
-    result = embed_in_context(embedder, ["edema"], ["no edema \ud800 here"])
-    expected = embed_in_context(embedder, ["edema"], ["no edema \ufffd here"])
-    assert np.array_equal(result.vectors, expected.vectors)
-
-
-def test_the_limit_of_sentences_is_checked(embedder):
-    with pytest.raises(ValueError, match="limit must be at least 1 sentence"):
-        embed_in_context(embedder, ["edema"], [], limit=0)
+def test_a_vocabulary_is_embedded_once(embedder, monkeypatch):
+    """Each call of nearest took 8.5 seconds for the shipped vocabulary."""
+    words = ["edema", "fever", "kidney disease"]
+    calls = []
+    embed = TermEmbedder.embed
+    monkeypatch.setattr(
+        TermEmbedder, "embed", lambda self, t: calls.append(len(t)) or embed(self, t)
+    )
+    first = embedder.nearest("swelling", words, k=2)
+    assert embedder.nearest("swelling", list(words), k=2).equals(first)
+    assert calls == [3]
+    embedder.nearest("swelling", words[:2], k=1)
+    assert calls == [3, 2]
 
 
 # Loading and saving

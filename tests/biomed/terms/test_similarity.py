@@ -6,17 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.terms.embedder import TermEmbedder
+from biomed.embedder import TermEmbedder, embed_frame
 from biomed.terms.similarity import COLUMNS, Reading, TermIndex
-from biomed.terms.tables import (
+from biomed.terms.task import (
     EmbedTask,
     NearestTask,
-    embed_frame,
-    read_options,
     read_terms,
 )
 from domainbert.scoring import score_file, score_frame
-from domainbert.tables import TableError, read_table, write_table
+from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
 VOCABULARY = ["heart failure", "renal failure", "chest pain", "edema", "insulin", "pneumonia"]
 
@@ -123,7 +121,7 @@ def test_files_are_embedded_whole(embedder, tmp_path, ending):
 def test_a_text_file_has_one_term_on_each_line(embedder, tmp_path):
     source, out = tmp_path / "terms.txt", tmp_path / "vectors.csv"
     source.write_text("edema\n\ninsulin\n")
-    score_file(EmbedTask(embedder), source, out, options=read_options(source))
+    score_file(EmbedTask(embedder), source, out, options=ReadOptions(lines=True))
     table = read_table(out)
     assert table["term"].fillna("").tolist() == ["edema", "", "insulin"]
     assert table["status"].tolist() == ["ok", "empty", "ok"]

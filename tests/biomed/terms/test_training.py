@@ -1,30 +1,16 @@
-"""Training: the textbook's loss, names that find each other, and nothing held out is read."""
+"""Training on your own synonyms: names that find each other, and what is refused."""
 
 import json
-import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from biomed.terms.embedder import TermEmbedder
-from biomed.terms.relations import (
-    Concept,
-    Relation,
-    context_relations,
-    definition_relations,
-    held_out_names,
-    icd9_relations,
-    name_keys,
-    name_relations,
-    read_concepts,
-    synonym_pairs,
-    vocabulary_relations,
-    without_names,
-)
-from biomed.terms.training import TermRecipe, all_relations, fit, repeated
-from biomed.terms.vocabulary import medical_terms
+from biomed.embedder import TermEmbedder
+from biomed.sentences.training import fit_encoder
+from biomed.terms.names import percent
+from biomed.terms.training import TermRecipe, name_pairs, read_names, train_from_recipe
 from domainbert.tables import TableError
-from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
 WORDS = (
@@ -41,24 +27,24 @@ QUICK = TrainingSettings(
 )
 
 
-@pytest.fixture(scope="module")
-def relations():
-    return {"names": [Relation(a, (a, b)) for a, b in PAIRS] * 6}
+ROWS = [(b, a, a) for a, b in PAIRS]
 
 
-VALIDATION = [(a, a, b) for a, b in PAIRS]
+def margin(embedder):
+    """Mean cosine of the pairs less that of all words."""
+    cosines = embedder.similarity_matrix(WORDS)
+    return np.mean([cosines.loc[a, b] for a, b in PAIRS]) - cosines.to_numpy().mean()
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_it_learns_saves_and_loads(tiny_encoder, relations, tmp_path, full):
+def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
     settings = QUICK.replaced(full=full, learning_rate=1e-3 if full else 1e-2)
-    trained = fit(relations, validation=VALIDATION, encoder=tiny_encoder, training=settings)
-    plain = TermEmbedder.from_pretrained(tiny_encoder)
-    gain = [trained.similarity(a, b) - plain.similarity(a, b) for a, b in PAIRS]
-    margin = [trained.nearest(a, WORDS, k=1)["neighbour"][0] == b for a, b in PAIRS]
-    assert np.mean(margin) > 0.8, gain
+    recipe = TermRecipe(training=settings, model={"encoder": str(tiny_encoder)})
+    pairs = pd.DataFrame(ROWS, columns=["first", "second", "key"])
+    sets = {"names": pd.concat([pairs] * 6, ignore_index=True)}
+    trained = fit_encoder(sets, pairs, recipe, model_class=TermEmbedder)
+    assert margin(trained) > margin(TermEmbedder.from_pretrained(tiny_encoder)) + 0.1
     trained.save_pretrained(tmp_path / "model")
-    assert (tmp_path / "model" / "adapter.safetensors").exists() != full
     again = TermEmbedder.from_pretrained(tmp_path / "model")
     assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
     document = json.loads((tmp_path / "model" / "config.json").read_text())["domainbert"]
@@ -66,139 +52,26 @@ def test_it_learns_saves_and_loads(tiny_encoder, relations, tmp_path, full):
     assert document["manifest"]["training"]["full"] == full
 
 
-def test_it_needs_something_to_learn_from_and_to_choose_by(tiny_encoder, relations):
-    with pytest.raises(ValueError, match="0 relations and 6 validation pairs: both are needed"):
-        fit({}, validation=VALIDATION, encoder=tiny_encoder, training=QUICK)
-    with pytest.raises(ValueError, match="36 relations and 0 validation pairs"):
-        fit(relations, validation=[], encoder=tiny_encoder, training=QUICK)
+def test_it_needs_pairs_to_learn_from_and_to_choose_by():
+    names = pd.DataFrame({"name": ["pain", "ache", "fever"], "id": ["a", "a", "b"]})
+    with pytest.raises(ValueError, match="both are needed"):
+        train_from_recipe(TermRecipe(), names)
+    train, held = name_pairs(names)
+    assert sorted([len(train), len(held)]) == [0, 2]
 
 
-# What is learnt from
-
-
-@pytest.fixture(scope="module")
-def vocabulary():
-    return medical_terms()
-
-
-def test_held_out_terms_are_in_no_relation(vocabulary):
-    names = {name.casefold() for name in held_out_names(vocabulary)}
-    for level in ("term", "group", "category"):
-        relations = vocabulary_relations(vocabulary, level=level)
-        assert len(relations) > 900
-        assert not names & {text.casefold() for r in relations for text in r.texts}
-    assert len(names) > 300
-
-
-def test_a_relation_is_of_one_group_or_category(vocabulary):
-    keys = {"term": "group", "group": "group", "category": "category"}
-    for level, key in keys.items():
-        relations = vocabulary_relations(vocabulary, level=level)
-        assert {relation.key for relation in relations} <= set(vocabulary[key])
-        assert all(len(relation.texts) > 1 for relation in relations)
-
-
-def test_texts_that_contain_a_held_out_name_are_dropped():
-    relations = [
-        Relation("a", ("gout", "It hurts in all joints.")),
-        Relation("b", ("asthma", "Often with Heart  Failure, or alone.")),
-        Relation("c", ("leukemia", "Children with ALL recover.")),
-        Relation("d", ("cough", "heartfailure is no word")),
-        Relation("e", ("one", "heart failure, chronic", "two")),
-    ]
-    kept = without_names(relations, {"heart failure", "ALL"})
-    assert [relation.key for relation in kept] == ["a", "d", "e"]
-    assert kept[-1].texts == ("one", "two")
-    assert without_names(relations, set()) == relations
-
-
-def test_concepts_give_names_and_sentences_without_the_name():
-    concept = Concept("C1", ("Gout", "gouty arthritis"), ("Gouty arthritis hurts; gout is old.",))
-    assert not concept.is_validation
-    (names,) = name_relations([concept], without=())
-    assert names.texts == ("Gout", "gouty arthritis")
-    (sentence,) = definition_relations([concept], without=())
-    assert sentence.texts == ("Gout", "it hurts; it is old.")
-    assert name_relations([concept], without={"gout"}) == []
-    (left,) = definition_relations([concept], without={"gout"})
-    assert left.texts == ("gouty arthritis", "it hurts; it is old.")
-
-
-def test_sentences_that_contain_a_name_give_it_without_the_name():
-    names = {"gout": "C1", "gouty arthritis": "C1", "asthma": "C2"}
-    said = ["He has gout, again.", "Asthma is treated.", "Gout is treated.", "No gout at all."]
-    found = context_relations(names, said, limit=2)
-    # "it is treated." is said of two names, and so of none.
-    assert [(r.key, r.texts) for r in found] == [("C1", ("gout", "He has it, again."))]
-
-
-def test_names_for_contexts_leave_out_what_is_held_out(vocabulary):
-    held = vocabulary[vocabulary["held_out"]]["term"].iloc[0]
-    concepts = [Concept("C1", ("Gouty tophus", held, "abc", "SIADH"), ())]
-    assert "SIADH" in held_out_names(vocabulary)
-    assert not concepts[0].is_validation
-    keys = name_keys(concepts, vocabulary)
-    assert keys["gouty tophus"] == "C1"
-    assert keys["lisinopril"] == "medication/ACE inhibitor"
-    assert not {held.casefold(), "abc", "siadh"} & set(keys)
-
-
-def test_relations_are_read_as_often_as_the_recipe_says():
-    relations = [Relation(str(i), ("a", "b")) for i in range(10)]
-    assert repeated(relations, 2, seed=0) == [*relations, *relations]
-    assert repeated(relations, 0, seed=0) == []
-    some = repeated(relations, 1.5, seed=0)
-    assert some[:10] == relations
-    assert len({relation.key for relation in some[10:]}) == 5
-    with pytest.raises(ValueError, match=r"\[relations\] names: expected a number of at least 0"):
-        read_recipe(TermRecipe, overrides={"relations.names": -1.0})
-
-
-def test_validation_concepts_are_in_no_relation():
-    concepts = [Concept(f"C{i}", (f"a{i}", f"b{i}"), ()) for i in range(300)]
-    chosen = {key for key, *_ in synonym_pairs(concepts)}
-    trained = {relation.key for relation in name_relations(concepts, without=())}
-    assert 10 < len(chosen) < 60
-    assert not chosen & trained
-    assert len(chosen | trained) == 300
-
-
-def test_icd9_titles_of_one_category_stand_together(tmp_path):
-    path = tmp_path / "titles.txt"
-    path.write_text(
-        "0010  Cholera A\n0011  Cholera B\n0020  Typhoid\nE0010 Walking\nE0011 Running\n"
-    )
-    relations = icd9_relations(path, without=())
-    assert {relation.texts for relation in relations} == {
-        ("Cholera A", "Cholera B"),
-        ("Cholera B", "Cholera A"),
-    }
-    assert icd9_relations(path, without={"cholera a"}) == []
-    with pytest.raises(TableError, match="no such file; training needs the long titles"):
-        icd9_relations(tmp_path / "absent", without=())
-
-
-@pytest.mark.data
-def test_medquad_is_read(data_folder, vocabulary):
-    concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")
-    assert len(concepts) > 10_000
-    assert all(concept.names for concept in concepts)
-    assert len(synonym_pairs(concepts)) > 1_000
-    with pytest.raises(TableError, match="no such file; training needs MedQuAD"):
-        read_concepts(data_folder / "absent.jsonl.gz")
-
-
-@pytest.mark.data
-@pytest.mark.slow
-def test_no_text_of_the_training_data_contains_a_held_out_name(data_folder, vocabulary):
-    """Today's sources had 589 such definition texts."""
-    concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")
-    held_out = held_out_names(vocabulary)
-    raw = definition_relations(concepts, without={name.casefold() for name in held_out})
-    assert len(raw) - len(without_names(raw, held_out)) > 500
-    names = [name for name in held_out if not name.isupper()]
-    words = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", re.IGNORECASE)
-    relations = all_relations(vocabulary, concepts, data_folder, limit=2000)
-    texts = {text for part in relations.values() for r in part for text in r.texts}
-    assert len(texts) > 10_000
-    assert not [number for number, text in enumerate(texts) if words.search(text)]
+def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
+    rows = [f"{name} {n},C{n}" for n in range(40) for name in ("pain", "fever")]
+    file = tmp_path / "names.csv"
+    file.write_text("\n".join(["name,id", *rows, "edema,C99"]))
+    held = sum(percent(f"C{n}") < 10 for n in range(40))
+    names = read_names(file)
+    assert len(names) == 81
+    training = QUICK.replaced(epochs=1.0)
+    recipe = TermRecipe(training=training, model={"encoder": str(tiny_encoder)})
+    trained = train_from_recipe(recipe, names)
+    assert trained.manifest["counts"] == {"training rows, names": 2 * (40 - held)}
+    assert f"On {2 * held} names" in trained.manifest["scores_note"]
+    file.write_text("name\npain\n")
+    with pytest.raises(TableError, match="id"):
+        read_names(file)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from biomed.terms.vocabulary import is_held_out, medical_terms, read_vocabulary
+from biomed.terms.names import is_held_out, medical_terms, read_vocabulary
 from domainbert.tables import TableError, write_table
 
 

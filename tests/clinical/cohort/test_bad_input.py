@@ -158,8 +158,8 @@ def test_lines_that_are_no_rows_are_counted_and_the_rest_is_read(hospital):
         file.write('9,7,100,2100-01-04,,Discharge summary,Addendum,,"secret\n')
     cohort = build_cohort(folder)
     problem = (
-        "line that is no row: too few or too many fields, a quote or carriage return out of place, "
-        "or more than 16 MB"
+        "line that is not a row: too few or too many fields, a quote or carriage return out of "
+        "place, or more than 16 MB"
     )
     assert listed(cohort) == {(3, "", problem), (4, "", problem)}
     assert set(cohort.list_issues()["source"]) == {"ADMISSIONS.csv", "NOTEEVENTS.csv"}

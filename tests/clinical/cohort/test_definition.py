@@ -4,8 +4,7 @@ import hashlib
 
 import pytest
 
-from clinical.cohort.definition import Definition, load_definition
-from clinical.cohort.schemas import SCHEMAS, load_schema
+from clinical.cohort.definition import SCHEMAS, Definition, load_definition, load_schema
 from domainbert.errors import UserError
 
 MAPPING = """

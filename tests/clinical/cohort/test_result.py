@@ -8,7 +8,7 @@ import pytest
 from clinical.cohort.build import build_cohort
 from clinical.cohort.definition import load_definition
 from clinical.cohort.result import Cohort, issues_path
-from clinical.cohort.splits import check_disjoint
+from clinical.stays.patients import check_disjoint
 from domainbert.tables import TableError, read_metadata, write_table
 
 
@@ -114,7 +114,7 @@ def test_the_figure_of_a_small_flow(cohort):
 def test_the_figure_of_the_largest_flow(cohort):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    from clinical.cohort.figure import plot_flow
+    from clinical.cohort.result import plot_flow
 
     summary = json.loads(json.dumps(cohort.summary))
     left = 20_000_000

@@ -4,12 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clinical.cohort.splits import (
-    assign_splits,
-    check_disjoint,
-    patient_keys,
-    usable_stays,
-)
+from clinical.stays.cohorts import usable_stays
+from clinical.stays.patients import assign_splits, check_disjoint, patient_keys
 from domainbert.errors import UserError
 
 
@@ -103,7 +99,7 @@ def test_a_split_by_time_tests_on_the_latest_stays_and_keeps_patients_apart(tmp_
     import pandas as pd
 
     from clinical.cohort.build import build_cohort
-    from clinical.datasets.synthetic import synthesize
+    from clinical.datasets.hospital import synthesize
 
     synthesize(tmp_path / "h", stays=300, seed=4, brief=True, dates="real")
     built = build_cohort(tmp_path / "h", split_by="time")

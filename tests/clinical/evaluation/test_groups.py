@@ -11,8 +11,13 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import roc_auc_score
 
 from clinical.evaluation.group_measures import GROUP_MEASURES, measure_groups
-from clinical.evaluation.over_time import by_period, shifted_dates
-from clinical.evaluation.subgroups import SMALLEST_GROUP, by_group, disparities
+from clinical.evaluation.groups import (
+    SMALLEST_GROUP,
+    by_group,
+    by_period,
+    group_verdicts,
+    shifted_dates,
+)
 from domainbert.tables import TableError
 
 THRESHOLD = 0.4
@@ -79,11 +84,12 @@ def test_weights_count_as_repeated_stays(seed):
         return
     repeats = rng.integers(0, 3, 40)
     again = frame.loc[frame.index.repeat(repeats)].reset_index(drop=True)
-    from clinical.evaluation.group_measures import _Grouping
+    from clinical.evaluation.group_measures import Part
 
     def measured(table, labels, weights):
-        arrays = table["readmitted"].to_numpy(float), table["probability"].to_numpy(float)
-        return _Grouping(*arrays, labels, THRESHOLD).measure(weights)
+        y, risk = table["readmitted"].to_numpy(float), table["probability"].to_numpy(float)
+        masks = [labels == 0, labels == 1]
+        return [Part(y[m], risk[m], m, THRESHOLD).numbers(weights) for m in masks]
 
     labels = (again["sex"] == "M").to_numpy(dtype=int)
     if len(set(labels)) == 2:
@@ -93,28 +99,29 @@ def test_weights_count_as_repeated_stays(seed):
 
 def test_a_group_the_model_fails_is_named_and_chance_is_not():
     frame = hospital(3000, seed=1)
-    said = disparities(by_group(frame, threshold=THRESHOLD, bootstrap=200))
-    assert len(said) == 1
-    assert "12 differences between a subgroup and the other stays were tested" in said[0]
-    assert "none of these remain after correction" in said[0]
+    (said,) = group_verdicts(by_group(frame, threshold=THRESHOLD, bootstrap=200))
+    assert said.status == "not shown"
+    assert "12 differences between a subgroup and the other stays were tested" in said.text
+    assert "none of these remain after correction" in said.text
     men = frame["sex"] == "M"
     shuffled = frame.loc[men, "probability"].sample(frac=1, random_state=0).to_numpy()
     frame.loc[men, "probability"] = shuffled
     table = by_group(frame, threshold=THRESHOLD, bootstrap=200).set_index("group")
     assert table.loc["M", "auroc_difference_high"] < -0.1
     assert table.loc["M", "auroc_p_adjusted"] < 0.001
-    said = " ".join(disparities(table.reset_index()))
+    said = " ".join(v.text for v in group_verdicts(table.reset_index()) if v.status == "against")
     assert "AUROC differs for sex M: 0." in said
     assert "against all other stays" in said
 
 
 def test_corrected_p_values_are_holms():
     from clinical.evaluation.group_measures import _adjusted
-    from clinical.evaluation.resampling import Resampled
+    from domainbert.statistics.bootstrap import Resampled
 
     nan = np.nan
     value, error = np.array([[2.5, 0.1], [2.0, nan]]), np.array([[1.0, 1.0], [1.0, nan]])
-    found = _adjusted(Resampled(value, value, value, error))
+    spread = error / np.sqrt(2)  # whose standard deviation is the error
+    found = _adjusted(Resampled(value, np.stack([value - spread, value + spread])))
     # p = 0.0124, 0.0455, 0.9203; times 3, 2 and 1.
     assert found.ravel()[:3] == pytest.approx([0.03726, 0.92034, 0.09100], abs=1e-4)
     assert np.isnan(found[1, 1])
@@ -144,6 +151,11 @@ def test_small_groups_are_pooled_and_a_small_pool_shows_its_size_only():
     assert last["n"] == 30
     assert last["reason"] == f"fewer than {SMALLEST_GROUP} stays"
     assert last[["prevalence", "mean_probability", *GROUP_MEASURES]].isna().all()
+    said = group_verdicts(by_group(few, threshold=THRESHOLD, bootstrap=20))[-1]
+    assert said.text == "Not tested on their own: ethnicity C (fewer than 50 stays)."
+    said = group_verdicts(by_group(frame, threshold=THRESHOLD, bootstrap=20))[-1]
+    assert said.status == "not shown"
+    assert said.text == "Not tested on their own: ethnicity B or C (only measured together)."
     many = frame.assign(ethnicity=[f"group number {n % 60}" for n in range(600)])
     (pool,) = by_group(many, bootstrap=0)["group"]
     assert pool == "60 smaller groups together"
@@ -188,7 +200,7 @@ def test_periods_leave_out_stays_without_a_date_and_refuse_what_is_none():
 
 
 def test_ages_keep_their_bands_and_gaps():
-    from clinical.evaluation.subgroups import group_labels
+    from clinical.evaluation.groups import group_labels
 
     ages = pd.Series([0, 17, 18, 44, 45, 64, 65, 79, 80, 300, None, -1], name="age")
     for kind in (float, "Int16"):

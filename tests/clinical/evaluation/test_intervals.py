@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -11,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clinical.evaluation.intervals import (
-    MIN_PATIENTS,
-    Evaluation,
     evaluate,
-    verdicts,
 )
-from clinical.evaluation.measures import MEASURES, recall_at_precision
-from domainbert.intervals import Interval
+from clinical.evaluation.measures import (
+    MEASURES,
+    Measure,
+    expected_auroc,
+    recall_at_precision,
+)
+from domainbert.statistics.bootstrap import MIN_GROUPS, Interval
 
 
 def hospital(n=600, *, per_patient=1, seed=0):
@@ -39,7 +40,7 @@ def test_values_agree_with_scikit_learn():
     assert found.auprc.value == pytest.approx(average_precision_score(y, p), abs=1e-12)
     assert found.brier.value == pytest.approx(brier_score_loss(y, p), abs=1e-12)
     assert found.calibration_slope.value == pytest.approx(model.coef_[0, 0], abs=1e-5)
-    assert found.calibration_intercept.value == pytest.approx(model.intercept_[0], abs=1e-5)
+    assert found.observed_expected.value == pytest.approx(y.sum() / p.sum())
     assert found.rp80.value == recall_at_precision(y, p).recall
     assert found.own_point == recall_at_precision(y, p)
     assert found.prevalence.value == y.mean()
@@ -174,36 +175,15 @@ def test_one_outcome_leaves_brier_and_says_why(outcome):
 
 def test_few_patients_have_no_intervals_and_the_reason():
     y, p, _ = hospital(60)
-    few = evaluate(y, p, patients=np.arange(60) % (MIN_PATIENTS - 1), bootstrap=50)
+    few = evaluate(y, p, patients=np.arange(60) % (MIN_GROUPS - 1), bootstrap=50)
     assert few.reason == "no intervals: 19 patients, at least 20 are needed"
     assert few.auroc.value is not None
     for measure in MEASURES:
         found = getattr(few, measure.field)
         assert found.low is found.high is None
-    enough = evaluate(y, p, patients=np.arange(60) % MIN_PATIENTS, bootstrap=50)
+    enough = evaluate(y, p, patients=np.arange(60) % MIN_GROUPS, bootstrap=50)
     assert enough.reason is None
     assert enough.auroc.low < enough.auroc.high
-
-
-def test_verdicts_say_what_the_numbers_say():
-    y, p, patients = hospital(400)
-
-    def said(model, baseline):
-        risks = {"model": model, "TF-IDF": baseline}
-        return " ".join(
-            verdicts({n: evaluate(y, r, patients=patients, bootstrap=60) for n, r in risks.items()})
-        )
-
-    assert "model ranks worse than chance (AUROC 0." in said(1 - p, p)
-    assert "model is no better than TF-IDF (AUROC 0." in said(1 - p, p)
-    noise = np.random.default_rng(1).permutation(p)
-    assert "chance (AUROC" in said(noise, noise)
-    assert "its interval contains the AUROC of TF-IDF" in said(p, np.clip(p + 0.1 * noise, 0, 1))
-    assert said(p, noise) == ""
-    assert "are too extreme (calibration slope 0." in said(p**3 / (p**3 + (1 - p) ** 3), noise)
-    assert verdicts({"m": evaluate(y * 0, p, patients=patients, bootstrap=0)}) == [
-        "m was not measured: 0 of 400 stays are readmitted."
-    ]
 
 
 def test_the_interval_of_ece_reaches_from_its_value_towards_the_0_of_a_perfect_model():
@@ -238,7 +218,8 @@ def test_as_dict_and_frame():
     y, p, patients = hospital(100)
     found = evaluate(y, p, patients=patients, bootstrap=20)
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert list(content) == [field.name for field in fields(Evaluation)]
+    assert {measure.field for measure in MEASURES} < set(content)
+    assert content["n_stays"] == 100
     assert content["auroc"]["value"] == found.auroc.value  # no digit lost
     frame = found.to_frame().set_index("metric")
     assert list(frame.columns) == ["value", "low", "high"]
@@ -251,3 +232,56 @@ def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():
     start = time.process_time()  # others may use the machine too
     evaluate(y, p, patients=patients, threshold=0.5)
     assert time.process_time() - start < 20  # 5 on an idle core
+
+
+def test_calibration_in_the_large_holds_the_slope_at_1():
+    from scipy.special import expit, logit
+
+    y, p, patients = hospital()
+    shift = evaluate(y, p, patients=patients, bootstrap=0).calibration_in_the_large.value
+    assert expit(logit(p) + shift).sum() == pytest.approx(y.sum())
+    low = evaluate(y, expit(logit(p) - 0.7), patients=patients, bootstrap=0)
+    assert low.calibration_in_the_large.value == pytest.approx(shift + 0.7, abs=1e-6)
+
+
+def test_differences_are_paired():
+    y, p, patients = hospital(800)
+    noisy = np.clip(p + np.random.default_rng(0).normal(0, 0.02, 800), 0, 1)
+    one, two = (evaluate(y, risk, patients=patients, bootstrap=200) for risk in (p, noisy))
+    difference = one.minus(two)["auroc"]
+    assert difference.value == pytest.approx(one.auroc.value - two.auroc.value)
+    apart = (one.auroc.high - one.auroc.low) / (difference.high - difference.low)
+    assert apart > 3  # the same patients: much narrower than either interval
+    assert one.minus(one)["auroc"] == Interval(0.0, 0.0, 0.0)
+
+
+def test_the_expected_auroc_is_the_mean_over_the_outcomes():
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    true, risk = rng.beta(1, 3, 40), rng.random(40).round(1)
+    drawn = []
+    for _ in range(4000):
+        y = rng.random(40) < true
+        pairs = y.sum() * (40 - y.sum())
+        drawn.append((roc_auc_score(y, risk) * pairs, pairs))
+    mean = np.sum([wins for wins, _ in drawn]) / np.sum([pairs for _, pairs in drawn])
+    assert expected_auroc(true, risk) == pytest.approx(mean, abs=0.005)
+    assert expected_auroc(true, true) > expected_auroc(true, risk)
+
+
+def test_a_new_measure_takes_one_place(monkeypatch):
+    from clinical.evaluation import intervals
+    from clinical.evaluation.intervals import measure_rows
+
+    sharpness = Measure("sharpness", "Sharpness", "", lambda stays: float(np.ptp(stays.stays.risk)))
+    monkeypatch.setattr(intervals, "MEASURES", (*MEASURES, sharpness))
+    y, p, patients = hospital(100)
+    found = evaluate(y, p, patients=patients, bootstrap=10)
+    assert found.sharpness.value == np.ptp(p)
+    assert (
+        found.to_dict()["sharpness"]["low"]
+        == found.to_frame().set_index("metric").loc["sharpness", "low"]
+    )
+    assert measure_rows({"m": found})[-1][0] == "Sharpness"
+    assert found.minus(found)["sharpness"].value == 0

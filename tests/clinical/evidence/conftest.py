@@ -1,7 +1,7 @@
 import pytest
 
+from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.evidence.case import Case
-from clinical.risk.model import ReadmissionModel, ReadmissionSettings
 
 HISTORY = """HISTORY: Patient was admitted with heart failure. He lives alone. He missed furosemide
 for 2 weeks. No fever. The mother had pneumonia.
@@ -24,6 +24,14 @@ def notes():
 @pytest.fixture
 def evidence_model(network, tokenizer):
     """A tiny model with several windows a note and a calibrator."""
+    settings = ReadmissionSettings(window=32, c=3.0, calibration=(1.5, -0.4), alert_threshold=0.5)
+    return ReadmissionModel(network, tokenizer, settings=settings)
+
+
+@pytest.fixture
+def evidence_model_of_words(network, tokenizer):
+    """The same with the head reversed, so that words raise the risk."""
+    network.classifier.weight.data.neg_()
     settings = ReadmissionSettings(window=32, c=3.0, calibration=(1.5, -0.4), alert_threshold=0.5)
     return ReadmissionModel(network, tokenizer, settings=settings)
 

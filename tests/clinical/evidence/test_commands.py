@@ -4,8 +4,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from clinical import ReadmissionModel
 from clinical.cli import app
-from clinical.risk.model import ReadmissionModel
+from clinical.evidence.explain import explain
+from domainbert.models.shipped import shipped_models
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def test_every_stay_has_passages_or_a_reason(folder, table, notes, tmp_path):
     assert set(found["stay_id"]) == {"1", "a/b", "3"}
     assert "furosemide" not in out.read_text() + result.output
     model = ReadmissionModel.from_pretrained(folder)
-    expected = model.explain(notes[:2], top=2).passages
+    expected = explain(model, notes[:2], top=2).passages
     mine = found[found["stay_id"] == "1"]
     assert list(zip(mine["note"].astype(int), mine["start"].astype(int), strict=True)) == [
         (passage.note, passage.start) for passage in expected
@@ -69,22 +71,25 @@ def test_evaluation_of_a_cohort_goes_into_the_card(folder, notes, tmp_path):
     assert result.exit_code == 0, result.output
     found = json.loads(out.read_text())
     assert (found["stays"], found["patients"], found["side"]) == (3, 3, "test")
-    by = {(m["method"], m["measure"]): m for m in found["measures"]}
-    assert 0 <= by["random", "normalised AOPC"]["value"] <= 1
-    assert by["occlusion", "AOPC"]["low"] is None  # too few patients
+    by = {m["method"]: m for m in found["measures"]}
+    assert by["occlusion"]["measure"] == "comprehensiveness 5%"
+    assert by["random"]["low"] is None  # too few patients
     card = (folder / "README.md").read_text()
     assert "## Evidence" in card
-    assert "normalised AOPC" in card
+    assert "comprehensiveness 5%" in card
     assert "furosemide" not in card + out.read_text() + result.output
-    result = run(*words, "--record", "--other", folder)
-    assert result.exit_code == 0, result.output
-    found = json.loads(out.read_text())
-    by = {(m["method"], m["measure"]): m["value"] for m in found["measures"]}
-    assert by["occlusion", "agreement"] == 1  # with itself
-    assert by["occlusion", "agreement by chance"] <= 1
-    card = (folder / "README.md").read_text()
-    assert "normalised AOPC" in card  # kept
-    assert "## Agreement between seeds\n\nOn 3 stays of 3 patients" in card
+
+
+def test_a_shipped_model_is_not_changed(tmp_path):
+    words = ("cohort.parquet", "--model", "readmission-demo", "--out", tmp_path / "e", "--evaluate")
+    before = {
+        path: path.stat().st_mtime_ns
+        for path in shipped_models("clinical")["readmission-demo"].iterdir()
+    }
+    result = run(*words, "--record")
+    assert result.exit_code == 1
+    assert "readmission-demo is no folder of yours; pass the folder of a model" in result.output
+    assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
 def test_a_side_that_is_not_there(folder, tmp_path):

@@ -2,15 +2,14 @@ import numpy as np
 import pytest
 
 import clinical
-from clinical.evidence.attribution import METHODS
+from clinical.evidence.explain import explain
 from domainbert.errors import UserError
 
 SECRET = "furosemide"
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_passages_are_exact_spans_with_measured_contributions(evidence_model, notes, method):
-    found = clinical.explain(evidence_model, notes, method=method, top=3, windows=4)
+def test_passages_are_exact_spans_with_measured_contributions(evidence_model, notes):
+    found = clinical.explain(evidence_model, notes, top=3, windows=4)
     assert found.risk == evidence_model.predict(notes)
     assert len(found.raising) <= 3
     assert len(found.lowering) + len(found.raising) > 0
@@ -34,37 +33,46 @@ def test_passages_are_exact_spans_with_measured_contributions(evidence_model, no
         assert passage.probability_contribution == pytest.approx(change, abs=1e-5)
 
 
-def test_without_all_raising_passages(evidence_model, notes):
-    note = notes[0]
-    found = evidence_model.explain(note, top=1, method="gradients")
+def test_without_all_raising_passages(evidence_model_of_words):
+    notes = [
+        "He lives alone.",
+        "Chronic renal failure.",
+        "No fever.",
+        "Chest pain.",
+    ]  # a window each
+    found = explain(evidence_model_of_words, notes, top=1, windows=4)
     (passage,) = found.raising
-    assert note.endswith(passage.text)  # so that no other window changes
-    kept = note.removesuffix(passage.text)
-    assert found.without_raising == pytest.approx(evidence_model.predict(kept).probability)
-    assert found.raising_alone == pytest.approx(evidence_model.predict(passage.text).probability)
+    others = [note for number, note in enumerate(notes) if number != passage.note]
+    assert passage.text == notes[passage.note]
+    assert found.without_raising == pytest.approx(
+        evidence_model_of_words.predict(others).probability
+    )
+    assert found.raising_alone == pytest.approx(
+        evidence_model_of_words.predict(passage.text).probability
+    )
 
 
 def test_nothing_shows_the_notes_unasked(evidence_model, notes):
-    found = evidence_model.explain(notes)
+    found = explain(evidence_model, notes)
     assert SECRET not in repr(found) + repr(found.passages) + repr(found.show())
     assert SECRET in "".join(found.texts.values())
 
 
 def test_a_table_of_passages(evidence_model, notes):
-    found = evidence_model.explain(notes)
+    found = explain(evidence_model, notes)
     table = found.to_frame()
     assert list(table["text"]) == [passage.text for passage in found.passages]
-    assert evidence_model.explain("").to_frame().columns.tolist() == table.columns.tolist()
+    assert explain(evidence_model, "").to_frame().columns.tolist() == table.columns.tolist()
 
 
 def test_a_stay_without_text_has_no_passage(evidence_model):
-    found = evidence_model.explain(["", None])
+    found = explain(evidence_model, ["", None])
     assert (found.risk.status, found.passages, found.examined) == ("empty", (), ())
     assert "no note of this stay has any text" in found.show().page()
 
 
 def test_a_stay_of_one_word(evidence_model):
-    found = evidence_model.explain("fever")
+    found = explain(evidence_model, "fever")
     assert len(found.passages) <= 1
     assert found.risk.windows[0].score_contribution is None
 
@@ -72,24 +80,23 @@ def test_a_stay_of_one_word(evidence_model):
 def test_the_window_cache_keeps_whole_windows_only(evidence_model, notes, tmp_path):
     from domainbert.scoring.cache import WindowCache
 
-    plain = evidence_model.explain(notes)
+    plain = explain(evidence_model, notes)
     evidence_model.cache = WindowCache(tmp_path / "c", model="x", max_bytes=10**6)
     asked = []
     own = evidence_model.cache.logits
     evidence_model.cache.logits = lambda rows, run: asked.append(len(rows)) or own(rows, run)
-    assert evidence_model.explain(notes).passages == plain.passages
+    assert explain(evidence_model, notes).passages == plain.passages
     assert asked == [len(plain.risk.windows)]
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"method": "lime"}, "no method 'lime'; expected one of occlusion, gradients, attention"),
         ({"top": 0}, "top is 0; expected at least 1"),
         ({"windows": 0}, "windows is 0; expected at least 1"),
     ],
 )
 def test_bad_requests(evidence_model, asked, message):
     with pytest.raises(UserError) as raised:
-        evidence_model.explain("He lives alone.", **asked)
+        explain(evidence_model, "He lives alone.", **asked)
     assert str(raised.value) == message

@@ -1,9 +1,7 @@
 import re
 from html.parser import HTMLParser
 
-import pytest
-
-from domainbert.errors import UserError
+from clinical.evidence.explain import explain
 
 NASTY = "He lives alone <script>alert(1)</script> & \"home\". <img src=x onerror='x'> No fever."
 
@@ -32,7 +30,7 @@ class Reader(HTMLParser):
 
 
 def test_the_page_is_escaped_and_self_contained(evidence_model, tmp_path):
-    found = evidence_model.explain(NASTY)
+    found = explain(evidence_model, NASTY)
     page = found.save_html(tmp_path / "stay.html").read_text("utf-8")
     read = Reader(page)
     tags = {tag for tag, _ in read.tags}
@@ -43,8 +41,8 @@ def test_the_page_is_escaped_and_self_contained(evidence_model, tmp_path):
     assert "<script>alert(1)</script>" in "".join(read.text)
 
 
-def test_every_passage_is_marked_with_its_direction(evidence_model, notes):
-    found = evidence_model.explain(notes, top=2, method="gradients")
+def test_every_passage_is_marked_with_its_direction(evidence_model_of_words, notes):
+    found = explain(evidence_model_of_words, notes, top=2)
     assert found.raising
     page = found.show()._repr_html_()
     read = Reader(page)
@@ -62,7 +60,7 @@ def test_every_passage_is_marked_with_its_direction(evidence_model, notes):
 
 def test_a_risk_is_shown_with_its_notes(evidence_model, notes):
     risk = evidence_model.predict(notes)
-    view = risk.show(notes)
+    view = evidence_model.show(notes)
     texts = "".join(Reader(view._repr_html_()).text)
     assert all(note in texts for note in notes if note)
     strong = [w for w in risk.windows if abs(w.probability_contribution or 0) >= 0.005]
@@ -70,11 +68,6 @@ def test_a_risk_is_shown_with_its_notes(evidence_model, notes):
     assert "furosemide" not in repr(view)
 
 
-def test_a_risk_with_other_notes_is_refused(evidence_model, notes):
-    with pytest.raises(UserError, match="a window lies outside these notes; pass the notes that"):
-        evidence_model.predict(notes).show(["short"])
-
-
 def test_half_a_character_is_written(evidence_model, tmp_path):
-    page = evidence_model.explain("He lives alone \ud83d.").save_html(tmp_path / "a.html")
+    page = explain(evidence_model, "He lives alone \ud83d.").save_html(tmp_path / "a.html")
     assert "He lives alone" in page.read_text("utf-8")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import clinical
+from clinical import ReadmissionModel
 from clinical.risk.convert import RENAMED, convert_release
-from clinical.risk.model import ReadmissionModel
-from domainbert.encoders import EncoderError
+from domainbert.encoders.loading import EncoderError
 
 
 @pytest.fixture

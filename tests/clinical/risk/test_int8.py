@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 
+from clinical import ReadmissionModel
 from clinical.risk import int8
-from clinical.risk.model import ReadmissionModel
+from domainbert.encoders.int8 import int8_is_exact
 from domainbert.errors import UserError
+
+pytestmark = [
+    pytest.mark.numeric,
+    pytest.mark.skipif(not int8_is_exact(), reason="this processor has no VNNI"),
+]
 
 
 @pytest.fixture
 def model(tokenizer, random_network):
-    from domainbert.classifier import CLSClassifier
+    from domainbert.encoders.classifier import CLSClassifier
 
     network = random_network(CLSClassifier, tokenizer, head="classifier", num_labels=1)
     return ReadmissionModel(network, tokenizer, device="cpu")

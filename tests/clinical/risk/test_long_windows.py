@@ -12,14 +12,14 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.risk.aggregation import aggregate
-from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-from clinical.risk.training import ReadmissionRecipe, ReadmissionTable, fit
-from domainbert.classifier import CLSClassifier
-from domainbert.encoders import find_encoder, load_tokenizer
+from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit
+from domainbert.encoders.classifier import CLSClassifier
+from domainbert.encoders.loading import find_encoder, load_tokenizer
 from domainbert.errors import UserError
+from domainbert.text.windows import Windower
 from domainbert.training.settings import TrainingSettings
-from domainbert.windows import Windower
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 NOTE = "Patient admitted with chest pain and fever. History of heart failure.\nStable; home. "
@@ -157,7 +157,7 @@ def test_a_bare_long_encoder_is_trained_and_saved_as_an_adapter(byte_tokenizer, 
     )
     model = fit(cohort, recipe)
     model.save_pretrained(tmp_path / "model")
-    assert (tmp_path / "model" / "adapter.safetensors").is_file()
+    assert (tmp_path / "model" / "adapter_model.safetensors").is_file()
     again = ReadmissionModel.from_pretrained(tmp_path / "model")
     assert again.predict([NOTE]).score == pytest.approx(model.predict([NOTE]).score, abs=1e-6)
     assert again.window_tokens() == 256

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 import clinical
-from clinical.risk.calibration import Platt
-from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-from clinical.risk.stays import clean
-from domainbert.encoders import EncoderError
+from clinical import ReadmissionModel, ReadmissionSettings
+from clinical.stays.stays import clean
+from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
+from domainbert.statistics.calibration import calibrated
 
 NOTE = "Patient admitted with chest pain. Denies fever.\n1. Heart failure [**Name 12**] stable. "
 LONG = NOTE * 12
@@ -161,7 +161,7 @@ def test_every_stay_has_its_id(model, stay_ids):
 
 
 def test_a_note_beyond_the_limit_costs_only_its_stay(model, monkeypatch):
-    monkeypatch.setattr("domainbert.windows.LONGEST_TEXT", len(NOTE))
+    monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", len(NOTE))
     risks = list(model.predict_many([NOTE, [NOTE, NOTE + "!"], NOTE]))
     assert [risk.status for risk in risks] == ["ok", "error", "ok"]
     assert risks[1].reason.startswith(f"note 1 has {len(NOTE) + 1} characters, expected at most")
@@ -201,8 +201,7 @@ def test_without_a_calibrator_the_probability_is_the_score_and_it_is_said_once(m
 
 def test_the_calibrated_probability_decides_the_alert(network, tokenizer, caplog):
     raw = ReadmissionModel(network, tokenizer).predict(NOTE).score
-    calibration = Platt(1.5, -2.0)
-    expected = float(calibration.apply(raw))
+    expected = float(calibrated(raw, 1.5, -2.0))
     for threshold, alert in ((expected - 1e-9, True), (expected + 1e-3, False)):
         settings = ReadmissionSettings(calibration=(1.5, -2.0), alert_threshold=threshold)
         caplog.clear()
@@ -212,14 +211,6 @@ def test_the_calibrated_probability_decides_the_alert(network, tokenizer, caplog
         assert risk.probability == pytest.approx(expected, abs=1e-6)
         assert risk.probability < raw  # the threshold on the score would alert for everyone
         assert risk.alert is alert
-
-
-def test_a_folder_with_a_threshold_on_the_score_is_read_as_one_on_the_probability():
-    stored = {"c": 2.0, "calibration": [1.5, -2.0], "threshold": 0.7}
-    settings = ReadmissionModel.read_settings(stored)
-    assert settings.alert_threshold == pytest.approx(float(Platt(1.5, -2.0).apply(0.7)))
-    assert settings.calibration == (1.5, -2.0)
-    assert ReadmissionModel.read_settings({"threshold": None}).alert_threshold is None
 
 
 def test_what_cannot_be_read_is_on_the_receipt(model):
@@ -299,8 +290,15 @@ def test_window_and_overlap_are_checked(network, tokenizer):
         ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(window=512))
     with pytest.raises(ValueError, match="overlap must be between 0 and 61"):
         ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(overlap=62))
-    with pytest.raises(ValueError, match="c must be"):
+    with pytest.raises(ValueError, match="c: expected a number above 0, got 0"):
         ReadmissionSettings(c=0)
+
+
+def test_settings_of_the_wrong_type_are_refused():
+    with pytest.raises(UserError, match="window: expected a whole number, got 'a'"):
+        ReadmissionSettings(window="a")
+    with pytest.raises(UserError, match="join_notes: expected true or false, got 'no'"):
+        ReadmissionSettings(join_notes="no")
 
 
 def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(network, tokenizer, tmp_path):

@@ -1,11 +1,11 @@
 import pandas as pd
 import pytest
 
-from clinical.risk.calibration import Platt
-from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.risk.task import ReadmissionTask
 from domainbert.errors import UserError
 from domainbert.scoring import score_file
+from domainbert.statistics.calibration import calibrated
 from domainbert.tables import TableError, read_table, write_table
 
 TYPES = {"probability": "float"}
@@ -50,8 +50,7 @@ def test_the_columns_are_those_of_the_design(model, notes):
 
 def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, notes):
     raw = ReadmissionModel(network, tokenizer).predict_frame(notes)
-    calibration = Platt(1.0, -2.0)
-    threshold = float(calibration.apply(raw["score"].max())) - 1e-6
+    threshold = float(calibrated(raw["score"].max(), 1.0, -2.0)) - 1e-6
     model = ReadmissionModel(
         network,
         tokenizer,
@@ -61,7 +60,7 @@ def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, no
     ok = scores["status"] == "ok"
     assert scores["calibrated"].all()
     assert scores["score"][ok].to_numpy() == pytest.approx(raw["score"][ok].to_numpy(), abs=1e-6)
-    expected = calibration.apply(raw["score"][ok])
+    expected = calibrated(raw["score"][ok], 1.0, -2.0)
     assert scores["probability"][ok].to_numpy() == pytest.approx(expected, abs=1e-6)
     assert list(scores.columns)[-4:] == ["calibrated", "alert", "status", "reason"]
     assert scores["alert"][ok].sum() == 1

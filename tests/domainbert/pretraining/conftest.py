@@ -9,7 +9,6 @@ from domainbert.pretraining.settings import (
     ExampleSettings,
     Phase,
     Recipe,
-    ScratchSettings,
     TrainingPlan,
 )
 
@@ -41,31 +40,6 @@ def make_notes(count: int, *, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def make_recipe(**changes) -> Recipe:
-    """From scratch, two layers, both phases; tables of it may be given."""
-    tables = {
-        "encoder": None,
-        "scratch": ScratchSettings(
-            vocabulary=200,
-            layers=2,
-            hidden=32,
-            heads=4,
-            intermediate=64,
-            positions=64,
-            min_patients=2,
-        ),
-        "corpus": CorpusSettings(held_out=0.2),
-        "examples": ExampleSettings(),
-        "training": TrainingPlan(evaluations=2, evaluation_tokens=2000),
-        "phases": {
-            "short": Phase(length=32, steps=8, batch_tokens=256, warmup=0.1, learning_rate=3e-3),
-            "long": Phase(length=64, steps=4, batch_tokens=256, warmup=0.1, learning_rate=3e-3),
-        },
-    }
-    tables |= changes
-    return Recipe(**tables.pop("phases"), **tables)
-
-
 @pytest.fixture(scope="session")
 def notes():
     """A table of 60 notes of 30 patients."""
@@ -79,9 +53,25 @@ def new_notes():
 
 
 @pytest.fixture(scope="session")
-def new_recipe():
-    """`make_recipe`."""
-    return make_recipe
+def new_recipe(tiny_encoder):
+    """Makes a recipe: the tiny encoder, both phases; tables of it may be given."""
+
+    def make(**changes):
+        tables = {
+            "encoder": str(tiny_encoder),
+            "corpus": CorpusSettings(held_out=0.2),
+            "examples": ExampleSettings(),
+            "training": TrainingPlan(evaluations=2, evaluation_tokens=2000),
+            "phases": {
+                "short": Phase(
+                    length=32, steps=8, batch_tokens=256, warmup=0.1, learning_rate=3e-3
+                ),
+                "long": Phase(length=64, steps=4, batch_tokens=256, warmup=0.1, learning_rate=3e-3),
+            },
+        } | changes
+        return Recipe(**tables.pop("phases"), **tables)
+
+    return make
 
 
 @pytest.fixture

@@ -4,17 +4,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from domainbert.cli import app
+from domainbert.__main__ import app
 from domainbert.tables import write_table
 
 RECIPE = """
-[scratch]
-vocabulary = 200
-layers = 1
-hidden = 16
-heads = 2
-intermediate = 32
-positions = 32
 [corpus]
 held_out = 0.2
 [training]
@@ -33,7 +26,7 @@ def run():
 
 
 def test_help_waits_for_no_torch():
-    code = "import sys; import domainbert.cli; sys.exit('torch' in sys.modules)"
+    code = "import sys; import domainbert.__main__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -43,13 +36,13 @@ def test_it_has_help(run):
     assert "--exclude" in result.output
 
 
-def test_a_short_run(run, notes, notes_file, tmp_path):
+def test_a_short_run(run, notes, notes_file, tiny_encoder, tmp_path):
     (tmp_path / "recipe.toml").write_text(RECIPE)
     write_table(notes.iloc[:4].assign(split=["train", "train", "test", "test"]), tmp_path / "c.csv")
     result = run(
         *(notes_file, "--out", tmp_path / "encoder", "--recipe", tmp_path / "recipe.toml"),
         *("--exclude", tmp_path / "c.csv", "--work", tmp_path / "work"),
-        *("--max-steps", 2, "--seed", 3),
+        *("--max-steps", 2, "--seed", 3, "--encoder", tiny_encoder),
     )
     assert result.exit_code == 0, result.output
     assert "after, 32 tokens" in result.output

@@ -24,7 +24,7 @@ def numbered(count, *, start=0):
 
 
 def read(corpus):
-    return [sentence for _, sentences, _ in corpus for sentence in sentences]
+    return [sentence for _, sentences in corpus for sentence in sentences]
 
 
 def table(path, **columns):
@@ -59,7 +59,7 @@ def test_long_files_are_cut_by_lines(tmp_path):
     texts = numbered(50)
     (tmp_path / "run.txt").write_text("\n".join(texts))
     corpus = Corpus([tmp_path / "run.txt"], settings=CorpusSettings(held_out=0.5, lines=7))
-    documents = [sentences for _, sentences, _ in corpus]
+    documents = [sentences for _, sentences in corpus]
     assert [len(sentences) for sentences in documents] == [7] * 7 + [1]
     assert read(corpus) == texts
 
@@ -86,7 +86,7 @@ def test_columns_may_have_other_names_and_a_cell_may_hold_a_list(tmp_path):
     )
     settings = CorpusSettings(text="TEXT", patient_id="SUBJECT_ID", held_out=0.5)
     corpus = Corpus([path], settings=settings)
-    sides = [side for side, *_ in corpus]
+    sides = [side for side, _ in corpus]
     assert read(corpus) == texts
     assert sides[::2] == sides[1::2]  # a patient's notes are on one side
     assert {*sides} == {TRAIN, HELD_OUT}
@@ -111,7 +111,7 @@ def test_sides_are_by_patient_and_stay_when_documents_are_added(new_notes, tmp_p
     for name, rows in (("some", notes[:100]), ("all", notes)):
         write_table(rows, tmp_path / f"{name}.csv")
         corpus = Corpus([tmp_path / f"{name}.csv"], settings=CorpusSettings(held_out=0.3))
-        corpora[name] = [side for side, *_ in corpus]
+        corpora[name] = [side for side, _ in corpus]
     assert corpora["all"][:100] == corpora["some"]
     assert corpora["all"][::2] == corpora["all"][1::2]
     assert 0.15 < np.mean([side == HELD_OUT for side in corpora["all"]]) < 0.45
@@ -268,7 +268,7 @@ def test_a_line_that_is_no_row_costs_no_other_line(tmp_path, caplog):
     (tmp_path / "notes.csv").write_text("\n".join(["patient_id,text", *lines, "only-one-field"]))
     corpus = Corpus([tmp_path / "notes.csv"], settings=HALF)
     assert read(corpus) == texts
-    assert corpus.counts["lines that are no rows"] == 1
+    assert corpus.counts["unreadable lines"] == 1
     assert "notes.csv line 22: " in caplog.text
     assert "only-one-field" not in caplog.text
     with pytest.raises(TableError, match=r"notes\.csv line 22: .*; correct the list"):

@@ -1,15 +1,16 @@
+import itertools
 from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
-from domainbert.pretraining.corpus import HELD_OUT, TRAIN, CorpusError
-from domainbert.pretraining.examples import NO_PAIR, ExampleMaker, Examples, write_examples
-from domainbert.pretraining.settings import ExampleSettings
-from domainbert.pretraining.tokens import Documents, write_documents
+from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, CorpusError
+from domainbert.pretraining.examples import NO_PAIR, ExampleMaker, Prepared, example_counts
+from domainbert.pretraining.settings import CorpusSettings, ExampleSettings
+from domainbert.tables import write_table
 
 CLS, SEP = 1, 2
 TOKENIZER = SimpleNamespace(cls_token_id=CLS, sep_token_id=SEP)
@@ -30,11 +31,8 @@ class Listed:
         """The document that a token is in."""
         return next(n for n, tokens in enumerate(self.all_tokens) if token in tokens)
 
-    def tokens(self, document):
-        return self.all_tokens[document]
-
-    def ends(self, document):
-        return self.all_ends[document]
+    def __getitem__(self, document):
+        return {"tokens": self.all_tokens[document], "ends": self.all_ends[document]}
 
 
 def make(documents, *, length=32, seed=0, copies=1, **settings):
@@ -52,14 +50,14 @@ def make(documents, *, length=32, seed=0, copies=1, **settings):
 
 def segments(example):
     """The tokens of both segments, without the special ones."""
-    tokens = example.tokens
+    tokens = example["tokens"]
     assert tokens[0] == CLS
     assert tokens[-1] == SEP
-    if example.label == NO_PAIR:
-        assert example.second == len(tokens)
+    if example["label"] == NO_PAIR:
+        assert example["second"] == len(tokens)
         return tokens[1:-1], None
-    assert tokens[example.second - 1] == SEP
-    return tokens[1 : example.second - 1], tokens[example.second : -1]
+    assert tokens[example["second"] - 1] == SEP
+    return tokens[1 : example["second"] - 1], tokens[example["second"] : -1]
 
 
 collections = st.lists(
@@ -79,26 +77,26 @@ def test_every_token_is_read_once_and_nothing_is_too_long(documents, length, see
     read = {number: [] for number in range(len(documents))}
     for example in make(documents, length=length, seed=seed, pairs=pairs, short=short):
         first, second = segments(example)
-        assert len(example.tokens) <= length
+        assert len(example["tokens"]) <= length
         assert len(first) > 0
-        assert (example.label == NO_PAIR) == (not pairs)
+        assert (example["label"] == NO_PAIR) == (not pairs)
         document = documents.of(first[0])
         read[document].append(first)
         if second is None:
             continue
         other = documents.of(second[0])
-        own = documents.tokens(other)
+        own = documents[other]["tokens"]
         assert set(second) <= set(own)
-        if example.label == 1:
+        if example["label"] == 1:
             assert document != other
-            starts = {0, *documents.ends(other)[:-1]}
+            starts = {0, *documents[other]["ends"][:-1]}
             assert int(second[0] - own[0]) in starts
         else:
             assert document == other
             assert second[0] == first[-1] + 1
             read[document].append(second)
     for number, parts in read.items():
-        assert (np.concatenate(parts) == documents.tokens(number)).all()
+        assert (np.concatenate(parts) == documents[number]["tokens"]).all()
 
 
 def some(count=200, *, seed=0, most=12):
@@ -108,7 +106,7 @@ def some(count=200, *, seed=0, most=12):
 
 @pytest.mark.parametrize("most", [2, 4, 12])
 def test_half_of_the_pairs_are_true(most):
-    labels = [e.label for e in make(some(600, most=most), length=64, short=0.1)]
+    labels = [e["label"] for e in make(some(600, most=most), length=64, short=0.1)]
     if most == 2:  # one sentence a document: nothing can follow
         assert set(labels) == {1}
         return
@@ -118,7 +116,7 @@ def test_half_of_the_pairs_are_true(most):
 
 def test_examples_are_packed():
     def mean_length(**options):
-        return np.mean([len(e.tokens) for e in make(some(60, most=150), length=64, **options)])
+        return np.mean([len(e["tokens"]) for e in make(some(60, most=150), length=64, **options)])
 
     assert mean_length(short=0.0, pairs=False) > 0.95 * 64
     assert mean_length(short=0.0) > 0.9 * 64
@@ -131,8 +129,8 @@ def test_the_first_segment_ends_where_a_sentence_does():
     for example in make(documents, length=64, short=0.0):
         first, _ = segments(example)
         document = documents.of(first[0])
-        end = first[-1] + 1 - documents.tokens(document)[0]
-        cuts += end not in documents.ends(document)
+        end = first[-1] + 1 - documents[document]["tokens"][0]
+        cuts += end not in documents[document]["ends"]
     assert cuts == 0
 
 
@@ -140,7 +138,7 @@ def test_the_seed_decides_and_copies_differ():
     documents = some()
 
     def key(examples):
-        return [(tuple(e.tokens), e.label) for e in examples]
+        return [(tuple(e["tokens"]), e["label"]) for e in examples]
 
     first = key(make(documents, seed=1))
     assert key(make(documents, seed=1)) == first
@@ -157,44 +155,67 @@ def test_pairs_need_two_documents():
     assert make(Listed([[3, 4]]), pairs=False)
 
 
-# --- on disk
+# --- in the work folder
 
 
-@pytest.mark.parametrize("together", [30, 10_000])
-def test_what_is_written_is_what_is_read(tmp_path, monkeypatch, together):
-    monkeypatch.setattr("domainbert.pretraining.examples.TOGETHER", together)
-    made = make(some(30))
-    write_examples(made, tmp_path, side=TRAIN, vocabulary=70_000)
-    with pa.ipc.open_file(tmp_path / f"{TRAIN}.arrow") as file:
-        assert (file.num_record_batches > 1) == (together == 30)
-    read = Examples(tmp_path, side=TRAIN)
-    assert len(read) == len(made)
-    assert read.lengths.tolist() == [len(e.tokens) for e in made]
-    for number, example in enumerate(made):
-        assert vars(read[number]) | {"tokens": 0} == vars(example) | {"tokens": 0}
-        assert (read[number].tokens == example.tokens).all()
+TEXTS = {
+    "p0": "the patient was stable\nfever",
+    "p1": "chest pain\n\x07\nno edema [SEP]",
+    "p2": "\x07",
+    "p3": "heart failure\non the left\na b c d e",
+    "p4": "history of kidney disease",
+    "p5": "dyspnea at home; stable",
+}
 
 
-def test_documents_keep_their_sentences(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr("domainbert.pretraining.tokens.TOGETHER", 3)
-    corpus = [
-        (TRAIN, ["the patient was stable", "fever"]),
-        (HELD_OUT, ["chest pain", "\x00", "no edema [SEP]"]),
-        (TRAIN, ["\x07"]),
-        (TRAIN, ["heart failure", "on the left", "a b c"]),
-    ]
-    write_documents(corpus, tmp_path, tokenizer=tokenizer, sides=(TRAIN, HELD_OUT))
-    train, held_out = (Documents(tmp_path, side=side) for side in (TRAIN, HELD_OUT))
-    assert (len(train), len(held_out)) == (2, 1)
-    assert tokenizer.decode(train.tokens(0)) == "the patient was stable fever"
-    assert train.ends(0).tolist() == [4, 5]
-    assert train.ends(1).tolist() == [2, 5, 8]
-    assert held_out.ends(0)[0] == 2
-    assert tokenizer.sep_token_id not in held_out.tokens(0)  # text is text
-    counts = train.frequencies(len(tokenizer))
-    assert counts.sum() == 13
-    assert counts[tokenizer.convert_tokens_to_ids("the")] == 2
+def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeypatch):
+    monkeypatch.setattr("domainbert.pretraining.examples.TOGETHER", 3)
+    rows = pd.DataFrame({"patient_id": list(TEXTS), "text": list(TEXTS.values())})
+    write_table(rows, tmp_path / "notes.jsonl")
+    unpaired = ExampleSettings(pairs=False)
+    recipe = new_recipe(corpus=CorpusSettings(held_out=0.7), examples=unpaired)
+    corpus = Corpus([tmp_path / "notes.jsonl"], settings=recipe.corpus)
+    options = {"recipe": recipe, "tokenizer": tokenizer, "work": tmp_path / "work"}
+    made = Prepared(corpus, **options)
+    documents = [row for side in (TRAIN, HELD_OUT) for row in made.documents[side]]
+    read = {tokenizer.decode(row["tokens"]): row["ends"].tolist() for row in documents}
+    assert read == {
+        "the patient was stable fever": [4, 5],
+        "chest pain no edema [UNK] sep [UNK]": [2, 9],  # text is text
+        "heart failure on the left a b c d e": [2, 5, 10],
+        "history of kidney disease": [4],
+        "dyspnea at home ; stable": [6],
+    }
+    counts = sum(made.frequencies(side, len(tokenizer)) for side in (TRAIN, HELD_OUT))
+    assert counts.sum() == sum(made.manifest["corpus"]["tokens"].values()) == 34
+    assert counts[tokenizer.convert_tokens_to_ids("stable")] == 2
+    for sides in made.examples.values():
+        for side, examples in sides.items():
+            written = make(
+                made.documents[side],
+                length=32 if sides is made.examples["short"] else 64,
+                seed=recipe.training.seed,
+                pairs=False,
+            )
+            assert len(written) == example_counts(examples)["examples"]
+    again = Prepared(corpus, **options)  # reads no text
+    assert again.manifest == made.manifest
+    assert again.name == made.name
 
 
-def test_examples_do_not_show_their_tokens():
-    assert "tokens" not in repr(make(some(3))[0])
+def test_a_kill_while_text_is_prepared_leaves_nothing_that_is_read(
+    tmp_path, tokenizer, new_recipe, notes_file
+):
+    recipe = new_recipe()
+    corpus = Corpus([notes_file], settings=recipe.corpus)
+
+    class Cut(type(corpus)):
+        def __iter__(self):
+            yield from itertools.islice(super().__iter__(), 5)
+            raise KeyboardInterrupt
+
+    options = {"recipe": recipe, "tokenizer": tokenizer, "work": tmp_path / "work"}
+    with pytest.raises(KeyboardInterrupt):
+        Prepared(Cut([notes_file], settings=recipe.corpus), **options)
+    made = Prepared(corpus, **options)
+    assert sum(len(rows) for rows in made.documents.values()) == 60

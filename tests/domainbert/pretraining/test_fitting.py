@@ -4,35 +4,36 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoModel, BertForSequenceClassification
 
-from domainbert.encoders import EncoderError, find_encoder, load_config, load_model, load_tokenizer
+from domainbert.encoders.loading import (
+    EncoderError,
+    find_encoder,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
 from domainbert.errors import UserError
-from domainbert.locks import locked
-from domainbert.pretraining.corpus import SIDES, CorpusError
-from domainbert.pretraining.examples import Examples
-from domainbert.pretraining.fitting import made_once, pretrain
+from domainbert.files import locked
+from domainbert.pretraining.corpus import CorpusError
+from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.model import PretrainingNetwork
 from domainbert.pretraining.settings import (
-    CorpusSettings,
     ExampleSettings,
     Phase,
     Recipe,
-    TrainingPlan,
 )
 from domainbert.tables import write_table
-from domainbert.training.recipes import read_recipe
-from domainbert.training.trainer import ObjectiveTrainer
+from domainbert.training.train import ObjectiveTrainer
 
 ROOT = Path(__file__).parents[3]
 SECRET = "zebrafinch"
@@ -40,7 +41,7 @@ SECRET = "zebrafinch"
 
 @pytest.fixture(scope="module")
 def made(notes, new_recipe, tmp_path_factory):
-    """An encoder from scratch, both phases."""
+    """The tiny encoder, trained in both phases."""
     folder = tmp_path_factory.mktemp("made")
     write_table(notes, folder / "notes.parquet")
     return pretrain([folder / "notes.parquet"], out=folder / "encoder", recipe=new_recipe())
@@ -50,7 +51,7 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def assert_equal(first, second, *, atol=1e-6):
+def assert_equal(first, second, *, atol=1e-5):
     one, other = weights(first), weights(second)
     assert one.keys() == other.keys()
     for name, tensor in one.items():
@@ -65,17 +66,15 @@ def test_it_says_how_it_was_made(made, notes):
     counts = manifest["corpus"]["counts"]
     assert counts["documents"] == len(notes)
     assert counts["train documents"] + counts["held-out documents"] == len(notes)
-    assert manifest["encoder"] == {"name": None, "sha256": None, "fresh_head": True}
+    assert manifest["encoder"]["fresh_head"]
     for phase in ("short", "long"):
         assert manifest["before"][phase]["tokens"] == manifest["after"][phase]["tokens"] > 30
         assert manifest["speed"][phase]["tokens_per_second"] > 0
-        assert 0 < manifest["speed"][phase]["share_of_matrix_rate"] < 1
         assert [row["step"] for row in manifest["history"][phase] if "eval_mlm_loss" in row]
     card = (made.folder / "README.md").read_text()
     assert "| before, 32 tokens | " in card
     assert "| after, 64 tokens | " in card
     assert "tokens per second" in card
-    assert (made.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "text" not in repr(made)
 
 
@@ -119,7 +118,6 @@ def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
 def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
     recipe = new_recipe(
         encoder=str(made.folder),
-        scratch=None,
         phases={"short": Phase(length=32, steps=2, batch_tokens=256)},
     )
     again = pretrain([notes_file], out=tmp_path / "again", recipe=recipe)
@@ -140,40 +138,6 @@ def test_without_pairs(notes_file, new_recipe, tmp_path):
     assert not [name for name in weights(made.folder) if "seq_relationship" in name]
     assert load_config(find_encoder(made.folder)).architectures == ["BertForMaskedLM"]
     load_model(find_encoder(made.folder), PretrainingNetwork)
-
-
-@pytest.mark.parametrize("change", [{"lora_rank": 2}, {"freeze_embeddings": True}])
-def test_adapters_and_frozen_embeddings(tiny_encoder, notes_file, tmp_path, change):
-    recipe = Recipe(
-        encoder=str(tiny_encoder),
-        corpus=CorpusSettings(held_out=0.2),
-        training=TrainingPlan(evaluations=1, evaluation_tokens=500, **change),
-        short=Phase(length=32, steps=3, batch_tokens=256, learning_rate=1e-2),
-    )
-    made = pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
-    after, before = weights(made.folder), weights(tiny_encoder)
-    assert not [name for name in after if "lora" in name]
-    words = "embeddings.word_embeddings.weight"
-    assert torch.equal(after[f"bert.{words}"], before[words])
-    query = "encoder.layer.0.attention.self.query.weight"
-    assert not torch.equal(after[f"bert.{query}"], before[query])
-
-
-@pytest.mark.slow
-def test_the_tiny_recipe_learns(tmp_path):
-    import clinical
-
-    clinical.synthesize(tmp_path / "hospital", stays=100, seed=3)
-    start = time.monotonic()
-    made = pretrain(
-        [tmp_path / "hospital" / "NOTEEVENTS.csv"],
-        out=tmp_path / "encoder",
-        recipe=read_recipe(Recipe, "pretrain-tiny"),
-    )
-    for phase in ("short", "long"):
-        assert made.after[phase]["mlm_loss"] < made.before[phase]["mlm_loss"] - 0.3
-        assert made.after[phase]["mlm_accuracy"] > made.before[phase]["mlm_accuracy"]
-    assert time.monotonic() - start < 600  # two minutes where nothing else runs
 
 
 # --- what must not be read
@@ -197,12 +161,12 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     def mentions(name, **options):
         made = pretrain([tmp_path / "notes.parquet"], out=tmp_path / name, recipe=recipe, **options)
         tokenizer = load_tokenizer(find_encoder(made.folder))
-        (folder,) = (tmp_path / f"{name}-work").glob("examples-*")
+        files = list((tmp_path / f"{name}-work").rglob("*.arrow"))
+        assert len(files) == 3  # documents, and examples of both sides
         texts = [
             tokenizer.decode(tokens).replace(" ", "")
-            for side in SIDES
-            for examples in [Examples(folder, side=side)]
-            for tokens in (examples[n].tokens for n in range(len(examples)))
+            for file in files
+            for tokens in Dataset.from_file(str(file))["tokens"]
         ]
         return sum(SECRET in text for text in texts), made
 
@@ -212,7 +176,6 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     corpus = made.manifest["corpus"]
     assert corpus["counts"]["documents excluded by patient_id"] == 4
     assert corpus["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
-    assert SECRET not in (made.folder / "tokenizer.json").read_text()
     assert "| documents excluded by patient_id | 4 |" in (made.folder / "README.md").read_text()
 
 
@@ -232,17 +195,22 @@ def test_the_same_seed_gives_the_same_encoder_and_another_does_not(
 
 def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
     work = tmp_path / "work"
+
+    def files():
+        return {path.name: path.stat().st_mtime_ns for path in work.rglob("*.arrow")}, len(
+            list(work.rglob("*.arrow"))
+        )
+
     one = {"short": Phase(length=32, steps=1, batch_tokens=256)}
     pretrain([notes_file], out=tmp_path / "a", recipe=new_recipe(phases=one), work=work)
-    before = {path.name: path.stat().st_mtime_ns for path in work.glob("[a-z]*")}
-    assert {name.split("-")[0] for name in before} == {"tokens", "examples"}
+    before = files()
+    assert before[1] == 3
     two = {"short": one["short"].replaced(steps=2, learning_rate=1e-5)}
     pretrain([notes_file], out=tmp_path / "b", recipe=new_recipe(phases=two), work=work)
-    assert {path.name: path.stat().st_mtime_ns for path in work.glob("[a-z]*")} == before
+    assert files() == before
     longer = {"short": one["short"].replaced(length=48)}
     pretrain([notes_file], out=tmp_path / "c", recipe=new_recipe(phases=longer), work=work)
-    assert len(list(work.glob("examples-*"))) == 2
-    assert len(list(work.glob("tokens-*"))) == 1
+    assert files()[1] == 5  # examples of both sides
 
 
 @pytest.fixture
@@ -327,27 +295,6 @@ def test_the_same_run_twice_at_once_is_refused(killed, notes_file, new_recipe, t
         pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
 
 
-def test_two_runs_that_need_the_same_folder_make_it_once(tmp_path):
-    made, together = [], threading.Barrier(2)
-
-    def make(folder):
-        made.append(folder)
-        (folder / "one").write_text("1")
-        time.sleep(0.5)
-        (folder / "two").write_text("2")
-
-    def run(_):
-        together.wait()
-        return made_once(tmp_path / "tokens-1", make)
-
-    with ThreadPoolExecutor(2) as pool:
-        folders = list(pool.map(run, range(2)))
-    assert folders == [tmp_path / "tokens-1"] * 2
-    assert len(made) == 1
-    assert {path.name for path in folders[0].iterdir()} == {"one", "two"}
-    assert {path.name for path in tmp_path.iterdir()} == {"tokens-1", ".lock"}
-
-
 RUN = """
 import sys
 from domainbert.pretraining.fitting import pretrain
@@ -358,13 +305,7 @@ torch.set_num_threads(1)
 pretrain([sys.argv[1]], out=sys.argv[2], recipe=read_recipe(Recipe, sys.argv[3]))
 """
 RECIPE = """
-[scratch]
-vocabulary = 200
-layers = 2
-hidden = 32
-heads = 4
-intermediate = 64
-positions = 64
+encoder = "{encoder}"
 [corpus]
 held_out = 0.2
 [training]
@@ -379,8 +320,8 @@ learning_rate = 3e-3
 
 
 @pytest.mark.slow
-def test_sigkill_at_a_random_step_and_another_process(notes_file, tmp_path):
-    (tmp_path / "recipe.toml").write_text(RECIPE)
+def test_sigkill_at_a_random_step_and_another_process(notes_file, tiny_encoder, tmp_path):
+    (tmp_path / "recipe.toml").write_text(RECIPE.format(encoder=tiny_encoder))
 
     def start(out):
         arguments = [notes_file, tmp_path / out, tmp_path / "recipe.toml"]
@@ -401,8 +342,9 @@ def test_sigkill_at_a_random_step_and_another_process(notes_file, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one_that_makes_two_passes(notes_file, tmp_path):
-    recipe = RECIPE.replace("[training]", "[training]\ndropout = 0.0\ndevice_tokens = 256")
+def test_two_processes_train_as_one_that_makes_two_passes(notes_file, tiny_encoder, tmp_path):
+    recipe = RECIPE.format(encoder=tiny_encoder)
+    recipe = recipe.replace("[training]", "[training]\ndropout = 0.0\ndevice_tokens = 256")
     recipe = recipe.replace("= 50", "= 2").replace("steps = 150", "steps = 4")
     (tmp_path / "recipe.toml").write_text(recipe)
     (tmp_path / "run.py").write_text(RUN)
@@ -424,7 +366,7 @@ def test_two_processes_train_as_one_that_makes_two_passes(notes_file, tmp_path):
 
 def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_recipe, tmp_path):
     long = {"long": Phase(length=128)}
-    for recipe in (Recipe(encoder=str(tiny_encoder), **long), new_recipe(phases=long)):
+    for recipe in (Recipe(encoder=str(tiny_encoder), **long),):
         wanted = r"^\[long\] has examples of 128 tokens, but .* at most 64; set length = 64 there$"
         with pytest.raises(ValueError, match=wanted):
             pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
@@ -464,14 +406,20 @@ def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
             recipe=new_recipe(),
             exclude=[tmp_path / "notes.csv"],
         )
-    assert [path.name for path in (tmp_path / "out-work").iterdir()] == [".lock"]
+    assert not [path for path in (tmp_path / "out-work").rglob("*") if path.suffix == ".arrow"]
 
 
 def test_words_that_no_tokenizer_reads(new_recipe, tmp_path):
     texts = ["\x01 " + "\x03" * n for n in range(1, 40)]
     write_table(pd.DataFrame({"text": texts}), tmp_path / "notes.jsonl")
-    with pytest.raises(ValueError, match="no text to learn a vocabulary from"):
+    with pytest.raises(CorpusError, match="the documents on the train side have no word in them"):
         pretrain([tmp_path / "notes.jsonl"], out=tmp_path / "out", recipe=new_recipe())
+
+
+def test_a_stopped_run_says_how_to_resume(killed, tmp_path, capsys):
+    killed(5)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"to resume, repeat the same command; {tmp_path}/out-work keeps the text as" in shown
 
 
 def test_other_kinds_of_encoder(notes_file, tmp_path):

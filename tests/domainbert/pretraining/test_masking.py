@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from domainbert.pretraining.examples import IGNORED, Masker
+from domainbert.pretraining.examples import IGNORED, NO_PAIR, Masker
 
 ROWS, TOKENS = 400, 60
 
@@ -20,6 +20,13 @@ def batch(tokenizer):
     return ids
 
 
+def hide(masker, ids, seed):
+    """What a batch shows, and its labels, shape (rows, tokens)."""
+    rows = {"tokens": ids, "second": np.full(len(ids), ids.shape[1]), "label": [NO_PAIR]}
+    batch = masker.batch(rows, seed=(seed,))
+    return batch["input_ids"].numpy(), batch["labels"].numpy()
+
+
 def within(count, total, share):
     """Whether a binomial count lies within five standard deviations."""
     return abs(count - total * share) < 5 * np.sqrt(total * share * (1 - share))
@@ -27,36 +34,36 @@ def within(count, total, share):
 
 @pytest.mark.parametrize("masked", [0.15, 0.4])
 def test_rates(tokenizer, batch, masked):
-    shown, labels = Masker(tokenizer, masked=masked).hide(batch, np.random.default_rng(1))
+    shown, labels = hide(Masker(tokenizer, masked=masked), batch, 1)
     ordinary = ~np.isin(batch, tokenizer.all_special_ids)
     hidden = labels != IGNORED
     total = int(hidden.sum())
     assert within(total, int(ordinary.sum()), masked)
     is_mask, is_same = shown[hidden] == tokenizer.mask_token_id, shown[hidden] == batch[hidden]
-    words = len(tokenizer) - len(tokenizer.all_special_ids)
-    assert within(int(is_mask.sum()), total, 0.8)
+    words = len(tokenizer)
+    assert within(int(is_mask.sum()), total, 0.8 + 0.1 / words)
     assert within(int(is_same.sum()), total, 0.1 + 0.1 / words)
-    assert within(int((~is_mask & ~is_same).sum()), total, 0.1 - 0.1 / words)
+    assert within(int((~is_mask & ~is_same).sum()), total, 0.1 - 0.2 / words)
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_special_tokens_are_never_hidden_nor_put_in(tokenizer, batch, whole_words):
+def test_special_tokens_are_never_hidden(tokenizer, batch, whole_words):
     masker = Masker(tokenizer, masked=0.9, whole_words=whole_words)
-    shown, labels = masker.hide(batch, np.random.default_rng(2))
+    shown, labels = hide(masker, batch, 2)
     special = np.isin(batch, tokenizer.all_special_ids)
     hidden = labels != IGNORED
     assert not (hidden & special).any()
     assert (shown[~hidden] == batch[~hidden]).all()
     assert (labels[hidden] == batch[hidden]).all()
-    put_in = set(shown[hidden]) - {tokenizer.mask_token_id}
-    assert not put_in & set(tokenizer.all_special_ids)
+    if whole_words:
+        assert set(shown[hidden]) == {tokenizer.mask_token_id}
 
 
 def test_whole_words_are_hidden_whole(tokenizer):
     words = "patient xyz with qrs failure zzzz".split()
     ids = np.array([tokenizer(" ".join(words))["input_ids"]] * 500)
     masker = Masker(tokenizer, masked=0.2, whole_words=True)
-    _, labels = masker.hide(ids, np.random.default_rng(3))
+    _, labels = hide(masker, ids, 3)
     hidden = labels != IGNORED
     pieces = tokenizer.convert_ids_to_tokens(ids[0])
     start = 0
@@ -72,7 +79,7 @@ def test_a_segment_may_start_inside_a_word(tokenizer):
     row = [tokenizer.cls_token_id, inside, inside, tokenizer.sep_token_id, inside, inside]
     ids = np.array([row] * 300)
     masker = Masker(tokenizer, masked=0.5, whole_words=True)
-    _, labels = masker.hide(ids, np.random.default_rng(4))
+    _, labels = hide(masker, ids, 4)
     hidden = labels != IGNORED
     assert (hidden[:, 1] == hidden[:, 2]).all()
     assert (hidden[:, 4] == hidden[:, 5]).all()
@@ -80,10 +87,10 @@ def test_a_segment_may_start_inside_a_word(tokenizer):
     assert 0.3 < hidden[:, 1].mean() < 0.7
 
 
-def test_the_generator_decides(tokenizer, batch):
+def test_the_seed_decides(tokenizer, batch):
     masker = Masker(tokenizer)
-    first = masker.hide(batch, np.random.default_rng(5))
-    again = masker.hide(batch, np.random.default_rng(5))
-    other = masker.hide(batch, np.random.default_rng(6))
+    first = hide(masker, batch, 5)
+    again = hide(masker, batch, 5)
+    other = hide(masker, batch, 6)
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     assert (first[1] != other[1]).any()

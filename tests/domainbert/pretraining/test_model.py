@@ -4,24 +4,19 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import BertForPreTraining
 
-from domainbert.encoders import EncoderError
+from domainbert.encoders.loading import EncoderError
 from domainbert.pretraining.examples import IGNORED
 from domainbert.pretraining.model import (
     load_start,
     load_start_tokenizer,
-    prepare,
-    start_from_scratch,
     start_output_layer,
 )
-from domainbert.pretraining.objective import training_flops
-from domainbert.pretraining.settings import ScratchSettings, TrainingPlan
-
-SCRATCH = ScratchSettings(layers=2, hidden=32, heads=4, intermediate=64, positions=64)
+from domainbert.pretraining.settings import TrainingPlan
 
 
 @pytest.fixture
-def start(tokenizer):
-    return start_from_scratch(tokenizer, scratch=SCRATCH, plan=TrainingPlan())
+def start(tiny_encoder):
+    return load_start(tiny_encoder, plan=TrainingPlan())
 
 
 @pytest.fixture
@@ -103,67 +98,6 @@ def test_a_new_output_layer_starts_at_the_words_frequencies(start, tokenizer):
     np.testing.assert_allclose(share, wanted, rtol=1e-4)
     assert start.network.cls.predictions.bias is start.network.cls.predictions.decoder.bias
     assert torch.equal(start.network.cls.predictions.transform.dense.weight, torch.eye(32))
-
-
-def trained(network):
-    return {name for name, p in network.named_parameters() if p.requires_grad}
-
-
-def test_all_weights_train(start):
-    assert prepare(start.network, plan=TrainingPlan(), pairs=True) is None
-    assert trained(start.network) == {name for name, _ in start.network.named_parameters()}
-
-
-def test_frozen_embeddings_and_no_pairs(start):
-    every = trained(start.network)
-    prepare(start.network, plan=TrainingPlan(freeze_embeddings=True), pairs=False)
-    words = "bert.embeddings.word_embeddings.weight"
-    left = {name for name in every if "pooler" in name or "seq_relationship" in name}
-    assert trained(start.network) == every - left - {words}
-    assert words in every
-    assert len(left) == 4
-
-
-def test_adapters_train_with_the_heads_and_are_merged(start, batch):
-    every = dict(start.network.named_parameters())
-    before = {name: p.detach().clone() for name, p in every.items()}
-    adapters = prepare(start.network, plan=TrainingPlan(lora_rank=2), pairs=True)
-    names = trained(start.network)
-    heads = {name for name in names if "lora_" not in name}
-    assert heads == {
-        *("bert.pooler.dense.weight", "bert.pooler.dense.bias", "cls.predictions.bias"),
-        *(f"cls.predictions.transform.{part}" for part in ("dense.weight", "dense.bias")),
-        *(f"cls.predictions.transform.LayerNorm.{part}" for part in ("weight", "bias")),
-        *("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
-    }
-    assert len(names) - len(heads) == 2 * 2 * 6
-    optimizer = torch.optim.SGD([p for p in start.network.parameters() if p.requires_grad], lr=1.0)
-    for _ in range(3):
-        start.network(**batch).loss.backward()
-        optimizer.step()
-    wanted = start.network(**batch).loss
-    merged = adapters.merge_and_unload()
-    assert {name for name, _ in merged.named_parameters()} == set(before)
-    torch.testing.assert_close(merged(**batch).loss, wanted, atol=1e-4, rtol=0)
-    query = "bert.encoder.layer.0.attention.self.query.weight"
-    assert not torch.equal(dict(merged.named_parameters())[query], before[query])
-
-
-def test_the_arithmetic_is_counted_as_the_profiler_counts_it(start):
-    from torch.utils.flop_counter import FlopCounterMode
-
-    network, rows, length = start.network, 4, 40
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(5, 100, (rows, length), generator=generator)
-    labels = ids.clone()
-    labels[:, 8:] = IGNORED
-    # The fused kernel is not counted; the plain one computes the same.
-    network.set_attn_implementation("eager")
-    with FlopCounterMode(display=False) as counter:
-        network(input_ids=ids, labels=labels).loss.backward()
-    wanted = counter.get_total_flops() / (rows * length)
-    found = training_flops(network.config, length=length, masked=8 / length, lora=False)
-    assert 0.9 < found / wanted < 1.02
 
 
 def test_a_tokenizer_needs_its_special_tokens(tmp_path, new_network, tokenizer):

@@ -1,12 +1,11 @@
 import pytest
 
-from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
 from domainbert.pretraining.settings import (
     ExampleSettings,
     Phase,
     Recipe,
-    ScratchSettings,
     TrainingPlan,
 )
 from domainbert.training.recipes import read_recipe
@@ -24,20 +23,19 @@ def written(tmp_path, text):
         ("biobert", ["long"]),
         ("pubmed", ["short"]),
         ("medical", ["short"]),
-        ("pretrain-tiny", ["short", "long"]),
     ],
 )
 def test_the_recipes_are_legal(name, phases):
     recipe = read_recipe(Recipe, name)
     assert recipe.card.title
-    assert (recipe.encoder is None) == (name == "pretrain-tiny")
+    assert recipe.encoder == DEFAULT_ENCODER
     assert list(recipe.phases) == phases
 
 
 def test_clinicalbert_erases_what_clinical_erases():
     import re
 
-    from clinical.risk.stays import clean
+    from clinical.stays.stays import clean
 
     erase = read_recipe(Recipe, "clinicalbert").corpus.erase
     lines = (
@@ -74,16 +72,6 @@ def test_steps_may_be_fewer():
     assert recipe.at_most(None) is recipe
 
 
-def test_there_is_one_start(tmp_path):
-    path = written(tmp_path, "[scratch]\nvocabulary = 100\n")
-    assert read_recipe(Recipe, path).scratch == ScratchSettings(vocabulary=100)
-    assert read_recipe(Recipe, path).encoder is None
-    with pytest.raises(
-        UserError, match=r"start from an encoder or from \[scratch\], not from both"
-    ):
-        read_recipe(Recipe, path, {"encoder": "a/b"})
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -115,7 +103,6 @@ def test_there_is_one_start(tmp_path):
             "[training]\ndropout = true\n",
             r"\[training\] dropout: expected a number from 0 to below 1, got True$",
         ),
-        ("[scratch]\nhidden = 65\n", r"hidden must be a multiple of heads \(12\), got 65$"),
     ],
 )
 def test_what_is_not_legal_is_named(tmp_path, text, wanted):
@@ -124,6 +111,6 @@ def test_what_is_not_legal_is_named(tmp_path, text, wanted):
 
 
 def test_settings_at_the_edge_of_their_range_are_taken():
-    TrainingPlan(dropout=0, lora_rank=0, seed=2**32 - 1)
+    TrainingPlan(dropout=0, seed=2**32 - 1)
     ExampleSettings(short=0, masked=0.99)
     Phase(length=16, warmup=0, steps=1)

@@ -20,7 +20,7 @@ from word_count import PatientWords, WordList
 from domainbert.scoring import driver, score_file
 from domainbert.scoring.store import RunStore
 
-PHASES = {"write": ["write", "sort"], "manifest": ["_check", "_settle", "finish"]}
+PHASES = {"write": ["write"], "manifest": ["_check_folder", "_open", "start", "finish"]}
 seen = dict.fromkeys([*PHASES, "model"], 0)
 
 
@@ -63,7 +63,7 @@ def run(job):
             yield result
 
     task.run = counted
-    driver.PART_CHARACTERS, driver.PART_ITEMS = 12_000, 200
+    driver.PART_CHARACTERS, driver.PART_ITEMS = 3_600, 60
     score_file(task, job["source"], job["out"])
 
 

@@ -1,21 +1,35 @@
 """A task of fifty lines from outside the packages gets files, frames, statuses and resume."""
 
+import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from domainbert.cli import scoring as cli
+from domainbert.cli.options import ScoringOptions
+from domainbert.cli.scoring import score_source
 from domainbert.errors import UserError
-from domainbert.locks import locked
+from domainbert.files import locked
 from domainbert.scoring import driver, score_file, score_frame
-from domainbert.tables import ReadOptions, TableError, csv_files, read_table, write_table
+from domainbert.tables import (
+    ReadOptions,
+    TableError,
+    csv_files,
+    databases,
+    read_table,
+    rows,
+    write_table,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 from word_count import PatientWords, WordCount
@@ -85,7 +99,7 @@ def test_a_line_that_is_no_row_is_a_row_with_its_reason(tmp_path):
     _, found = scored(tmp_path / "n.csv", tmp_path / "out.csv")
     assert found["id"].fillna("").tolist() == ["1", "", "3", "4", ""]
     assert found["status"].tolist() == ["ok", "error", "ok", "ok", "error"]
-    assert found["reason"].iloc[1].startswith("n.csv line 3: line that is no row")
+    assert found["reason"].iloc[1].startswith("n.csv line 3: line that is not a row")
 
 
 def test_columns_are_recognised_named_and_kept(tmp_path):
@@ -133,13 +147,13 @@ def test_rows_of_a_group_come_together_from_anywhere(tmp_path, kind):
 
 @pytest.mark.parametrize("out", ["out.csv", "out.parquet", "out"])
 @pytest.mark.parametrize("task", [WordCount, PatientWords])
-def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path, out, task):
-    frame = pd.concat([notes(60), notes(5)])  # equal rows count as often as they are there
+def test_a_run_that_was_stopped_resumes(tmp_path, out, task):
+    frame = pd.concat([notes(60), notes(5)])
     frame["stay_id"] = [f"s{i // 3}" for i in range(65)]
-    broken = 'x,"open\n'  # a line that is no row, wherever it is
+    frame = pd.concat([frame, frame.iloc[:1]])  # its stay's rows lie apart
     source = tmp_path / "n.csv"
     write_table(frame, source)
-    source.write_text(source.read_text() + broken)
+    source.write_text(source.read_text() + 'x,"open\n')  # not a row
     parts = tmp_path / ("out" if out == "out" else f"{out}.parts")
     stopped = task()
     stop_after(stopped, 12)
@@ -148,18 +162,105 @@ def test_a_run_resumes_whatever_the_order_of_the_rows(tmp_path, out, task):
     done = len(read_table(parts))
     assert 0 < done < 21
 
-    write_table(frame.iloc[::-1], source)
-    header, *lines = source.read_text().splitlines(keepends=True)
-    source.write_text("".join([header, *lines[:30], broken, *lines[30:]]))
     counts, found = scored(source, tmp_path / out, task())
     assert counts.done > 0
-    assert counts.rows == 66
+    assert counts.rows == 67
     assert counts.made == len(found) - done
     whole = tmp_path / f"whole{Path(out).suffix}"
     _, expected = scored(source, whole, task())
     pd.testing.assert_frame_equal(found, expected)
-    assert "n.csv line 32: " in found.to_csv()
+    assert "n.csv line 68: " in found.to_csv()
     assert out == "out" or not parts.exists()
+
+
+def test_rows_in_another_order_are_another_input(tmp_path):
+    task = WordCount()
+    stop_after(task, 12)
+    write_table(notes(), tmp_path / "n.csv")
+    with pytest.raises(KeyboardInterrupt):
+        score_file(task, tmp_path / "n.csv", tmp_path / "out")
+    write_table(notes().iloc[::-1], tmp_path / "n.csv")
+    with pytest.raises(UserError, match="holds a run with another input"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+
+
+class Passes:
+    """Counts how often files are read to their end, by wrapping their readers."""
+
+    def __init__(self, monkeypatch):
+        self.count = 0
+        for ending, reader in rows.READERS.items():
+            monkeypatch.setitem(rows.READERS, ending, reader._replace(cells=self.counted(reader)))
+
+    def counted(self, reader):
+        def cells(*arguments):
+            yield from reader.cells(*arguments)
+            self.count += 1
+
+        return cells
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("task", [WordCount, PatientWords])
+def test_a_file_is_read_once_to_survey_and_once_to_score(tmp_path, monkeypatch, ending, task):
+    frame = notes(2000)
+    frame["stay_id"] = [f"s{i % 900}" for i in range(2000)]
+    write_table(frame, tmp_path / f"n{ending}")
+    monkeypatch.setattr(driver, "PART_CHARACTERS", 10_000)
+    passes = Passes(monkeypatch)
+    summary = score_source(task, tmp_path / f"n{ending}", tmp_path / "out.parquet")
+    assert (summary.rows, passes.count) == (2000, 2)
+
+
+def test_a_json_column_that_begins_late_is_carried(tmp_path):
+    lines = ['{"text": "a b"}'] * 1500 + ['{"text": "c", "doc_id": 7}']
+    (tmp_path / "n.jsonl").write_text("\n".join(lines))
+    _, found = scored(tmp_path / "n.jsonl", tmp_path / "out.parquet")
+    assert found.columns[0] == "doc_id"
+    assert found["doc_id"].dropna().tolist() == ["7"]
+    (tmp_path / "m.jsonl").write_text("\n".join(['{"id": 7}'] * 1500 + lines[:1]))
+    assert score_file(WordCount(), tmp_path / "m.jsonl", tmp_path / "m.csv").items["ok"] == 1
+
+
+def test_a_query_runs_once(tmp_path, monkeypatch):
+    pytest.importorskip("adbc_driver_sqlite")
+    with closing(sqlite3.connect(tmp_path / "h.db")) as con, con:
+        notes(50).to_sql("notes", con, index=False)
+    asked, plain = [], databases.query_batches
+    monkeypatch.setattr(
+        databases, "query_batches", lambda *query: asked.append(query) or plain(*query)
+    )
+    options = ReadOptions(query="SELECT visit_id, text FROM notes")
+    out = tmp_path / "out.parquet"
+    counts = score_file(WordCount(), f"sqlite:///{tmp_path}/h.db", out, options=options)
+    assert (counts.rows, len(asked)) == (50, 1)
+    expected = score_frame(WordCount(), notes(50))["words"]
+    assert read_table(out)["words"].fillna(-1).tolist() == expected.fillna(-1).tolist()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h.db", "out.parquet"]
+
+
+def test_a_task_sees_a_sample_before_it_is_asked_for_its_facts(tmp_path):
+    write_table(notes(20), tmp_path / "n.csv")
+    task, seen = WordCount(), []
+    task.sample, task.prepare = 5, seen.append
+    task.facts = lambda: {"seen": len(seen[0])}
+    score_file(task, tmp_path / "n.csv", tmp_path / "out")
+    assert seen == [
+        ["word", "word word", "word word word", "word " * 3 + "word"]
+    ]  # the first is empty
+
+
+def test_a_new_format_is_one_reader_and_one_line(tmp_path, monkeypatch):
+    def cells(path, options, columns):
+        for number, line in enumerate(path.read_text().split("|")):
+            yield f"{path.name} field {number}", {"text": line}, "", ""
+
+    reader = rows.Reader(lambda path, options: [["text"]], cells)
+    monkeypatch.setitem(rows.READERS, ".pipes", reader)
+    (tmp_path / "n.pipes").write_text("a b|c|d e f")
+    _, found = scored(tmp_path / "n.pipes", tmp_path / "out.parquet")
+    assert found["words"].tolist() == [2, 1, 3]
+    assert read_table(tmp_path / "n.pipes")["text"].tolist() == ["a b", "c", "d e f"]
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path):
@@ -198,9 +299,13 @@ def test_a_part_that_was_damaged_is_redone(tmp_path, out):
 def test_a_damaged_manifest_and_a_lost_table(tmp_path):
     write_table(notes(), tmp_path / "n.csv")
     score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
-    (tmp_path / "out" / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match=r"manifest\.json is damaged; start over with --restart"):
-        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+    manifest = tmp_path / "out" / "manifest.json"
+    sound = json.loads(manifest.read_text())
+    changes = [{"salt": None}, {"salt": "ab"}, {"salt": 7}, {"complete": "0"}, {"work": ".."}]
+    for text in ("{", "[]", "7", *(json.dumps({**sound, **change}) for change in changes)):
+        manifest.write_text(text)
+        with pytest.raises(UserError, match=r"manifest\.json is damaged; start over with --rest"):
+            score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
     assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=True).made == 100
 
 
@@ -242,13 +347,68 @@ def test_a_complete_folder_is_left_as_it_is(tmp_path):
     counts = score_file(task, tmp_path / "n.csv", tmp_path / "out")
     assert (counts.done, counts.made, task.runs) == (100, 0, 0)
     assert sorted((tmp_path / "out").iterdir()) == before
-    assert '"salt": null' in (tmp_path / "out" / "manifest.json").read_text()
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "again")
+    digests = {
+        json.loads((tmp_path / name / "manifest.json").read_text())["input"]["digest"]
+        for name in ("out", "again")
+    }
+    assert len(digests) == 2  # salted: a known input is not recognised by its digest
+
+
+def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
+    write_table(notes(), tmp_path / "n.csv")
+    task = WordCount()
+    stop_after(task, 40)
+    with pytest.raises(KeyboardInterrupt):
+        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
+    folder = tmp_path / "out.csv.parts"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "salt": "00" * 16}))
+    with pytest.raises(UserError, match="holds a run with another input"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    last = max(folder.glob("part-*"))
+    for number in range(int(last.stem[5:]) + 1, 40):
+        shutil.copy(last, folder / f"part-{number:06d}.parquet")
+    with pytest.raises(UserError, match=r"has \d+ items and the input 100; use --restart"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_a_folder_of_something_else_is_never_written_into(tmp_path):
     write_table(notes(3), tmp_path / "n.csv")
-    with pytest.raises(UserError, match="holds other files; choose a new folder"):
+    with pytest.raises(UserError, match="holds other files, the input; choose a new folder"):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_hidden_files_of_others_stay(tmp_path, restart):
+    write_table(notes(3), tmp_path / "n.csv")
+    for name in (".rows-mine/a", ".part-mine", ".hidden"):
+        path = tmp_path / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    before = sorted((tmp_path / "out").rglob("*"))
+    with pytest.raises(UserError, match="holds other files; choose a new folder"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=restart)
+    assert sorted((tmp_path / "out").rglob("*")) == before
+    # Files that come to a run's folder later stay too.
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "new")
+    (tmp_path / "new" / ".hidden").write_text("mine")
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "new", restart=True)
+    assert (tmp_path / "new" / ".hidden").read_text() == "mine"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_parts_that_are_the_input_are_never_deleted(tmp_path, restart):
+    parts = tmp_path / "out.csv.parts"
+    parts.mkdir()
+    write_table(notes(3), parts / "part-000000.parquet")
+    (parts / "manifest.json").write_text("{}")
+    before = (parts / "part-000000.parquet").read_bytes()
+    with pytest.raises(UserError, match="holds other files, the input"):
+        score_file(WordCount(), parts, tmp_path / "out.csv", restart=restart)
+    assert (parts / "part-000000.parquet").read_bytes() == before
 
 
 def test_an_input_is_never_written_over(tmp_path):
@@ -289,17 +449,19 @@ def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_ru
     def run(items):
         seen.extend(folder.glob(".rows-*"))
         assert [path.stat().st_mode & 0o077 for path in seen] == [0]
-        shutil.copytree(seen[0], folder / ".rows-killed")  # what a kill leaves
+        shutil.copytree(seen[0], tmp_path / "kept")
         raise RuntimeError
 
     task.run = run
     with pytest.raises(RuntimeError):
         score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
-    assert [path.name for path in folder.glob(".rows-*")] == [".rows-killed"]
+    assert list(folder.glob(".rows-*")) == []
+    (tmp_path / "kept").rename(seen[0])  # what a kill leaves
+    (seen[0] / "left").touch()
     task = PatientWords()
 
     def check(items):
-        assert not (folder / ".rows-killed").exists()
+        assert not (seen[0] / "left").exists()
         return PatientWords.run(task, items)
 
     task.run = check
@@ -400,7 +562,7 @@ def test_a_folder_that_goes_while_it_is_locked_is_made_again(tmp_path, monkeypat
 def test_two_processes_never_hold_one_output_while_the_first_tidies_up(tmp_path):
     code = (
         "import sys\nfrom pathlib import Path\nfrom domainbert.errors import UserError\n"
-        "from domainbert.locks import locked, release_empty\n"
+        "from domainbert.files import locked, release_empty\n"
         "folder, mark = Path(sys.argv[1]), Path(sys.argv[2])\n"
         "held = 0\n"
         "while held < 300:\n"
@@ -419,14 +581,14 @@ def test_two_processes_never_hold_one_output_while_the_first_tidies_up(tmp_path)
 
 
 def test_ctrl_c_tells_the_command_that_resumes(tmp_path, capsys, monkeypatch):
-    from domainbert.scoring import cli
-
     write_table(notes(), tmp_path / "n.csv")
     task = WordCount()
     stop_after(task, 20)
     monkeypatch.setattr(sys, "argv", ["/bin/words", "score", "my notes.csv", "--restart"])
     with pytest.raises(KeyboardInterrupt):
-        cli.run(lambda: task, tmp_path / "n.csv", tmp_path / "out.csv", restart=True)
+        cli.score_source(
+            lambda: task, tmp_path / "n.csv", tmp_path / "out.csv", ScoringOptions(restart=True)
+        )
     assert "resume with: words score 'my notes.csv'" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", ["words", "score", "postgresql://me:secret@host/db"])
     assert "secret" not in cli._command()

@@ -51,12 +51,12 @@ def runs():
 )
 def test_a_run_killed_at_any_moment_ends_with_the_same_table(tmp_path, runs, task, kind, ending):
     source = tmp_path / f"n{kind}"
-    write_table(hospital(2000), source)
+    write_table(hospital(600), source)
     job = {"source": str(source), "task": task}
     code, moments = runs(**job, out=str(tmp_path / f"whole{ending}"))
     assert code == 0
     whole = read_table(tmp_path / f"whole{ending}")
-    assert len(whole) >= 2000
+    assert len(whole) >= 600
     chooser, kills, finished = random.Random(task), dict.fromkeys(moments, 0), 0
     out = tmp_path / f"out{ending}"
     while min(kills.values()) < KILLS:
@@ -107,7 +107,7 @@ def test_a_full_disk_and_a_read_only_one(tmp_path, small_disk, small_parts, task
     score_file(task(), source, tmp_path / f"whole{Path(out).suffix}")
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * 50_000)
-    full = r"cannot be written \(no space left on device\); mend that and repeat the command"
+    full = r"cannot be written \(no space left on device\); correct this and repeat the command"
     with pytest.raises(UserError, match=full):
         score_file(task(), source, small_disk / out)
     assert not (small_disk / out).is_file()

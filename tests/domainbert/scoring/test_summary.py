@@ -12,12 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from clinical.cli import app
-from domainbert.console import progress
+from domainbert.cli import scoring as cli
+from domainbert.cli.console import progress
+from domainbert.cli.options import ScoringOptions
 from domainbert.errors import UserError
-from domainbert.meter import count_batch, metered, stage, timed
-from domainbert.scoring import cli
 from domainbert.scoring.cache import WindowCache
 from domainbert.tables import write_table
+from domainbert.text.meter import count_batch, metered, stage, timed
 
 sys.path.insert(0, str(Path(__file__).parent))
 from word_count import WordCount
@@ -75,7 +76,7 @@ def test_the_command_writes_what_it_did(model, tmp_path):
     assert NOTE[:7] not in json.dumps(found)
     samples = check_prometheus((tmp_path / "run.prom").read_text())
     name = "domainbert_scoring_"
-    assert samples[f'{name}items{{task="readmission",status="ok"}}'] == 4
+    assert samples[f'{name}items{{status="ok",task="readmission"}}'] == 4
     assert samples[f'{name}windows{{task="readmission"}}'] == len(different)
     assert (tmp_path / "run.prom").stat().st_mode & 0o044 == 0o044
     # The same again does nothing but score the table anew from the cache.
@@ -104,11 +105,11 @@ def check_prometheus(text):
 
 
 def test_a_folder_of_parts_has_its_summary_beside_it(tmp_path):
-    cli.run(WordCount, stays(tmp_path), tmp_path / "out")
+    cli.score_source(WordCount, stays(tmp_path), tmp_path / "out")
     summary = tmp_path / "out.summary.json"
     first = summary.read_bytes()
     assert json.loads(first)["windows"] == 0
-    cli.run(WordCount, stays(tmp_path), tmp_path / "out")  # complete: nothing to do
+    cli.score_source(WordCount, stays(tmp_path), tmp_path / "out")  # complete: nothing to do
     assert summary.read_bytes() == first
 
 
@@ -116,10 +117,13 @@ def test_metrics_that_nobody_would_read_are_refused_first(tmp_path):
     def never():
         raise AssertionError
 
+    def run(path):
+        cli.score_source(never, stays(tmp_path), tmp_path / "o.csv", ScoringOptions(metrics=path))
+
     with pytest.raises(UserError, match=r"run.txt: expected a name that ends in \.prom"):
-        cli.run(never, stays(tmp_path), tmp_path / "o.csv", metrics=tmp_path / "run.txt")
+        run(tmp_path / "run.txt")
     with pytest.raises(UserError, match=r"no folder .*; make it first"):
-        cli.run(never, stays(tmp_path), tmp_path / "o.csv", metrics=tmp_path / "x" / "run.prom")
+        run(tmp_path / "x" / "run.prom")
 
 
 def test_windows_in_a_cache_are_hits(tmp_path):
@@ -134,7 +138,7 @@ def test_windows_in_a_cache_are_hits(tmp_path):
 def test_progress_shows_rate_and_time_left(monkeypatch, capsys):
     from rich.console import Console
 
-    from domainbert import console
+    from domainbert.cli import console
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(

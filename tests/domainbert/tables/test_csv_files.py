@@ -91,7 +91,7 @@ def test_flaws(tmp_path, small_blocks, text, rows, flaws):
     path.write_text(HEADER + text)
     found, listed = careful(path)
     assert [row[0] for row in found] == rows
-    assert listed == [(line, "line that is no row") for line in flaws]
+    assert listed == [(line, "line that is not a row") for line in flaws]
     if flaws:
         assert is_flawed(path)
 
@@ -112,7 +112,7 @@ def test_a_row_longer_than_the_longest_is_listed(tmp_path, monkeypatch):
     path.write_text(HEADER + "1,2," + "x" * 5000 + "\n4,5,6\n")
     found, listed = careful(path)
     assert [row[0] for row in found] == ["4"]
-    assert listed[0] == (2, "line that is no row")
+    assert listed[0] == (2, "line that is not a row")
 
 
 def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
@@ -146,4 +146,4 @@ def test_a_quoted_note_longer_than_csv_expects_is_read(tmp_path):
     csv.field_size_limit(131_072)  # Python's own limit, that another reader may have raised
     found, listed = careful(path)
     assert found == [("1", "2", note)]
-    assert listed == [(3, "line that is no row")]
+    assert listed == [(3, "line that is not a row")]

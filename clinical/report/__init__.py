@@ -1,0 +1,1 @@
+"""The committee's report: figures, tables, sentences and documents."""

@@ -1,0 +1,145 @@
+"""The commands that measure models: evaluate, monitor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from domainbert.cli import options
+from domainbert.cli.console import one_line_errors, say, stdout
+from domainbert.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from clinical.cohort.result import Cohort
+    from clinical.evaluation.comparison import Comparison
+
+
+@one_line_errors
+def evaluate(
+    cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
+    out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
+    model: Annotated[
+        str | None,
+        typer.Option(help="A shipped model, a folder or a Hub id; not needed with --scores."),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measure the risks of this score table, as `clinical score` writes; "
+            "they are joined to the cohort by stay_id, and no note is read."
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="The side to evaluate on.")] = "test",
+    hospital: Annotated[
+        Path | None,
+        typer.Option(help="The hospital's answers, a filled-in hospital-template.toml."),
+    ] = None,
+    include_notes: Annotated[
+        bool,
+        typer.Option("--include-notes", help="Show passages from the notes of up to four stays."),
+    ] = False,
+    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
+) -> None:
+    """Evaluate a model, or a table of risks, on one side of a cohort; write the report."""
+    from clinical.evaluation.comparison import compare
+    from clinical.report.facts import describe
+    from clinical.report.hospital import Hospital
+    from clinical.report.page import write_comparison
+    from clinical.risk.model import RiskModel
+    from clinical.stays.cohorts import read_cohort
+
+    if model is None and scores is None:
+        raise UserError("nothing to evaluate: pass --model, --scores, or both")
+    if scores is not None and include_notes:
+        raise UserError("--include-notes needs the model to read the notes: leave out --scores")
+    answers = Hospital.read(hospital) if hospital else Hospital()
+    table = read_cohort(cohort_file, notes=scores is None)
+    risks = _read_scores(scores) if scores else None
+    loaded = RiskModel.from_pretrained(model) if model else None
+    comparison = compare(loaded, table, scores=risks, split=split, bootstrap=bootstrap)
+    built = _cohort_of(cohort_file)
+    name = model or (scores.name if scores else "")
+    facts = {"model": name, "cohort": cohort_file.name, "side": split}
+    facts |= {"c": f"{loaded.c:g}"} if loaded else {}
+    report = write_comparison(
+        comparison,
+        out,
+        title=f"{name} on {cohort_file.name}",
+        facts=facts | ({"scores": scores.name} if scores else {}),
+        flow=built.flow if built else None,
+        about=describe(
+            loaded,
+            comparison,
+            name=name,
+            summary=built.summary if built else None,
+            hospital=answers,
+            include_notes=include_notes,
+        ),
+    )
+    print_comparison(comparison)
+    say(f"report in {report}")
+
+
+def _read_scores(path: Path) -> pd.DataFrame:
+    """The columns of a score table that are measured."""
+    from domainbert.tables import read_table, require_columns, table_columns
+
+    columns = table_columns(path)
+    require_columns(columns, ("stay_id", "probability"), source=path.name)
+    kept = [name for name in ("stay_id", "probability", "status") if name in columns]
+    return read_table(path, columns=kept, schema={"probability": "float"})
+
+
+@one_line_errors
+def monitor(
+    stays: Annotated[Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")],
+    model: options.ModelName,
+    out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")],
+    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
+) -> None:
+    """Compare new stays with a model's training: drift, and quality by month of discharge."""
+    from clinical.evaluation.monitoring import monitor as watch
+    from clinical.report.page import write_monitoring
+    from clinical.risk.model import RiskModel
+    from clinical.stays.cohorts import read_stays
+
+    table = read_stays(stays)
+    watched = watch(RiskModel.from_pretrained(model), table, bootstrap=bootstrap)
+    shown = Table("quantity", "since", "then", "now", "index", "by chance", "finding")
+    for row in watched.inputs.to_dict("records"):
+        numbers = [f"{row[name]:.3g}" for name in ("then", "now", "psi", "chance")]
+        since = "training" if row["side"] == "train" else "validation"
+        shown.add_row(row["quantity"].replace("_", " "), since, *numbers, row["finding"])
+    stdout.print(shown)
+    for line in watched.findings:
+        stdout.print(line, markup=False, soft_wrap=True)
+    say(f"tables and figures beside {write_monitoring(watched, out)}")
+
+
+def _cohort_of(cohort_file: Path) -> Cohort | None:
+    """The cohort that `clinical cohort` wrote; None for other tables."""
+    from clinical.cohort.result import Cohort
+    from domainbert.tables import TableError
+
+    try:
+        return Cohort.open(cohort_file)
+    except TableError:
+        return None
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Measures down, models across, each with its 95% interval; then verdicts and caveats."""
+    from clinical.evaluation.intervals import measure_rows
+
+    head, *rows = measure_rows(comparison.evaluations)
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
+    stdout.print(table)
+    for line in (*(verdict.text for verdict in comparison.verdicts()), *comparison.caveats):
+        stdout.print(line, markup=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""A stay and its notes, and the patients behind them."""

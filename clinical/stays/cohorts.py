@@ -1,0 +1,133 @@
+"""Cohorts: the one reader of tables with one row a stay, and which of their stays count."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from clinical.stays.patients import check_disjoint, patient_keys
+from clinical.stays.stays import present_notes
+from domainbert.errors import UserError
+from domainbert.tables import is_missing, read_table, require_columns, table_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+NEEDED = ("patient_id", "text", "readmitted", "split")
+log = logging.getLogger(__name__)
+
+
+def read_stays(
+    path: Path, *, needed: Sequence[str] = ("text",), notes: bool = True
+) -> pd.DataFrame:
+    """Read a table with one row a stay, such as a cohort: outcomes as integers, notes as lists.
+
+    Without `notes` the column `text` is not read.
+
+    Raises:
+        TableError: the file cannot be read, or a column of `needed` is missing.
+    """
+    import pandas as pd
+
+    columns = [name for name in table_columns(path) if notes or name != "text"]
+    require_columns(columns, needed, source=path.name)
+    rows = read_table(
+        path, columns=columns, schema={"readmitted": "int"} if "readmitted" in columns else {}
+    )
+    if not notes:
+        return rows
+    lists = [text.tolist() if hasattr(text, "tolist") else text for text in rows["text"]]
+    return rows.assign(text=pd.Series(lists, index=rows.index, dtype=object))
+
+
+def read_cohort(path: Path, *, also: Sequence[Path] = (), notes: bool = True) -> pd.DataFrame:
+    """Read a cohort (see `usable_stays`), with the train sides of others, or without its notes.
+
+    Patients have one identity everywhere: ids of different hospitals must differ.
+
+    Raises:
+        TableError: a file cannot be read, or a column is missing.
+        UserError: patients of another cohort's train side are on the val or test side here.
+    """
+    import pandas as pd
+
+    parts = [read_stays(path, needed=_needed(notes=notes), notes=notes)]
+    is_held_out = parts[0]["split"].isin(["val", "test"])
+    held_out = set(patient_keys(parts[0].loc[is_held_out, "patient_id"])) if also else set()
+    for other in also:
+        rows = read_stays(other, needed=NEEDED)
+        rows = rows[rows["split"] == "train"]
+        both = held_out & set(patient_keys(rows["patient_id"]))
+        if shared := sum(not key.startswith("\t") for key in both):
+            raise UserError(
+                f"{shared} patients of the train side of {other.name} are on the val or test side "
+                f"of {path.name}; split both cohorts with the same seed, or give patients of "
+                "different hospitals different ids"
+            )
+        parts.append(rows)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _needed(*, notes: bool) -> list[str]:
+    return [name for name in NEEDED if notes or name != "text"]
+
+
+def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
+    """The rows to train and score on: no exclusion, a label, a side, and at least one note.
+
+    The columns are `patient_id`, `text` (list of notes), `readmitted` (0/1, missing on excluded
+    rows), `split` and optionally `exclusion`. Without `notes` the text is neither needed nor kept.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: patients on more than one side, labels other than 0 and 1, or notes that are
+            not text.
+    """
+    require_columns(cohort.columns, _needed(notes=notes), source="cohort")
+    rows = _not_excluded(cohort)
+    rows = rows[rows["split"].notna() & rows["readmitted"].notna()]
+    check_disjoint(rows)
+    if wrong := sum(label not in (0, 1) for label in rows["readmitted"]):
+        raise UserError(
+            f"readmitted holds {wrong} values that are not 0 or 1; expected 1 = readmitted"
+        )
+    rows = rows.assign(readmitted=rows["readmitted"].astype(int))
+    if not notes:
+        return rows.drop(columns="text", errors="ignore").reset_index(drop=True)
+    rows = rows.assign(text=rows["text"].map(present_notes))
+    has_text = rows["text"].map(len) > 0
+    if dropped := int((~has_text).sum()):
+        log.warning("%d stays have no text and are left out", dropped)
+    return rows[has_text].reset_index(drop=True)
+
+
+def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of new stays that are not excluded, with `patient_id` as a key.
+
+    The columns are `text` (a note or a list of notes) and where known `stay_id`, `patient_id`,
+    `exclusion` and what else there is.
+
+    Raises:
+        TableError: there is no column `text`.
+        UserError: a stay has several rows, or no row is left.
+    """
+    require_columns(stays.columns, ("text",), source="the new stays")
+    rows = _not_excluded(stays)
+    if "stay_id" in rows.columns:
+        known = rows.loc[~rows["stay_id"].map(is_missing), "stay_id"]
+        if repeated := int(known.duplicated().sum()):
+            raise UserError(
+                f"{repeated} rows repeat a stay_id: expected one row a stay, with its notes as a "
+                "list; build such a table with: clinical cohort"
+            )
+    if rows.empty:
+        raise UserError("the new stays are empty: every row is excluded, or there is none")
+    patients = rows["patient_id"] if "patient_id" in rows.columns else range(len(rows))
+    return rows.assign(patient_id=patient_keys(patients)).reset_index(drop=True)
+
+
+def _not_excluded(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["exclusion"].map(is_missing)] if "exclusion" in rows.columns else rows

@@ -1,0 +1,172 @@
+"""Patients: splits by patient, and the checks that no patient is on two sides."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import secrets
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from domainbert.errors import UserError
+from domainbert.tables.ids import id_key, is_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pandas as pd
+
+FRACTIONS: Mapping[str, float] = MappingProxyType({"train": 0.8, "val": 0.1, "test": 0.1})
+log = logging.getLogger(__name__)
+
+
+def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
+    """The key by which each row's patient is compared (see `id_key`), shape (rows,), dtype object.
+
+    A row without a patient id counts as a patient of its own, which is logged.
+    """
+    keys = [id_key(patient) for patient in patient_ids]
+    if missing := sum(key is None for key in keys):
+        log.warning("%d rows have no patient id: each counts as a patient of its own", missing)
+    # No id contains a tab at its start, because ids are stripped.
+    return np.array([f"\trow {n}" if k is None else k for n, k in enumerate(keys)], dtype=object)
+
+
+def patient_codes(patients: Iterable[object], *, n: int) -> np.ndarray:
+    """A number for each row's patient, shape (n,), int, from 0; ids are compared by `id_key`.
+
+    Raises:
+        UserError: missing ids, or not n of them.
+    """
+    ids = list(patients)
+    if len(ids) != n:
+        raise UserError(f"patients has {len(ids)} ids and y has {n} values; pass one for each")
+    if missing := sum(map(is_missing, ids)):
+        raise UserError(f"patients has {missing} missing ids; intervals by patient need them all")
+    return np.unique(np.array([id_key(i) or "" for i in ids], dtype=str), return_inverse=True)[1]
+
+
+def assign_splits(
+    patient_ids: Iterable[object], *, seed: int = 0, fractions: Mapping[str, float] = FRACTIONS
+) -> np.ndarray:
+    """The side of every row, decided by its patient id alone, shape (rows,), dtype object.
+
+    A keyed hash maps each patient (see `patient_keys`) to a number in [0, 1), and the fractions
+    cut that interval. A patient therefore keeps its side when rows are added or reordered. The
+    sizes are fractions of the patients in expectation, not exact counts.
+
+    Rows without a patient id are split by their position. Another seed is another split.
+
+    Raises:
+        UserError: fractions (shares of the patients of each side) that do not sum to 1.
+    """
+    names, edges = list(fractions), np.cumsum(list(fractions.values()))
+    if min(fractions.values()) <= 0 or abs(edges[-1] - 1) > 1e-9:
+        raise UserError(f"fractions must be positive and sum to 1, got {dict(fractions)}")
+    keys, key = patient_keys(patient_ids), str(seed).encode()
+    digests = [hashlib.blake2b(k.encode(), digest_size=8, key=key).digest() for k in keys]
+    places = [int.from_bytes(digest) / 2**64 for digest in digests]
+    sides = np.searchsorted(edges, places, side="right")
+    return np.array(names, dtype=object)[np.minimum(sides, len(names) - 1)]
+
+
+def check_disjoint(
+    frame: pd.DataFrame, *, patient: str = "patient_id", split: str = "split"
+) -> None:
+    """Check that no patient is on two sides; rows without a side (excluded ones) do not count.
+
+    Raises:
+        UserError: with the number of patients on more than one side.
+    """
+    kept = frame[frame[split].notna()]
+    sides = kept[split].groupby(patient_keys(kept[patient])).nunique()
+    straddling = int((sides > 1).sum())
+    if straddling:
+        raise UserError(
+            f"{straddling} of {len(sides)} patients are on more than one side of the split; "
+            "split by patient: frame['split'] = clinical.assign_splits(frame['patient_id'])"
+        )
+
+
+# PBKDF2 rounds: a fraction of a millisecond a patient. A whole cohort takes seconds.
+_ROUNDS = 500
+_BYTES = 5
+
+
+def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
+    """Hashes of the patients a model is trained and chosen on, for its manifest.
+
+    They let `overlap` find patients of another cohort among them. They do not show ids, but
+    someone with the model folder and a list of candidate ids can test each of them: a folder with
+    these hashes is pseudonymous, not anonymous. Rows of the side "test" are left out.
+    """
+    salt = secrets.token_bytes(16)
+    sides = rows[rows["split"] != "test"].groupby("split")["patient_id"]
+    packed = {str(side): _pack(_hashes(ids, salt, _ROUNDS)) for side, ids in sides}
+    return {"salt": salt.hex(), "rounds": _ROUNDS, **packed}
+
+
+def with_patients(
+    stored: Mapping[str, Any], patient_ids: Iterable[object], *, side: str
+) -> dict[str, Any]:
+    """What `patient_hashes` recorded, with more patients on one side."""
+    mine = _hashes(patient_ids, bytes.fromhex(stored["salt"]), stored["rounds"])
+    return {**stored, side: _pack(mine | _unpack(stored.get(side, "")))}
+
+
+def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[str, int]:
+    """How many of these patients are on each side that `patient_hashes` recorded."""
+    mine = _hashes(patient_ids, bytes.fromhex(stored["salt"]), stored["rounds"])
+    sides = sorted(stored.keys() - {"salt", "rounds"})
+    return {side: len(mine & _unpack(stored[side])) for side in sides}
+
+
+def check_unseen(
+    patient_ids: Iterable[object], manifest: Mapping[str, Any], *, side: str
+) -> list[str]:
+    """Check that a model was not trained on the patients of one side of a cohort.
+
+    Args:
+        patient_ids: of the side; a patient may occur more than once.
+        manifest: of the model; its `patients` come from `patient_hashes`.
+        side: what the patients are used as. The model's own patients of the side of this name
+            are allowed: validation patients may be used for validation again.
+
+    Returns:
+        What a reader of the results should know, as sentences: that nothing could be checked, or
+        that the model has seen patients of this side. Normally empty.
+
+    Raises:
+        UserError: patients on another side of the model's training, with their number.
+    """
+    stored = manifest.get("patients")
+    if stored is None:
+        return ["Not checked: whether the model was trained on these patients (no record)."]
+    patients = {key for patient in patient_ids if (key := id_key(patient)) is not None}
+    seen = {name: number for name, number in overlap(patients, stored).items() if number}
+    counts = ", ".join(f"{number} on its {name} side" for name, number in seen.items())
+    if seen.keys() - {side}:
+        raise UserError(
+            f"the model was trained on patients of the side {side!r}: of {len(patients)}, "
+            f"{counts}; use the split it was trained with, or other patients"
+        )
+    return [
+        f"The model has seen patients of this side ({counts}): its numbers are optimistic."
+    ] * bool(seen)
+
+
+def _pack(hashes: set[bytes]) -> str:
+    return base64.b64encode(b"".join(sorted(hashes))).decode()
+
+
+def _unpack(packed: str) -> set[bytes]:
+    hashes = base64.b64decode(packed)
+    return {hashes[i : i + _BYTES] for i in range(0, len(hashes), _BYTES)}
+
+
+def _hashes(patient_ids: Iterable[object], salt: bytes, rounds: int) -> set[bytes]:
+    keys = {key for patient in patient_ids if (key := id_key(patient)) is not None}
+    return {hashlib.pbkdf2_hmac("sha256", key.encode(), salt, rounds, dklen=_BYTES) for key in keys}

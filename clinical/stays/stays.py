@@ -1,0 +1,214 @@
+"""Stays: their notes cleaned and cut into windows, and the risk that comes out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from domainbert.errors import UserError
+from domainbert.tables.ids import id_text, is_missing
+from domainbert.text.windows import too_long
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from domainbert.text.windows import Window, Windower
+
+NOTE_JOINT = "\n\n"
+
+Status = Literal["ok", "empty", "error"]
+
+# De-identification marks of MIMIC-III ([**2151-7-16**], [**Known lastname 1234**]) and of
+# MIMIC-IV (___), rules drawn with dashes or equals signs, and the number of a section or list
+# item at the start of a line ("3. Congestive heart failure").
+_MARKS = re.compile(
+    r"\[\*\*[^\[\]]{0,300}\*\*\]"
+    r"|_{2,}"
+    r"|[-=*~#]{3,}"
+    r"|^[ \t]{0,40}\d{1,2}[.)](?=[ \t])",
+    re.MULTILINE,
+)
+
+
+def clean(note: str) -> str:
+    """Replace meaningless marks in a note with spaces.
+
+    The length does not change, so positions in the cleaned note are positions in the original.
+    """
+    return _MARKS.sub(lambda mark: re.sub(r"[^\n]", " ", mark.group()), note)
+
+
+@dataclass(frozen=True)
+class WindowRisk:
+    """The probability of one window: characters `start` to `end` of note number `note`.
+
+    Its contributions are what the stay's score and probability have more with this window than
+    without it: exact, negative where the window lowers the risk, None for a stay's only window.
+    """
+
+    note: int
+    start: int
+    end: int
+    probability: float
+    score_contribution: float | None = None
+    probability_contribution: float | None = None
+
+
+@dataclass(frozen=True)
+class UnreadSpan:
+    """Characters `start` to `end` of note number `note` that were not read, and the reason."""
+
+    note: int
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a stay was read: characters of its notes, tokens, and windows.
+
+    Special tokens do not count, and each token counts once where windows do not overlap. `unread`
+    is normally empty.
+    """
+
+    characters: int
+    tokens: int
+    windows: int
+    unread: tuple[UnreadSpan, ...] = ()
+
+
+@dataclass(frozen=True)
+class StayRisk:
+    """The 30-day readmission risk of one stay.
+
+    Attributes:
+        stay_id: as given, else None.
+        probability: the calibrated chance of readmission, in [0, 1]; equal to `score` where the
+            model has no calibrator; NaN where `status` is not "ok".
+        score: the value of the readmission rule, in [0, 1]; it ranks stays.
+        p_max: largest window probability.
+        p_mean: mean window probability.
+        calibrated: whether `probability` is calibrated.
+        windows: in reading order.
+        coverage: what was read.
+        alert: whether `probability` reaches the model's alert threshold; None without one.
+        status: "ok", "empty" (no note has text) or "error" (not text, or no number).
+        reason: why it is not "ok", else "".
+    """
+
+    stay_id: str | None
+    probability: float
+    score: float
+    p_max: float
+    p_mean: float
+    calibrated: bool
+    windows: tuple[WindowRisk, ...]
+    coverage: Coverage
+    alert: bool | None = None
+    status: Status = "ok"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ReadStay:
+    """A stay cut into windows, each with the number of its note, and its risk without numbers.
+
+    `texts` are the notes by number, as given, to which the positions of windows refer.
+    """
+
+    windows: list[tuple[int, Window]] = field(repr=False)
+    risk: StayRisk
+    texts: dict[int, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class StayReader:
+    """Checks, cleans and windows the notes of stays; see `ReadmissionSettings`.
+
+    With `join_notes`, positions count through the joined text, as note 0.
+    """
+
+    windower: Windower
+    clean_notes: bool
+    join_notes: bool
+
+    def read(self, stay: Any, stay_id: object = None) -> ReadStay:
+        """Window one note, or a list of notes in time order; a fault becomes a status."""
+        notes, unread, reason = note_texts(stay)
+        if self.join_notes and notes:
+            notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
+        if longer := [(number, why) for number, text in notes if (why := too_long(text))]:
+            notes, reason = [], f"note {longer[0][0]} has {longer[0][1]}"
+        texts = [clean(text) if self.clean_notes else text for _, text in notes]
+        windows: list[tuple[int, Window]] = []
+        tokens = 0
+        for (number, _), parts in zip(notes, self.windower.split_many(texts), strict=True):
+            windows += [(number, window) for window in parts.windows]
+            unread += [UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread]
+            tokens += parts.tokens
+        characters = sum(len(text) for _, text in notes)
+        coverage = Coverage(characters, tokens, len(windows), tuple(unread))
+        status: Status = "error" if reason else "ok" if windows else "empty"
+        if status == "empty":
+            reason = "no note of this stay has any text"
+        nan = math.nan
+        risk = StayRisk(
+            *(id_text(stay_id), nan, nan, nan, nan, False, (), coverage),
+            status=status,
+            reason=reason,
+        )
+        return ReadStay(windows, risk, dict(notes))
+
+
+def listed(stay: Any) -> list[Any]:
+    """The notes of a stay as a list; one note, or what is no stay, as a list of one."""
+    if isinstance(stay, np.ndarray) and stay.ndim == 0:
+        stay = stay.item()
+    alone = isinstance(stay, str | bytes | dict) or not isinstance(stay, Iterable)
+    return [stay] if alone else list(stay)
+
+
+def note_times(times: Iterable[Any]) -> pd.Series:
+    """When notes were written, from ISO dates or datetimes, in UTC; NaT where it is unreadable."""
+    import pandas as pd
+
+    given = pd.Series(list(times), dtype=object)
+    return pd.to_datetime(given, errors="coerce", format="ISO8601", utc=True)
+
+
+def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
+    """The notes that are text, with their numbers; the missing ones; a fault or ""."""
+    try:
+        given = listed(stay)
+    except Exception as error:  # noqa: BLE001  (a caller's iterator may raise anything)
+        return [], [], f"its notes cannot be read ({type(error).__name__})"
+    notes: list[tuple[int, str]] = []
+    missing: list[UnreadSpan] = []
+    for number, note in enumerate(given):
+        if isinstance(note, str):
+            notes.append((number, note))
+        elif is_missing(note):
+            missing.append(UnreadSpan(number, 0, 0, "missing"))
+        else:
+            kind = type(note).__name__
+            hint = "; decode it first: note.decode()" if isinstance(note, bytes) else ""
+            return [], [], f"note {number} is {kind}, not text{hint}"
+    return notes, missing, ""
+
+
+def present_notes(stay: Any) -> list[str]:
+    """The notes of a stay that have text; one string is one note.
+
+    Raises:
+        UserError: a note is not text.
+    """
+    notes, _, fault = note_texts(stay)
+    if fault:
+        raise UserError(f"text: {fault}; expected a list of strings")
+    return [text for _, text in notes if text.strip()]

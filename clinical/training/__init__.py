@@ -1,0 +1,1 @@
+"""Train and recalibrate readmission models."""

@@ -1,0 +1,88 @@
+"""The commands that make readmission models: train and recalibrate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from domainbert.cli import options
+from domainbert.cli.console import one_line_errors, say
+
+
+@one_line_errors
+def train(
+    cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
+    out: options.ModelFolder,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(help="Another cohort whose train side is added; it must have other patients."),
+    ] = None,
+    recipe: options.RecipeFile = None,
+    encoder: options.EncoderName = None,
+    objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    seed: options.Seed = None,
+    full: options.FullWeights = False,
+    forget_patients: Annotated[
+        bool,
+        typer.Option(
+            "--forget-patients",
+            help="Keep no hashes of patient ids in the model folder; then `evaluate` cannot check "
+            "whether the model was trained on the patients it is measured on.",
+        ),
+    ] = False,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
+) -> None:
+    """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
+    from clinical.evaluation.comparison import compare, record
+    from clinical.stays.cohorts import read_cohort
+    from clinical.training.training import ReadmissionRecipe, fit
+    from domainbert.training.checkpoints import training_run
+    from domainbert.training.recipes import read_recipe
+
+    chosen = {
+        "model.encoder": encoder,
+        "model.objective": objective,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+        "training.full": full or None,
+    }
+    plan = read_recipe(ReadmissionRecipe, recipe, chosen)
+    with training_run(out, checkpoints, resume=resume) as run:
+        table, keep = read_cohort(cohort_file, also=also or ()), not forget_patients
+        model = fit(table, plan, checkpoints=run.checkpoints, resume=resume, record_patients=keep)
+        if (table["split"] == "test").any():
+            comparison = compare(model, table)
+            record(comparison, model)
+            for line in comparison.remarks():
+                say(f"note: {line}")
+        run.save(model)
+    say(f"model in {out}; its card says how it was made and how good it is")
+
+
+@one_line_errors
+def recalibrate(
+    cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
+    model: options.ModelName,
+    out: options.ModelFolder,
+    split: Annotated[str, typer.Option(help="The side to fit on.")] = "val",
+) -> None:
+    """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
+    from clinical.evaluation.comparison import compare, record
+    from clinical.risk.model import RiskModel
+    from clinical.stays.cohorts import read_cohort
+    from clinical.training.recalibration import recalibrate as fit_again
+    from domainbert.training.checkpoints import training_run
+
+    with training_run(out) as run:
+        table, loaded = read_cohort(cohort_file), RiskModel.from_pretrained(model)
+        fit_again(loaded, table, split=split)
+        if split != "test" and (table["split"] == "test").any():
+            record(compare(loaded, table), loaded)
+        run.save(loaded)
+    say(f"model in {out}, with c = {loaded.c:g}; its card says how good it is on the test side")

@@ -1,0 +1,166 @@
+"""ReadmissionClassifier: the readmission model as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from clinical.stays.patients import patient_keys
+from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit
+from domainbert.encoders.loading import DEFAULT_ENCODER
+from domainbert.errors import UserError
+from domainbert.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+
+class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
+    """Fit and predict readmission from notes, the scikit-learn way.
+
+    Args:
+        encoder: shipped name, folder or hub:owner/name.
+        objective: "stay" or "window"; see `clinical.training.training.ReadmissionTable`.
+        epochs: passes over the training stays.
+        learning_rate: peak.
+        validation_fraction: share of the patients held out to stop early, fit c and calibrate.
+        full: train all weights instead of a LoRA adapter.
+        random_state: seed.
+
+    Attributes:
+        model_: the trained `clinical.risk.model.RiskModel`; `ReadmissionModel.of(model_)` explains.
+        classes_: array([0, 1]).
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder: str = DEFAULT_ENCODER,
+        objective: str = "stay",
+        epochs: float = 3.0,
+        learning_rate: float = 5e-4,
+        validation_fraction: float = 0.15,
+        full: bool = False,
+        random_state: int = 0,
+    ) -> None:
+        self.encoder = encoder
+        self.objective = objective
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.full = full
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Text in, two classes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(
+        self,
+        X: Sequence[Any],  # noqa: N803  (scikit-learn's name)
+        y: ArrayLike,
+        *,
+        groups: Sequence[object] | None = None,
+    ) -> Self:
+        """Train; the inner validation split is stratified by label and keeps patients together.
+
+        Args:
+            X: stays, each a note or a list of notes, shape (stays,).
+            y: 1 = readmitted within 30 days, else 0, shape (stays,).
+            groups: patient of each stay, shape (stays,); by default every stay is its own.
+
+        Raises:
+            UserError: X is a string or a DataFrame, lengths differ, labels other than 0 and 1, or
+                too few stays of an outcome.
+        """
+        import pandas as pd
+
+        stays, labels = _stays(X), _labels(y)
+        patients = range(len(labels)) if groups is None else list(groups)
+        if not len(stays) == len(labels) == len(patients):
+            raise UserError(
+                f"X, y and groups differ: {len(stays)}, {len(labels)}, {len(patients)} rows"
+            )
+        keys = patient_keys(patients)
+        cohort = pd.DataFrame({"patient_id": keys, "readmitted": labels})
+        cohort["text"] = pd.Series(stays, dtype=object)
+        cohort["split"] = self._split(labels, keys)
+        recipe = ReadmissionRecipe(
+            model=ReadmissionTable.model_validate(
+                {"encoder": str(self.encoder), "objective": self.objective}
+            ),
+            training=TrainingSettings(
+                epochs=self.epochs,
+                learning_rate=self.learning_rate,
+                full=self.full,
+                seed=self.random_state,
+            ),
+        )
+        # Without `groups` there are no ids that another cohort could share.
+        self.model_ = fit(cohort, recipe, record_patients=groups is not None)
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def _split(self, labels: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Sides of the inner split, shape (stays,)."""
+        from sklearn.model_selection import StratifiedGroupKFold
+
+        patients = min(len(set(keys[labels == outcome])) for outcome in (0, 1))
+        if patients < 2:
+            raise UserError(f"{patients} patients of one class; expected at least 2 of each class")
+        if not 0 < self.validation_fraction < 1:
+            raise UserError(
+                f"validation_fraction: expected a number in (0, 1), got {self.validation_fraction}"
+            )
+        folds = min(max(2, round(1 / self.validation_fraction)), patients)
+        splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=self.random_state)
+        _, held_out = next(splitter.split(np.zeros(len(labels)), labels, keys))
+        return np.where(np.isin(np.arange(len(labels)), held_out), "val", "train")
+
+    def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
+        """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""
+        check_is_fitted(self, "model_")
+        positive = np.array([risk.probability for risk in self.model_.predict_many(_stays(X))])
+        return np.column_stack([1 - positive, positive])
+
+    def predict(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
+        """1 if the probability is at least one half, else 0; UserError if a stay has none."""
+        positive = self.predict_proba(X)[:, 1]
+        if len(rows := np.flatnonzero(np.isnan(positive))):
+            raise UserError(
+                f"{len(rows)} of {len(positive)} stays cannot be scored (row {rows[0]} first); "
+                "leave them out, or use predict_proba, which gives NaN for them"
+            )
+        return (positive >= 0.5).astype(int)
+
+
+def _stays(X: Any) -> list[Any]:  # noqa: N803
+    if isinstance(X, str | bytes | dict) or not hasattr(X, "__iter__") or hasattr(X, "columns"):
+        raise UserError(
+            f"X is a {type(X).__name__}; expected one note or list of notes a stay, such as "
+            "frame['text']"
+        )
+    return list(X)
+
+
+def _labels(y: ArrayLike | None) -> np.ndarray:
+    if y is None:
+        raise UserError("ReadmissionClassifier requires y to be passed, but the target y is None")
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise UserError(f"y has shape {labels.shape}; expected one label a stay")
+    if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+        raise UserError(
+            "Only binary classification is supported, and y holds other values (perhaps NaN); "
+            "expected 0 and 1 (1 = readmitted within 30 days)"
+        )
+    return labels.astype(int)

@@ -1,0 +1,267 @@
+"""Training of readmission models: the recipe, the objective, and calibration on validation."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from clinical.evaluation.baselines import out_of_fold
+from clinical.evaluation.drift import training_profile
+from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
+from clinical.risk.model import ReadmissionSettings, RiskModel
+from clinical.stays.cohorts import usable_stays
+from clinical.stays.patients import patient_hashes
+from clinical.training.recalibration import EPSILON, choose
+from domainbert.errors import UserError
+from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
+from domainbert.training.objective import LengthBatches, Objective
+from domainbert.training.recipes import ModelTable, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    import torch
+
+    from domainbert.training.settings import TrainingSettings
+
+log = logging.getLogger(__name__)
+
+
+class ReadmissionTable(ModelTable):
+    """The `[model]` table of a readmission recipe; for the rest see `ReadmissionSettings`.
+
+    Attributes:
+        objective: "window" is the paper's: each window carries its stay's label. "stay" trains
+            through the readmission rule, so that a stay counts once however long its notes are.
+        teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
+        window: from 16 tokens to the encoder's limit, which is the default.
+    """
+
+    objective: Literal["stay", "window"] = "stay"
+    teacher: Annotated[float, Field(ge=0, le=1)] = 0.0
+    window: Annotated[int, Field(ge=16)] | None = None
+    overlap: int = 0
+    c: Positive = DEFAULT_C
+    clean_notes: bool = True
+    join_notes: bool = False
+
+
+class ReadmissionRecipe(Recipe):
+    """The recipe of a readmission model: `[model]`, `[training]` and `[card]`."""
+
+    model: ReadmissionTable = ReadmissionTable()
+
+
+def fit(
+    cohort: pd.DataFrame,
+    recipe: ReadmissionRecipe | None = None,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+    record_patients: bool = True,
+) -> RiskModel:
+    """Train on the rows with split "train" and choose on those with split "val".
+
+    Positive stays are weighted up by the training prevalence; no side is resampled. Training
+    keeps the weights with the best validation AUROC. Then c, a calibrator and an alert threshold
+    are fitted on validation. If that fails, the log and the card say why.
+
+    Args:
+        cohort: see `clinical.stays.cohorts.usable_stays`; the test side is not used.
+        recipe: how to train; the defaults by default.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there; refused if anything differs.
+        record_patients: keep hashes of the patients in the manifest, so that evaluation refuses
+            patients that were trained on; see `clinical.stays.patients.patient_hashes`.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: the cohort cannot be trained on, or a resumed run differs.
+    """
+    import pandas as pd
+
+    from domainbert.training.train import Stage, train
+
+    recipe = recipe or ReadmissionRecipe()
+    usable = usable_stays(cohort)
+    rows = usable[usable["split"].isin(["train", "val"])]
+    _check_sides(rows)
+    table = recipe.model
+    around = table.model_dump(exclude={"encoder", "objective", "teacher"})
+    model = RiskModel.untrained(
+        table.encoder, training=recipe.training, settings=ReadmissionSettings(**around)
+    )
+    objective = ReadmissionObjective(model, rows, table=table, training=recipe.training)
+    model = train(
+        model,
+        Stage(objective, recipe.training),
+        encoder=table.encoder,
+        checkpoints=checkpoints,
+        resume=resume,
+    )
+    used = objective.rows
+    sides = pd.concat([used, usable[usable["split"] == "test"]]).groupby("split")["readmitted"]
+    model.manifest |= {
+        "objective": table.objective,
+        "teacher": table.teacher,
+        "stays": sides.size().to_dict(),
+        "prevalence": sides.mean().to_dict(),
+        "without_patient_id": int(used["patient_id"].isna().sum()),
+        "disjoint": True,
+        "card": {name: text for name, text in recipe.card.model_dump().items() if text},
+    }
+    if record_patients:
+        model.manifest["patients"] = patient_hashes(rows)
+    values, counts = model.window_probabilities(objective.val_windows)
+    try:
+        probability = choose(model, values, counts, objective.outcome)
+    except UserError as refused:
+        log.warning("no calibration: %s", refused)
+        model.manifest["calibration_refused"] = str(refused)
+        probability = aggregate_stays(values, counts, c=model.c)
+    model.manifest["profile"] = training_profile(model, used, probability=probability)
+    return model
+
+
+def _check_sides(rows: pd.DataFrame) -> None:
+    for side in ("train", "val"):
+        part = rows[rows["split"] == side]
+        if part["readmitted"].nunique() < 2:
+            msg = f"the {side} side has {len(part)} stays and needs both outcomes among them"
+            raise UserError(msg)
+
+
+class ReadmissionObjective(Objective):
+    """Weighted binary cross-entropy of windows, or of stays through the readmission rule.
+
+    Args:
+        model: untrained; its windows and c are used.
+        rows: from `usable_stays`; stays whose notes give no window are left out.
+        table: objective and teacher.
+        training: limits of a batch, and the seed.
+    """
+
+    metric = "auroc"
+
+    def __init__(
+        self,
+        model: RiskModel,
+        rows: pd.DataFrame,
+        *,
+        table: ReadmissionTable,
+        training: TrainingSettings,
+    ) -> None:
+        windows = model.token_ids(rows["text"])
+        has_windows = np.array([len(stay) > 0 for stay in windows])
+        if dropped := int((~has_windows).sum()):
+            log.warning("%d stays have no readable text and are left out", dropped)
+        self.rows = rows[has_windows].reset_index(drop=True)
+        _check_sides(self.rows)
+        kept = [stay for stay in windows if len(stay)]
+        is_train, is_val = (self.rows["split"] == side for side in ("train", "val"))
+        self.val_windows = [kept[i] for i in np.flatnonzero(is_val)]
+        self.outcome = self.rows.loc[is_val, "readmitted"].to_numpy()
+        train = self.rows[is_train]
+        stays = [kept[i] for i in np.flatnonzero(is_train)]
+        target = teacher_targets(train, weight=table.teacher)
+        if table.objective == "window":
+            target = np.repeat(target, [len(stay) for stay in stays])
+            stays = [[window] for stay in stays for window in stay]
+        self._groups, self._targets = stays, target.astype(np.float32)
+        prevalence = train["readmitted"].mean()
+        self._weight = float((1 - prevalence) / prevalence)
+        self._model, self._table, self._training = model, table, training
+
+    def batches(self) -> LengthBatches:
+        """Batches of stays (or windows) of similar length."""
+        settings = self._training
+        sizes = [(min(len(g), settings.max_windows), max(map(len, g))) for g in self._groups]
+        return LengthBatches(
+            np.array(sizes),
+            batch_size=settings.batch_size,
+            batch_tokens=settings.batch_tokens,
+            seed=settings.seed,
+        )
+
+    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+        """The windows of a batch of stays, padded, with the number of each window's stay."""
+        import torch
+
+        from domainbert.text.runner import pad
+
+        limit = self._training.max_windows
+        windows, group = [], []
+        for number, index in enumerate(batch):
+            chosen = self._groups[index]
+            if len(chosen) > limit:
+                # By epoch and stay, so that a resumed run draws what it would have drawn.
+                generator = np.random.default_rng((self._training.seed, epoch, index))
+                chosen = [chosen[i] for i in generator.choice(len(chosen), limit, replace=False)]
+            windows += chosen
+            group += [number] * len(chosen)
+        ids, mask = pad(windows, pad_token_id=self._model.tokenizer.pad_token_id)
+        tensors = {
+            "input_ids": ids,
+            "group": torch.tensor(group),
+            "targets": torch.from_numpy(self._targets[list(batch)]),
+        }
+        return tensors if mask is None else {**tensors, "attention_mask": mask}
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Binary cross-entropy with positives weighted by negatives / positives."""
+        import torch
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        output = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
+        logits = output.logits.squeeze(-1).float()
+        group, targets = batch["group"], batch["targets"]
+        if self._table.objective == "window":
+            weight = torch.as_tensor(self._weight, device=logits.device)
+            return binary_cross_entropy_with_logits(logits, targets[group], pos_weight=weight)
+        risk = aggregate_tensor(torch.sigmoid(logits), group, stays=len(targets), c=self._model.c)
+        risk = risk.clamp(EPSILON, 1 - EPSILON)
+        loss = self._weight * targets * torch.log(risk) + (1 - targets) * torch.log1p(-risk)
+        return -loss.mean()
+
+    def score(self, network: Any) -> dict[str, float]:
+        """AUROC of the rule's value over the validation stays."""
+        from sklearn.metrics import roc_auc_score
+
+        values, counts = self._model.window_probabilities(self.val_windows, network=network)
+        risk = aggregate_stays(values, counts, c=self._model.c)
+        return {"auroc": float(roc_auc_score(self.outcome, risk))}
+
+    def facts(self) -> dict[str, Any]:
+        """Hash of ids, labels, sides and texts, and the objective."""
+        digest = hashlib.sha256()
+        columns = ["patient_id", "readmitted", "split", "text"]
+        for patient, readmitted, split, text in self.rows[columns].itertuples(index=False):
+            digest.update(f"{patient}\x1f{readmitted}\x1f{split}\x1f".encode())
+            digest.update("\x1f".join(text).encode(errors="replace"))
+        return {
+            "data_sha256": digest.hexdigest(),
+            "objective": self._table.objective,
+            "teacher": self._table.teacher,
+        }
+
+
+def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:
+    """Training targets with less noise: (1 - weight) label + weight teacher, shape (rows,).
+
+    A bag of words learns the coarse part of the risk from few stays; its out-of-fold predictions
+    pass it on to the network (knowledge distillation, Hinton et al., arXiv 1503.02531).
+
+    Raises:
+        UserError: a weight outside [0, 1], or see `clinical.evaluation.baselines.out_of_fold`.
+    """
+    if not 0 <= weight <= 1:
+        msg = f"the teacher's weight must be between 0 and 1, got {weight}"
+        raise UserError(msg)
+    labels = rows["readmitted"].to_numpy(dtype=np.float64)
+    return labels if weight == 0 else (1 - weight) * labels + weight * out_of_fold(rows)

@@ -1,0 +1,1 @@
+"""What all command lines share: messages, options and one scoring command."""

@@ -1,0 +1,205 @@
+"""What the command lines share: the application, messages, progress bars and exit codes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from domainbert import __version__
+from domainbert.errors import UserError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FAILED, BUG = 1, 70  # exit codes; usage errors exit 2, signals 128 + their number
+DEBUG = "DOMAINBERT_DEBUG"
+
+stderr = Console(stderr=True, highlight=False)
+stdout = Console(highlight=False)
+
+
+def command_line(name: str, about: str) -> typer.Typer:
+    """A typer application called `name` with --version, --debug and `about` as its help."""
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+    def show_version(asked: bool) -> None:  # noqa: FBT001  (typer passes it by position)
+        if asked:
+            stdout.print(f"{name} {__version__}")
+            raise typer.Exit
+
+    show = typer.Option("--version", callback=show_version, is_eager=True, help="Print and exit.")
+    explain = typer.Option("--debug", help=f"Show where an internal error happened ({DEBUG}=1).")
+
+    def main(*, version: bool = False, debug: bool = False) -> None:
+        del version
+        if debug:
+            os.environ[DEBUG] = "1"
+
+    main.__annotations__ = {"version": Annotated[bool, show], "debug": Annotated[bool, explain]}
+    app.callback(help=about)(main)
+    return app
+
+
+def say(message: str) -> None:
+    """Print one line to stderr."""
+    stderr.print(message, markup=False, soft_wrap=True)
+
+
+def print_table(rows: Iterable[Sequence[object]], head: Sequence[str], *, title: str = "") -> None:
+    """Print a table to stdout; cells are text as it is, never markup or control sequences."""
+    table = Table(title=_plain(title) if title else None, title_justify="left")
+    for name in head:
+        table.add_column(_plain(name))
+    for row in rows:
+        table.add_row(*map(_plain, row))
+    stdout.print(table)
+
+
+def _plain(cell: object) -> Text:
+    return Text("".join(char if char.isprintable() else " " for char in str(cell)))
+
+
+def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn what ends a command into one line on stderr and an exit code.
+
+    A `UserError` or an `OSError` exits 1. Any other exception is a bug and exits 70; its line has
+    only type and place, because a message may quote a note, and `--debug` adds the traceback, also
+    without messages. Ctrl-C, SIGTERM and SIGHUP close and clean up, and exit 128 + their number.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with _signals_interrupt():
+                return command(*args, **kwargs)
+        except (UserError, OSError) as error:
+            file, why = getattr(error, "filename", None), getattr(error, "strerror", None)
+            _print_error(f"{file}: {why.lower()}" if file is not None and why else str(error))
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt as stop:
+            stderr.print("stopped")
+            raise typer.Exit(128 + next(iter(stop.args), signal.SIGINT)) from None
+        except Exception as error:
+            if isinstance(error, typer.Exit | typer.Abort | _USAGE_ERROR):
+                raise
+            _print_bug(error)
+            raise typer.Exit(BUG) from None
+
+    return wrapped
+
+
+_USAGE_ERROR = typer.BadParameter.__mro__[2]  # typer has no public name for click's base class
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP raise as Ctrl-C does, where they have their default effect."""
+    owner = os.getpid()
+
+    def stop(number: int, _: object) -> None:
+        if os.getpid() == owner:
+            signal.signal(number, signal.SIG_IGN)
+            raise KeyboardInterrupt(number)
+        signal.signal(number, signal.SIG_DFL)  # a forked worker ends without cleaning up for us
+        os.kill(os.getpid(), number)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    hangup = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
+    both = {signal.SIGTERM, hangup} if in_main else ()
+    numbers = [number for number in both if signal.getsignal(number) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _print_error(reason: str) -> None:
+    line = f"error: {reason}".replace("\n", " ")
+    stderr.print(line, markup=False, soft_wrap=True, style="red")
+
+
+def _print_bug(error: Exception) -> None:
+    if os.environ.get(DEBUG, "0") not in ("", "0"):
+        for line in _frames(error):
+            stderr.print(line, end="", markup=False, soft_wrap=True)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    _print_error(
+        f"internal error, {type(error).__name__} at {Path(last.filename).name}:{last.lineno}; run "
+        "it again with --debug before the command's name and report what it prints, which holds "
+        "no data"
+    )
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    """The traceback of an exception and of its causes, without messages and values."""
+    before = error.__cause__ or error.__context__
+    if before is not None:
+        yield from _frames(before)
+        yield "which led to\n"
+    yield f"{type(error).__name__}\n"
+    yield from traceback.format_tb(error.__traceback__)
+
+
+@contextmanager
+def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal.
+
+    It shows the time so far, the time left and the rate of the last minutes.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    class Rate(ProgressColumn):
+        """Steps a second, or a minute where they are slower than that."""
+
+        def render(self, task: Any) -> Any:
+            speed = task.finished_speed or task.speed
+            if not speed:
+                return ""
+            return f"{speed:,.0f}/s" if speed >= 1 else f"{speed * 60:,.1f}/min"
+
+    columns: tuple[ProgressColumn, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        Rate(),
+    )
+    quiet = not sys.stderr.isatty()
+    window = 300  # seconds of the estimate: steps may come in bursts
+    with Progress(*columns, console=stderr, disable=quiet, speed_estimate_period=window) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda n, total=total: bar.update(task, advance=n, total=total)
+
+
+def counted(items: Iterable[R], *, what: str, total: int | None = None) -> Iterator[R]:
+    """The same items, counted by a progress bar."""
+    with progress(what, total=total) as advance:
+        for item in items:
+            yield item
+            advance(1)

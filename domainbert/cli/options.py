@@ -1,0 +1,148 @@
+"""Options that several commands share; those of all scoring commands are one object."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from domainbert.tables import ReadOptions
+
+R = TypeVar("R")
+
+ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
+RecipeFile = Annotated[
+    Path | None, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
+]
+EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")]
+Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
+LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all random choices.")]
+FullWeights = Annotated[bool, typer.Option("--full", help="Train all weights, not an adapter.")]
+Checkpoints = Annotated[
+    Path | None,
+    typer.Option(help="Folder that keeps the checkpoints; by default they are deleted."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
+Merged = Annotated[
+    bool, typer.Option("--merged", help="Write all weights, for other libraries, not an adapter.")
+]
+EncoderModel = Annotated[
+    str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
+]
+ModelName = Annotated[
+    str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")
+]
+
+# Options of the scoring commands.
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help=".csv, .tsv, .jsonl (also .gz), .parquet or .txt; a folder or a 'pattern' of them; "
+        "or a database (postgresql://, sqlite:///) with --query.",
+    ),
+]
+Table = Annotated[
+    Path,
+    typer.Option("--out", help="A table (.csv, .parquet, .jsonl), or a folder for Parquet parts."),
+]
+TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the text.")]
+StayColumn = Annotated[str | None, typer.Option("--stay", help="The column with the stay's id.")]
+PatientColumn = Annotated[str | None, typer.Option("--patient", help="The patient's id.")]
+NoteColumn = Annotated[str | None, typer.Option("--note", help="The note's id.")]
+TimeColumn = Annotated[str | None, typer.Option("--time", help="When a note was written.")]
+Keep = Annotated[
+    list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.")
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."),
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of text files, such as cp1252; by default UTF-8.")
+]
+Query = Annotated[str | None, typer.Option(help="With a database: the SELECT statement to run.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]
+Metrics = Annotated[
+    Path | None,
+    typer.Option(help="Also write the run's numbers for Prometheus' textfile collector, .prom."),
+]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
+]
+Precision = Annotated[
+    Literal["fp32", "int8"],
+    typer.Option(help="int8 is faster on a CPU; see docs/scale.md for what it changes."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions:
+    """The options that all scoring commands share, as a command gets them.
+
+    A column that is named here and that the task does not read is copied to the output.
+    """
+
+    text: TextColumn = None
+    stay: StayColumn = None
+    patient: PatientColumn = None
+    note: NoteColumn = None
+    time: TimeColumn = None
+    keep: Keep = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    query: Query = None
+    restart: Restart = False
+    metrics: Metrics = None
+    device: Device = None
+
+    def named(self, *, text: str = "text") -> dict[str, str]:
+        """Our name of each column that an option names -> the table's; --text names `text`."""
+        ours = {
+            text: self.text,
+            "stay_id": self.stay,
+            "patient_id": self.patient,
+            "note_id": self.note,
+            "chart_time": self.time,
+        }
+        return {name: theirs for name, theirs in ours.items() if theirs}
+
+    def reading(self, *, lines: bool = False) -> ReadOptions:
+        """How to read the source; see `ReadOptions`."""
+        from domainbert.tables import ReadOptions
+
+        return ReadOptions(self.delimiter, self.encoding, lines, self.query)
+
+    def refuse(self, *names: str, because: str) -> None:
+        """Raise a usage error if one of these options was given, which would have no effect."""
+        if given := [f"--{name}" for name in names if getattr(self, name)]:
+            msg = f"{', '.join(given)}: no effect {because}; leave it out"
+            raise typer.BadParameter(msg)
+
+
+def takes_scoring_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command the options of `ScoringOptions`; its argument `scoring` holds their values."""
+    hints = get_type_hints(ScoringOptions, include_extras=True)
+    signature = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def wrapped(**given: object) -> R:
+        shared = {name: given.pop(name) for name in hints}
+        return command(**given, scoring=ScoringOptions(**shared))  # type: ignore[arg-type]
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [p.replace(kind=keyword) for n, p in signature.parameters.items() if n != "scoring"]
+    shared = [
+        inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name])
+        for f in fields(ScoringOptions)
+    ]
+    wrapped.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+    return wrapped

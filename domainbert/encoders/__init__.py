@@ -1,0 +1,1 @@
+"""Find, verify and load an encoder; adapters and heads on it."""

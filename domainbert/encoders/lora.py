@@ -1,0 +1,143 @@
+"""Low-rank adapters: added to a model, merged into it, and stored in PEFT's own folder format."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from domainbert.encoders.loading import ADAPTER_CONFIG, ADAPTER_FILE, HUB, explained
+from domainbert.errors import EncoderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from peft import LoraConfig
+    from transformers import PreTrainedModel
+
+OUTPUT_LAYERS = ("classifier", "qa_outputs")
+HEAD_MODULES = {*OUTPUT_LAYERS, "pooler", "head"}
+# Every linear layer of the encoder, by the names of BERT, ModernBERT and MPNet.
+LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Low-rank adapters on every linear layer of the encoder (Hu et al., arXiv 2106.09685)."""
+
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Adapter:
+    """What PEFT's folder holds: the configuration, and the tensors of adapters and head."""
+
+    config: LoraConfig
+    tensors: dict[str, torch.Tensor] = field(repr=False)
+
+    @property
+    def rank(self) -> int:
+        """Rank of the adapters."""
+        return int(self.config.r)
+
+    def outputs(self) -> dict[str, int]:
+        """The number of outputs of the head, as an entry of a Hugging Face configuration."""
+        ends = tuple(f"{head}.weight" for head in OUTPUT_LAYERS)
+        rows = [len(tensor) for name, tensor in self.tensors.items() if name.endswith(ends)]
+        return {"num_labels": rows[0]} if rows else {}
+
+    def save(self, folder: Path) -> None:
+        """Write `adapter_model.safetensors` and `adapter_config.json`."""
+        from safetensors.torch import save_file
+
+        save_file(self.tensors, folder / ADAPTER_FILE, metadata={"format": "pt"})
+        self.config.save_pretrained(str(folder))
+
+
+def add_lora(model: PreTrainedModel, lora: LoRA | LoraConfig | None) -> Any:
+    """A `PeftModel` in which only adapters and head train; the model itself if `lora` is None."""
+    if lora is None:
+        return model
+    from peft import LoraConfig, get_peft_model
+
+    if isinstance(lora, LoRA):
+        heads = sorted(
+            HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+        )
+        shape = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
+        lora = LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
+    with warnings.catch_warnings():
+        # peft reads an attribute of transformers by its old name.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        return get_peft_model(model, lora)
+
+
+def trained_adapter(wrapped: Any, *, encoder: str) -> Adapter:
+    """The adapter and head of a model from `add_lora`, in half precision.
+
+    `encoder` is the name of what it was trained on, as PEFT's `base_model_name_or_path`.
+    """
+    from peft import get_peft_model_state_dict
+
+    tensors = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
+    config = copy.deepcopy(wrapped.peft_config["default"])
+    config.base_model_name_or_path = encoder.removeprefix(HUB)
+    config.inference_mode = True
+    halves = {name: tensor.detach().cpu().half().contiguous() for name, tensor in tensors.items()}
+    return Adapter(config, halves)
+
+
+def set_adapter(wrapped: Any, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Put the tensors of an `Adapter` into a model from `add_lora`."""
+    from peft import set_peft_model_state_dict
+
+    set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})
+
+
+def merge_adapter(wrapped: Any, adapter: Adapter) -> PreTrainedModel:
+    """Merge an adapter into a model from `add_lora`, and return it plain."""
+    set_adapter(wrapped, adapter.tensors)
+    return wrapped.merge_and_unload().eval()
+
+
+def read_adapter(folder: Path) -> Adapter:
+    """The adapter of a folder, written by us or by PEFT; `EncoderError` if it cannot be used."""
+    from peft import LoraConfig, PeftConfig
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = folder / ADAPTER_FILE
+    for path in (file, folder / ADAPTER_CONFIG):
+        if not path.is_file():
+            raise EncoderError(f"{folder} lacks {path.name}")
+    with explained(str(folder)):
+        config = PeftConfig.from_pretrained(str(folder))
+    if not isinstance(config, LoraConfig):
+        raise EncoderError(f"{folder} holds a {config.peft_type.value} adapter; expected LoRA")
+    try:
+        tensors = load_file(file)
+    except SafetensorError as error:
+        raise EncoderError(f"{file} is broken ({error}); copy it again") from None
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise EncoderError(f"{file} holds numbers that are not finite; train again")
+    return Adapter(config, tensors)
+
+
+def apply_adapter(network: PreTrainedModel, adapter: Adapter, *, name: str) -> PreTrainedModel:
+    """Merge an adapter that was read into its encoder; `EncoderError` if the two do not fit."""
+    from peft import get_peft_model_state_dict
+
+    config = copy.deepcopy(adapter.config)
+    config.base_model_name_or_path = None  # peft warns of any other name than the network's
+    with explained(name):
+        wrapped = add_lora(network, config)
+    expected = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
+    shapes = [{(key, t.shape) for key, t in each.items()} for each in (adapter.tensors, expected)]
+    if differing := {key for key, _ in shapes[0] ^ shapes[1]}:
+        raise EncoderError(f"{name} does not fit its encoder: {len(differing)} tensors differ")
+    return merge_adapter(wrapped, adapter)

@@ -1,0 +1,1 @@
+"""Models that users hold: loaded from a folder, saved to one."""

@@ -1,0 +1,407 @@
+"""Embedder: texts -> vectors, one per text or one per passage; every token is read."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from domainbert.encoders.loading import DEFAULT_ENCODER
+from domainbert.errors import UserError
+from domainbert.models.model import Model
+from domainbert.models.pooling import (
+    BareEncoder,
+    EmbeddingSettings,
+    hidden_states,
+    join_windows,
+    module_files,
+    pool,
+    read_modules,
+    unit,
+)
+from domainbert.tables.ids import is_missing
+from domainbert.text.runner import chunked, read_ahead
+from domainbert.text.windows import UNKNOWN, Windower, too_long
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.models.pooling import Layers, Pooling
+    from domainbert.text.windows import WindowedText
+
+NO_TEXT = "no text"
+log = logging.getLogger(__name__)
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True)
+class TextVectors:
+    """The vectors of consecutive texts, in the order given.
+
+    Attributes:
+        vectors: shape (texts, dimension), float32; a row of NaN where a text has no vector.
+        tokens: tokens read of each text, special ones not counted, shape (texts,).
+        windows: windows that each text was read in, shape (texts,).
+        faults: why a text has no vector, for each text; "" where it has one.
+    """
+
+    vectors: np.ndarray = field(repr=False)
+    tokens: np.ndarray = field(repr=False)
+    windows: np.ndarray = field(repr=False)
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PassageVectors:
+    """The vectors of the passages of consecutive texts, in order.
+
+    Attributes:
+        vectors: shape (passages, dimension), float32.
+        texts: number of each passage's text, counted over the whole call, shape (passages,).
+        starts: first character of each passage in its text, shape (passages,).
+        ends: one past its last character, shape (passages,).
+        faults: number of a text without a passage -> why.
+        count: texts, with and without passages.
+    """
+
+    vectors: np.ndarray = field(repr=False)
+    texts: np.ndarray = field(repr=False)
+    starts: np.ndarray = field(repr=False)
+    ends: np.ndarray = field(repr=False)
+    faults: dict[int, str]
+    count: int
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A chunk of texts, each different one split into windows."""
+
+    texts: list[str]
+    faults: list[str]
+    windowed: dict[str, WindowedText]
+
+
+class Embedder(Model):
+    """Texts as vectors, from any encoder.
+
+    A vector does not depend on the other texts of the call (within 1e-5 on a CPU). A text longer
+    than a window is read in several windows. With all weights saved (`merged=True`) the folder is
+    an ordinary sentence-transformers model, which gives the same vectors there.
+
+    Args:
+        network: an encoder without a head.
+        tokenizer: its fast tokenizer.
+        settings: see `EmbeddingSettings`.
+        name: what to call it in tables and figures.
+        device: where to run; by default CUDA where there is one, else the CPU.
+        batch_tokens: tokens of one batch, padding included; by default by device.
+    """
+
+    task = "embedding"
+    trains_further = True
+    settings_class = EmbeddingSettings
+    train_command = "biomed sentences train PAIRS --out MODEL"
+
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        settings: EmbeddingSettings | None = None,
+        name: str = "encoder",
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        super().__init__(
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
+        )
+        self.name = name
+        network.config.output_hidden_states = self.settings.layers != "last"
+        self.windower = self._windower(self.window_tokens())
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return int(self.network.config.hidden_size)
+
+    def __repr__(self) -> str:
+        """Name the encoder and how it is pooled."""
+        shown = self.settings.model_dump(exclude_none=True).items()
+        settings = ", ".join(f"{name}={value!r}" for name, value in shown)
+        return f"{type(self).__name__}({self.name!r}, {settings})"
+
+    @classmethod
+    def network_class(cls) -> Any:
+        """An encoder without a head."""
+        return BareEncoder
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path = DEFAULT_ENCODER,
+        *,
+        pooling: Pooling | None = None,
+        layers: Layers | None = None,
+        unit_norm: bool | None = None,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> Self:
+        """Load a shipped model or encoder by name, a folder, or `hub:owner/name`.
+
+        An encoder that was not trained for similarity (neither a model of ours nor a
+        sentence-transformers model) is reported once in the log.
+
+        Args:
+            name: of the model.
+            pooling: "mean", "cls" or "max"; by default as the model was trained.
+            layers: "last", "mean4" or "sum4"; by default as the model was trained.
+            unit_norm: scale vectors to length 1; by default as the model says, else False.
+            device: see the class.
+            batch_tokens: see the class.
+
+        Raises:
+            EncoderError: no such encoder, or one that cannot be used here.
+        """
+        from domainbert.encoders.loading import find_encoder
+
+        loaded = cls.load(name)
+        if loaded.config:
+            settings = cls.read_settings(loaded.config.settings)
+        else:
+            published = read_modules(find_encoder(cls.resolve(name)))
+            _warn_once(str(name), is_trained=published is not None)
+            settings = published or EmbeddingSettings()
+        asked = {"pooling": pooling, "layers": layers, "unit_norm": unit_norm}
+        embedder = cls(
+            loaded.model,
+            loaded.tokenizer,
+            settings=settings.replaced(**{k: v for k, v in asked.items() if v is not None}),
+            name=str(name),
+            device=device,
+            batch_tokens=batch_tokens,
+        )
+        embedder.remember(loaded)
+        return embedder
+
+    def embed(self, texts: str | Sequence[str]) -> np.ndarray:
+        """The vectors of texts.
+
+        Args:
+            texts: a text, or several.
+
+        Returns:
+            Shape (texts, dimension), or (dimension,) for one text; float32.
+
+        Raises:
+            UserError: a text is empty, not a string, or not in the vocabulary at all; the message
+                has its number.
+        """
+        if isinstance(texts, str):
+            return self.embed([texts])[0]
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        start = longer = 0
+        for part in self.embed_many(texts):
+            check_faults(part.faults, first=start)
+            vectors[start : start + len(part.vectors)] = part.vectors
+            start, longer = start + len(part.vectors), longer + int((part.windows > 1).sum())
+        if longer:
+            log.warning(
+                "%d of %d texts are longer than %d tokens: each of their vectors pools several "
+                "windows",
+                *(longer, len(texts), self.windower.window),
+            )
+        return vectors
+
+    def embed_many(self, texts: Iterable[Any]) -> Iterator[TextVectors]:
+        """The vectors of any number of texts, piece by piece, in order, in flat memory.
+
+        A text without a vector does not affect the others: its piece says why it has none.
+
+        Raises:
+            UserError: one string instead of a list of them.
+        """
+        for read in self._tokenised(texts, self.windower):
+            good = {text: w for text, w in read.windowed.items() if not _fault(w)}
+            rows = self._text_vectors(good.values())
+            # The last row is for texts without a vector.
+            table = np.vstack([rows, np.full((1, self.dimension), np.nan, np.float32)])
+            place = {text: row for row, text in enumerate(good)}
+            yield TextVectors(
+                vectors=table[[place.get(text, -1) for text in read.texts]],
+                tokens=np.array([read.windowed[text].tokens for text in read.texts]),
+                windows=np.array([len(read.windowed[text].windows) for text in read.texts]),
+                faults=tuple(
+                    fault or _fault(read.windowed[text])
+                    for fault, text in zip(read.faults, read.texts, strict=True)
+                ),
+            )
+
+    def embed_passages(
+        self, texts: Iterable[Any], *, window: int | None = None
+    ) -> Iterator[PassageVectors]:
+        """One vector per passage of each text, with its place in the text.
+
+        Passages are consecutive and cover the text; they end at a sentence or line where possible.
+
+        Args:
+            texts: any number of them.
+            window: tokens of a passage at most, special tokens included; by default the window of
+                the settings.
+
+        Raises:
+            UserError: one string instead of a list, or a window beyond the encoder's limit.
+        """
+        windower = self.windower if window is None else self._windower(window)
+        first = 0
+        for read in self._tokenised(texts, windower):
+            faults, places, windows = dict[int, str](), list[tuple[int, int, int]](), []
+            for number, (text, fault) in enumerate(
+                zip(read.texts, read.faults, strict=True), start=first
+            ):
+                windowed = read.windowed[text]
+                if fault := fault or _fault(windowed):
+                    faults[number] = fault
+                    continue
+                places += [(number, w.start, w.end) for w in windowed.windows]
+                windows += [w.input_ids for w in windowed.windows]
+            numbers, starts, ends = np.array(places, dtype=np.int64).reshape(-1, 3).T
+            vectors = self.scaled(self.pooled(windows))
+            yield PassageVectors(vectors, numbers, starts, ends, faults, len(read.texts))
+            first += len(read.texts)
+
+    def similarity(self, a: str, b: str) -> float:
+        """The cosine of two texts, in [-1, 1]."""
+        first, second = unit(self.embed([a, b]))
+        return float(first @ second)
+
+    def vectors_of(
+        self, texts: Sequence[str], *, network: PreTrainedModel | None = None
+    ) -> np.ndarray:
+        """The vectors of texts that all have tokens, for scoring while a network trains.
+
+        The shape is (texts, dimension), the type float32. A text without a token is a `UserError`.
+        """
+        read = self.windower.split_many(texts)
+        check_faults("" if text.tokens else NO_TEXT for text in read)
+        return self._text_vectors(read, network=network)
+
+    def pooled(
+        self, windows: Sequence[np.ndarray], *, network: PreTrainedModel | None = None
+    ) -> np.ndarray:
+        """Token ids of windows -> their pooled hidden states, not scaled.
+
+        Args:
+            windows: token ids with special tokens, each of shape (tokens,).
+            network: used instead of the embedder's own (for example while it trains).
+
+        Returns:
+            Shape (windows, dimension), float32.
+        """
+
+        def read(output: Any, mask: torch.Tensor | None) -> torch.Tensor:
+            hidden = hidden_states(output, layers=self.settings.layers)
+            return pool(hidden, mask, pooling=self.settings.pooling)
+
+        runner = self.runner if network is None else self.runner.with_model(network)
+        rows = runner.run(windows, read=read)
+        return np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
+
+    def scaled(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors at the length that the settings ask for."""
+        return unit(vectors) if self.settings.unit_norm else vectors
+
+    def _text_vectors(
+        self, texts: Iterable[WindowedText], *, network: PreTrainedModel | None = None
+    ) -> np.ndarray:
+        texts = list(texts)
+        windows = [window.input_ids for text in texts for window in text.windows]
+        rows = join_windows(
+            self.pooled(windows, network=network),
+            np.array([len(window) for window in windows]),
+            np.array([len(text.windows) for text in texts], dtype=np.int64),
+            pooling=self.settings.pooling,
+        )
+        return self.scaled(rows)
+
+    def _extra_files(self) -> dict[str, str]:
+        return module_files(self.settings, dimension=self.dimension, window=self.windower.window)
+
+    def _windower(self, window: int) -> Windower:
+        from domainbert.encoders.loading import window_limit
+
+        return Windower(self.tokenizer, window=window, limit=window_limit(self.network.config))
+
+    def _tokenised(self, texts: Iterable[Any], windower: Windower) -> Iterator[_Read]:
+        check_many(texts)
+        chunks = chunked(texts, size=_tokens, limit=self.runner.buffer_tokens)
+        return read_ahead(_split(chunk, windower) for chunk in chunks)
+
+
+def check_many(texts: object) -> None:
+    """Refuse one string where several are expected, which would be read letter by letter.
+
+    Raises:
+        UserError: `texts` is a string.
+    """
+    if isinstance(texts, str):
+        raise UserError("expected a list of texts, got one string; write [text]")
+
+
+def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
+    """Refuse texts without a vector.
+
+    Args:
+        faults: one for each text; "" where there is none.
+        first: number of the first of these texts.
+
+    Raises:
+        UserError: naming the first such text by its number.
+    """
+    for number, fault in zip(itertools.count(first), faults, strict=False):
+        if fault:
+            msg = f"text number {number} has no vector: {fault}"
+            raise UserError(msg)
+
+
+def _split(chunk: list[Any], windower: Windower) -> _Read:
+    faults = [_type_fault(text) for text in chunk]
+    texts = [t if isinstance(t, str) and not f else "" for t, f in zip(chunk, faults, strict=True)]
+    different = list(dict.fromkeys(texts))  # a text that repeats is read once
+    windowed = dict(zip(different, windower.split_many(different), strict=True))
+    return _Read(texts, faults, windowed)
+
+
+def _fault(windowed: WindowedText) -> str:
+    if not windowed.tokens:
+        return NO_TEXT
+    unknown = sum(part.reason == UNKNOWN for part in windowed.unread)
+    return "no word of it is in the encoder's vocabulary" if unknown >= windowed.tokens else ""
+
+
+def _type_fault(text: object) -> str:
+    if isinstance(text, str):
+        reason = too_long(text)
+        return f"it has {reason}" if reason else ""
+    return "" if is_missing(text) else f"it is {type(text).__name__}, not a string"
+
+
+def _tokens(text: object) -> int:
+    """About how many tokens a text has: four characters each, and two special ones."""
+    return 2 + len(text) // 4 if isinstance(text, str) else 1
+
+
+def _warn_once(name: str, *, is_trained: bool) -> None:
+    if not is_trained and name not in _warned:
+        _warned.add(name)
+        log.warning(
+            "%s was not trained for similarity: its cosines rank texts poorly; all-MiniLM-L6-v2 "
+            "and the shipped models were",
+            name,
+        )

@@ -1,0 +1,280 @@
+"""Model: the base class of all task models, loaded from a folder and saved to one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+from domainbert.encoders.loading import window_limit
+from domainbert.errors import EncoderError, UserError
+from domainbert.text.windows import own_tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.encoders.loading import Encoder
+    from domainbert.encoders.lora import Adapter, LoRA
+    from domainbert.models.storage import TaskConfig, TaskModel
+    from domainbert.settings import Settings
+    from domainbert.text.runner import Device
+
+
+class NewHead(Protocol):
+    """What of the settings of a training run decides an untrained model."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of the head."""
+
+    @property
+    def dropout(self) -> float:
+        """Dropout of hidden states, in [0, 1)."""
+
+
+class Model(ABC):
+    """A network with a tokenizer and settings, loaded from a folder and saved to one.
+
+    Args:
+        network: a Hugging Face model.
+        tokenizer: its fast tokenizer.
+        settings: an instance of `settings_class`; by default its defaults.
+        device: see `domainbert.text.runner.find_device`.
+        batch_tokens: see `domainbert.text.runner.WindowRunner`.
+
+    Attributes:
+        runner: runs windows through the network.
+        manifest: how the model was trained and how it scored.
+        config: of its folder or its training; None for a plain Hugging Face checkpoint.
+        adapter: what was merged into the encoder; None with full weights.
+    """
+
+    package: ClassVar[str] = ""  # the package that ships such models, if any does
+    task: ClassVar[str]
+    labels: tuple[str, ...] = ()  # one name for each output; empty for any number
+    settings_class: ClassVar[Any]  # a `Settings` class
+    train_command: ClassVar[str]
+    trains_further: ClassVar[bool] = False  # whether training may start from an adapter folder
+
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        settings: Settings | None = None,
+        device: Device = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        from domainbert.text.runner import WindowRunner
+
+        self.network, self.tokenizer = network, tokenizer
+        self.settings: Any = settings or self.settings_class()
+        self.runner = WindowRunner(
+            network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
+        )
+        self.manifest: dict[str, Any] = {}
+        self.config: TaskConfig | None = None
+        self.adapter: Adapter | None = None
+
+    @classmethod
+    @abstractmethod
+    def network_class(cls) -> Any:
+        """The Hugging Face class of the network; a method because importing it takes seconds."""
+
+    @classmethod
+    def resolve(cls, name: str | Path) -> str | Path:
+        """The folder of a shipped model, or the name unchanged; see `shipped.resolve_model`."""
+        from domainbert.models.shipped import resolve_model
+
+        return resolve_model(name, cls.package) if cls.package else name
+
+    def card(self, config: TaskConfig, adapter: Adapter | None = None) -> str:
+        """Markdown for the README of a folder with an adapter, or with all weights."""
+        from domainbert.models.shipped import model_card
+
+        if self.package:
+            return model_card(config, self.package, adapter)
+        return f"# A model for {config.task}\n\nTrained from the encoder `{config.encoder}`.\n"
+
+    @classmethod
+    def read_settings(cls, stored: dict[str, Any]) -> Any:
+        """The settings of a model folder; unknown ones are an `EncoderError`."""
+        try:
+            return cls.settings_class(**stored)
+        except UserError as error:
+            raise EncoderError(f"config.json: settings: {error}") from None
+
+    @classmethod
+    def origin(cls, name: str | Path) -> Encoder:
+        """What training by this name starts from: an encoder, or a model that `trains_further`."""
+        from domainbert.encoders.loading import find_encoder
+
+        source = name
+        if cls.trains_further:
+            with suppress(EncoderError):  # of an unknown name `find_encoder` says more
+                source = cls.resolve(name)
+        return replace(find_encoder(source, adapters=cls.trains_further), name=str(name))
+
+    @classmethod
+    def load(cls, name: str | Path, *, dropout: float | None = None) -> TaskModel:
+        """Read a model folder; see `domainbert.models.storage.load_task_model`."""
+        from domainbert.models.storage import load_task_model
+
+        return load_task_model(
+            cls.resolve(name),
+            task=cls.task,
+            labels=len(cls.labels) or None,
+            network_class=cls.network_class,
+            train_command=cls.train_command,
+            dropout=dropout,
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | Path, *, device: Device = None, batch_tokens: int | None = None
+    ) -> Self:
+        """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
+
+        A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
+        `load_task_model`; settings that the class refuses are a `UserError`.
+        """
+        return cls.from_loaded(cls.load(name), device=device, batch_tokens=batch_tokens)
+
+    @classmethod
+    def from_loaded(cls, loaded: TaskModel, **options: Any) -> Self:
+        """The model of a folder that was read by `load`; `options` are the class' own."""
+        settings = cls.read_settings(loaded.config.settings) if loaded.config else None
+        model = cls(loaded.model, loaded.tokenizer, settings=settings, **options)
+        model.remember(loaded)
+        return model
+
+    @classmethod
+    def untrained(
+        cls,
+        encoder: str | Path,
+        *,
+        training: NewHead,
+        settings: Settings | None = None,
+        labels: Sequence[str] = (),
+    ) -> Self:
+        """An encoder (shipped name, folder or `hub:owner/name`) with a new head, to be trained.
+
+        `training` gives the seed and the dropout; `labels` are for tasks without their own.
+        """
+        import torch
+
+        from domainbert.encoders.loading import dropouts, load_model, load_tokenizer, named_outputs
+
+        found, outputs = cls.origin(encoder), named_outputs(labels or cls.labels)
+        torch.manual_seed(training.seed)
+        if found.is_adapter:
+            loaded = cls.load(encoder, dropout=training.dropout)
+            return cls(loaded.model.requires_grad_(), loaded.tokenizer, settings=settings)
+        outputs |= dropouts(found, training.dropout)
+        network = load_model(found, cls.network_class(), **outputs)
+        return cls(network, load_tokenizer(found), settings=settings)
+
+    def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
+        """The model after training, exactly as it will be loaded from its folder.
+
+        `network` is as the trainer leaves it, with its adapters, or full weights if `lora` is None.
+        A model that started from another adapter has full weights, with both merged.
+        """
+        from domainbert.encoders.lora import merge_adapter, trained_adapter
+        from domainbert.models.storage import TaskModel
+
+        source = self.origin(encoder)
+        adapter = trained_adapter(network, encoder=source.name) if lora else None
+        plain = merge_adapter(network, adapter) if adapter else network.eval()
+        config = self._new_config(source.name, sha256=source.sha256)
+        model = type(self)(plain, self.tokenizer, settings=self.settings)
+        kept = None if source.is_adapter else adapter
+        model.remember(TaskModel(plain, self.tokenizer, config, kept))
+        return model
+
+    def facts(self, encoder: str | Path) -> dict[str, Any]:
+        """What identifies an untrained model; a run resumes only if it is the same."""
+        task = {
+            "task": self.task,
+            "labels": list(self.labels),
+            "settings": self.settings.model_dump(),
+        }
+        return {**task, "encoder": self.origin(encoder).sha256}
+
+    def fingerprint(self) -> str:
+        """SHA-256 over task, settings, weights and tokenizer; the last two are read only once."""
+        settings = json.dumps(self.settings.model_dump(), sort_keys=True, default=str)
+        return hashlib.sha256(f"{self.task} {settings} {self._weights_hash}".encode()).hexdigest()
+
+    @cached_property
+    def _weights_hash(self) -> str:
+        """SHA-256 of what turns text into numbers: weights, architecture and tokenizer."""
+        import torch
+
+        config = self.network.config
+        names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
+        found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
+        found.update(own_tokenizer(self.tokenizer).to_str().encode())
+        for name, tensor in sorted(self.network.state_dict().items()):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            flat = tensor.detach().cpu().contiguous().flatten()
+            found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
+        return found.hexdigest()
+
+    def window_tokens(self) -> int:
+        """Maximum tokens of a window: the setting, by default the encoder's limit."""
+        limit = window_limit(self.network.config)
+        window: int = self.settings.window or limit
+        if window > limit:
+            raise UserError(f"window must be at most {limit} for this encoder, got {window}")
+        return window
+
+    def remember(self, loaded: TaskModel) -> None:
+        """Keep what a folder or a training run has besides the weights."""
+        if loaded.config:
+            self.config, self.manifest = loaded.config, loaded.config.manifest
+            self.adapter = loaded.adapter
+
+    def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
+        """Write the model folder: the adapter if there is one, else all weights.
+
+        With `merged`, all weights in any case, to be read by Hugging Face's own classes. A model
+        folder of ours is replaced; any other is a `FileExistsError`.
+        """
+        from domainbert.models.storage import save_task_model
+
+        adapter = None if merged else self.adapter
+        config = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
+        config = config.replaced(settings=self.settings.model_dump(), manifest=self.manifest)
+        save_task_model(
+            folder,
+            model=self.network,
+            tokenizer=self.tokenizer,
+            config=config,
+            card=self.card(config, adapter),
+            adapter=adapter,
+            extra_files={} if adapter else self._extra_files(),
+        )
+
+    def _extra_files(self) -> dict[str, str]:
+        """Files that other libraries want beside all weights: name -> content."""
+        return {}
+
+    def _new_config(self, encoder: str, *, sha256: str | None = None) -> TaskConfig:
+        from domainbert.models.storage import TaskConfig
+
+        return TaskConfig(
+            task=self.task,
+            labels=self.labels,
+            encoder=encoder,
+            encoder_sha256=sha256,
+            lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
+            settings=self.settings.model_dump(),
+        )

@@ -1,0 +1,303 @@
+"""PairModel: two texts -> a score or a class, read together by one network (a cross-encoder)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from domainbert.errors import UserError
+from domainbert.models.model import Model
+from domainbert.settings import Count, Settings
+from domainbert.text.runner import chunked, read_ahead
+from domainbert.text.windows import own_tokenizer, plan_windows, too_long
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+Join = Literal["mean", "max"]
+SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer takes a text with one
+
+
+class PairSettings(Settings):
+    """How two texts are read.
+
+    Attributes:
+        window: maximum tokens of a window, including both texts and special tokens; None is the
+            encoder's limit.
+        overlap: tokens of the second text that consecutive windows share.
+        join: how the windows of a long second text become one result: "mean" of their logits, or
+            "max" (for each output, its largest logit), which suits reranking.
+    """
+
+    window: Count | None = None
+    overlap: Annotated[int, Field(ge=0)] = 0
+    join: Join = "mean"
+
+
+@dataclass(frozen=True)
+class PairWindow:
+    """One window of a pair: token ids and the segment (0 first text, 1 second) of each token."""
+
+    input_ids: np.ndarray = field(repr=False)
+    segments: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PairResult:
+    """The result for a pair of texts.
+
+    Attributes:
+        logits: one for each output, shape (labels,).
+        labels: names of the outputs.
+        windows: windows that were read.
+    """
+
+    logits: np.ndarray = field(repr=False)
+    labels: tuple[str, ...]
+    windows: int
+
+    @property
+    def score(self) -> float:
+        """The sigmoid of the only logit, in (0, 1).
+
+        Raises:
+            UserError: the network has several outputs.
+        """
+        if len(self.logits) != 1:
+            msg = f"a score needs one output; this model has {len(self.logits)} classes"
+            raise UserError(msg)
+        return float(1 / (1 + np.exp(-self.logits[0])))
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """The softmax of the logits by label."""
+        shares = np.exp(self.logits - self.logits.max())
+        return dict(zip(self.labels, (shares / shares.sum()).tolist(), strict=True))
+
+    @property
+    def label(self) -> str:
+        """The most likely class."""
+        return self.labels[int(self.logits.argmax())]
+
+
+class PairWindower:
+    """Splits pairs of texts into windows `[CLS] first [SEP] piece of second [SEP]`.
+
+    Every token of both texts is read. `[SEP]` and its like in a text are text, never the special
+    tokens.
+
+    Args:
+        tokenizer: a fast tokenizer, from `domainbert.encoders.loading.load_tokenizer`.
+        window: tokens of a window at most, special tokens counted.
+        overlap: tokens of the second text that consecutive windows share.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int = 0
+    ) -> None:
+        self.window, self.overlap = window, overlap
+        self._tokenizer = own_tokenizer(tokenizer)
+        self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
+
+    @property
+    def longest_first(self) -> int:
+        """Tokens that the first text may have, so that windows advance over the second."""
+        return self.window - SPECIAL_TOKENS - self.overlap - max(1, self.overlap // 4)
+
+    def fault_of_first(self, text: str) -> str:
+        """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
+        (tokens,) = self._tokenised([text])
+        if tokens and len(tokens) <= self.longest_first:
+            return ""
+        allowed = f"expected 1 to {self.longest_first} in windows of {self.window} tokens"
+        return f"has {len(tokens)} tokens, {allowed}"
+
+    def split(self, first: object, second: object, *, number: int = 0) -> list[PairWindow]:
+        """The windows of one pair; see `split_many`."""
+        return self.split_many([(first, second)], start=number)[0]
+
+    def split_many(
+        self, pairs: Sequence[tuple[object, object]], *, start: int = 0
+    ) -> list[list[PairWindow]]:
+        """The windows of each pair.
+
+        Args:
+            pairs: first and second texts.
+            start: number of the first pair, for messages.
+
+        Raises:
+            UserError: a text that is empty or not a string, or a first text that leaves the
+                window no room; the message has the number of the pair.
+        """
+        texts = list(
+            dict.fromkeys(
+                _checked(text, side=side, number=number)
+                for number, pair in enumerate(pairs, start=start)
+                for side, text in zip(("first", "second"), pair, strict=True)
+            )
+        )
+        ids = dict(zip(texts, self._tokenised(texts), strict=True))
+        return [
+            self._windows(ids[str(first)], ids[str(second)], number=number)
+            for number, (first, second) in enumerate(pairs, start=start)
+        ]
+
+    def _windows(self, first: list[int], second: list[int], *, number: int) -> list[PairWindow]:
+        for side, tokens in (("first", first), ("second", second)):
+            if not tokens:
+                msg = f"the {side} text of pair number {number} has no character the model reads"
+                raise UserError(msg)
+        if len(first) > self.longest_first:
+            msg = (
+                f"the first text of pair number {number} has {len(first)} tokens; with windows of "
+                f"{self.window} tokens expected at most {self.longest_first}: put the longer text "
+                "second"
+            )
+            raise UserError(msg)
+        head = [*self._cls, *first, *self._sep]
+        ranges = plan_windows(
+            len(second), capacity=self.window - SPECIAL_TOKENS - len(first), overlap=self.overlap
+        )
+        rows = [np.array([*head, *second[a:b], *self._sep], dtype=np.int64) for a, b in ranges]
+        return [
+            PairWindow(row, (np.arange(len(row)) >= len(head)).astype(np.int64)) for row in rows
+        ]
+
+    def _tokenised(self, texts: list[str]) -> list[list[int]]:
+        mended = [_HALF_PAIR.sub("\ufffd", text) for text in texts]
+        return [e.ids for e in self._tokenizer.encode_batch(mended, add_special_tokens=False)]
+
+
+def _checked(text: object, *, side: str, number: int) -> str:
+    if not isinstance(text, str):
+        msg = f"the {side} text of pair number {number} is {type(text).__name__}, expected a string"
+        raise UserError(msg)
+    if not text.strip():
+        msg = f"the {side} text of pair number {number} is empty"
+        raise UserError(msg)
+    if reason := too_long(text):
+        msg = f"the {side} text of pair number {number} has {reason}"
+        raise UserError(msg)
+    return text
+
+
+class PairModel(Model):
+    """Reads two texts together and gives a score or a class.
+
+    A second text too long for one window is read in several, and their logits are joined. Load
+    one with `from_pretrained`: a folder of ours, or any BERT sequence classifier, such as a
+    sentence-transformers cross-encoder.
+
+    Args:
+        network: Hugging Face's sequence classifier.
+        tokenizer: its fast tokenizer.
+        settings: see `PairSettings`.
+        device: where to run; by default CUDA where there is one, else the CPU.
+        batch_tokens: tokens of one batch, padding counted; by default by device.
+    """
+
+    task = "pairs"
+    settings_class = PairSettings
+    train_command = "biomed sentences train PAIRS --kind cross-encoder --out MODEL"
+
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        settings: PairSettings | None = None,
+        device: str | torch.device | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        super().__init__(
+            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
+        )
+        names = network.config.id2label or {}
+        self.labels = tuple(str(names[number]) for number in sorted(names))
+        self.windower = PairWindower(
+            tokenizer, window=self.window_tokens(), overlap=self.settings.overlap
+        )
+
+    def __repr__(self) -> str:
+        """Name the outputs and the window."""
+        return f"{type(self).__name__}({', '.join(self.labels)}, window={self.windower.window})"
+
+    @classmethod
+    def network_class(cls) -> Any:
+        """BERT with a classification head on CLS."""
+        from domainbert.encoders.classifier import CLSClassifier
+
+        return CLSClassifier
+
+    def predict(self, first: str, second: str) -> PairResult:
+        """The result of one pair.
+
+        Raises:
+            UserError: an empty text, or a first text too long for the window.
+        """
+        return next(self.predict_many([(first, second)]))
+
+    def predict_many(
+        self, pairs: Iterable[tuple[str, str]], *, network: PreTrainedModel | None = None
+    ) -> Iterator[PairResult]:
+        """The results of many pairs, in the order given, in flat memory.
+
+        Args:
+            pairs: first and second texts.
+            network: used instead of the model's own (for example while it trains).
+
+        Raises:
+            UserError: see `predict`; the message has the number of the pair.
+        """
+        read = (self.windower.split(*pair, number=n) for n, pair in enumerate(pairs))
+        return self.predict_windows(read, network=network)
+
+    def predict_windows(
+        self, read: Iterable[Sequence[PairWindow]], *, network: PreTrainedModel | None = None
+    ) -> Iterator[PairResult]:
+        """The results of pairs that `windower` has split, for callers that check pairs first."""
+        runner = self.runner if network is None else self.runner.with_model(network)
+        chunks = chunked(
+            read,
+            size=lambda windows: sum(len(window.input_ids) for window in windows),
+            limit=runner.buffer_tokens,
+        )
+        for chunk in read_ahead(chunks):
+            rows = runner.run(
+                [window.input_ids for windows in chunk for window in windows],
+                token_types=[window.segments for windows in chunk for window in windows],
+                read=lambda output, _: output.logits,
+            )
+            counts = np.array([len(windows) for windows in chunk])
+            for logits, count in zip(self.joined(np.stack(rows), counts), counts, strict=True):
+                yield PairResult(logits, self.labels, int(count))
+
+    def joined(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """One row of logits a pair from one row a window.
+
+        Args:
+            rows: shape (windows, labels).
+            counts: windows of each pair, shape (pairs,); at least 1 each.
+        """
+        starts = np.cumsum(counts) - counts
+        if self.settings.join == "max":
+            return np.maximum.reduceat(rows, starts)
+        return np.add.reduceat(rows, starts) / counts[:, None]
+
+    def rank(self, query: str, texts: Sequence[str], *, k: int | None = None) -> list[int]:
+        """The numbers of the k texts that score highest beside a query, best first; k None: all.
+
+        Raises:
+            UserError: see `predict`; or the model has several outputs.
+        """
+        scores = np.array([result.score for result in self.predict_many((query, t) for t in texts)])
+        return np.argsort(-scores, kind="stable")[:k].tolist()

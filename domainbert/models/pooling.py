@@ -1,0 +1,174 @@
+"""Hidden states -> one vector: pooling, layers, and sentence-transformers' folder format."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from domainbert.encoders.loading import Encoder, EncoderError
+from domainbert.settings import Count, Settings
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+Pooling = Literal["mean", "cls", "max"]
+Layers = Literal["last", "mean4", "sum4"]
+_LAST_LAYERS = 4
+_KNOWN_MODULES = {"Transformer", "Pooling", "Normalize"}
+_POOLING_KEYS: dict[Pooling, str] = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
+
+
+class EmbeddingSettings(Settings):
+    """How hidden states become a vector.
+
+    Attributes:
+        pooling: "mean" over the tokens of a window, [CLS] and [SEP] included and padding not;
+            "cls", the first token; "max", the largest value of the tokens in each dimension.
+        layers: "last", or the mean ("mean4") or sum ("sum4") of the last four, as in the
+            ClinicalBERT paper; an encoder with fewer layers uses all of them.
+        unit_norm: whether vectors are scaled to length 1.
+        window: tokens of a window at most, special tokens included; None is the encoder's limit.
+            A longer text is read in several windows.
+    """
+
+    pooling: Pooling = "mean"
+    layers: Layers = "last"
+    unit_norm: bool = False
+    window: Count | None = None
+
+
+class BareEncoder:
+    """Loads any encoder without a pooler, which is not used here and which few files have."""
+
+    config_class = None
+
+    @staticmethod
+    def from_pretrained(location: str, **options: Any) -> PreTrainedModel:
+        """Load with the class that the configuration names."""
+        from transformers import MODEL_MAPPING, AutoConfig
+
+        config = AutoConfig.from_pretrained(
+            location, local_files_only=options["local_files_only"], trust_remote_code=False
+        )
+        model_class = MODEL_MAPPING[type(config)]
+        if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
+            options["add_pooling_layer"] = False
+        return model_class.from_pretrained(location, **options)
+
+
+def hidden_states(output: Any, *, layers: Layers) -> torch.Tensor:
+    """The chosen layers of a model's output, shape (windows, tokens, hidden)."""
+    import torch
+
+    if layers == "last":
+        return output.last_hidden_state
+    # The first entry is the embedding table's output, not a layer's.
+    last = torch.stack(output.hidden_states[1:][-_LAST_LAYERS:])
+    return last.mean(dim=0) if layers == "mean4" else last.sum(dim=0)
+
+
+def pool(hidden: torch.Tensor, mask: torch.Tensor | None, *, pooling: Pooling) -> torch.Tensor:
+    """One row per window.
+
+    Args:
+        hidden: shape (windows, tokens, hidden).
+        mask: 1 for a token and 0 for padding, shape (windows, tokens); None without padding.
+        pooling: see `EmbeddingSettings`.
+
+    Returns:
+        Shape (windows, hidden).
+    """
+    if pooling == "cls":
+        return hidden[:, 0]
+    if mask is None:
+        return hidden.mean(dim=1) if pooling == "mean" else hidden.amax(dim=1)
+    kept = mask[..., None].to(hidden.dtype)
+    if pooling == "max":
+        return hidden.masked_fill(kept == 0, float("-inf")).amax(dim=1)
+    return (hidden * kept).sum(dim=1) / kept.sum(dim=1)
+
+
+def join_windows(
+    rows: np.ndarray, lengths: np.ndarray, counts: np.ndarray, *, pooling: Pooling
+) -> np.ndarray:
+    """One row per text from one row per window: the maximum, or the mean weighted by tokens.
+
+    Args:
+        rows: shape (windows, dimension).
+        lengths: tokens of each window, shape (windows,).
+        counts: windows of each text, shape (texts,); at least 1 each.
+        pooling: see `EmbeddingSettings`.
+    """
+    if len(rows) == len(counts):
+        return rows
+    starts = np.cumsum(counts) - counts
+    if pooling == "max":
+        return np.maximum.reduceat(rows, starts)
+    weights = lengths.astype(np.float32)[:, None]
+    return np.add.reduceat(rows * weights, starts) / np.add.reduceat(weights, starts)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows scaled to length 1, shape and type kept; a row of zeros stays zero."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+
+
+def read_modules(encoder: Encoder) -> EmbeddingSettings | None:
+    """The settings of a sentence-transformers model; None for any other encoder.
+
+    Raises:
+        EncoderError: the model has a module that is not implemented here.
+    """
+    modules = _read_json(encoder, "modules.json")
+    if modules is None:
+        return None
+    names = [str(module["type"]).rsplit(".", 1)[-1] for module in modules]
+    if unknown := sorted(set(names) - _KNOWN_MODULES):
+        msg = (
+            f"{encoder.name} puts {', '.join(unknown)} after its encoder, which is not implemented "
+            "here; use sentence_transformers.SentenceTransformer for it"
+        )
+        raise EncoderError(msg)
+    config = _read_json(encoder, "1_Pooling/config.json") or {}
+    chosen = [
+        mode
+        for mode, key in _POOLING_KEYS.items()
+        if config.get(f"pooling_mode_{key}") or config.get("pooling_mode") == mode
+    ]
+    pooling = chosen[0] if chosen else "mean"
+    return EmbeddingSettings(pooling=pooling, unit_norm="Normalize" in names)
+
+
+def module_files(settings: EmbeddingSettings, *, dimension: int, window: int) -> dict[str, str]:
+    """The files that make an encoder folder a sentence-transformers model: name -> content.
+
+    Empty where the library has no module for the settings (layers other than the last).
+    """
+    if settings.layers != "last":
+        return {}
+    steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    steps += [("Normalize", "2_Normalize")] if settings.unit_norm else []
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for i, (name, path) in enumerate(steps)
+    ]
+    pooling: dict[str, Any] = {"word_embedding_dimension": dimension}
+    pooling |= {f"pooling_mode_{key}": m == settings.pooling for m, key in _POOLING_KEYS.items()}
+    documents = {
+        "modules.json": modules,
+        "sentence_bert_config.json": {"max_seq_length": window, "do_lower_case": False},
+        "1_Pooling/config.json": pooling,
+    }
+    return {name: json.dumps(document, indent=2) + "\n" for name, document in documents.items()}
+
+
+def _read_json(encoder: Encoder, name: str) -> Any:
+    """A JSON file of an encoder's folder; None where there is none."""
+    file = Path(encoder.location) / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None

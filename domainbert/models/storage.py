@@ -1,0 +1,240 @@
+"""A task model on disk: PEFT adapter or full weights, its configuration and its card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from domainbert.encoders import loading as encoders
+from domainbert.encoders.loading import (
+    ADAPTER_CONFIG,
+    HUB,
+    SHIPPED,
+    Encoder,
+    find_encoder,
+    load_tokenizer,
+)
+from domainbert.encoders.lora import Adapter, apply_adapter, read_adapter
+from domainbert.errors import EncoderError, UserError
+from domainbert.files import folder_beside, replace_folder
+from domainbert.settings import Names, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+CONFIG_KEY = "domainbert"
+# Heads with weights of the same names and shapes; only their class tells them apart.
+LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
+OUR_FILES = (  # all that a model folder of ours may hold
+    *("config.json", "README.md", "*.safetensors", "*.safetensors.index.json", ADAPTER_CONFIG),
+    *("modules.json", "sentence_bert_config.json"),
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
+    *("merges.txt", "chat_template.jinja"),
+)
+
+
+class TaskConfig(Settings):
+    """What a task model's `config.json` says under the key `domainbert`.
+
+    Attributes:
+        task: such as "readmission".
+        labels: one name for each output of the head.
+        encoder: as it was named in training.
+        encoder_sha256: see `domainbert.encoders.loading.Encoder`; None with full weights.
+        lower_case: whether the tokenizer lower-cases.
+        settings: the task's own, such as window and c.
+        manifest: how the model was trained and how it scored.
+    """
+
+    task: str
+    labels: Names
+    encoder: str
+    encoder_sha256: str | None
+    lower_case: bool
+    settings: dict[str, Any] = Field(default_factory=dict)
+    manifest: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A model, its tokenizer and its configuration; None in folders that are not ours.
+
+    `adapter` was merged into the encoder; None with full weights.
+    """
+
+    model: PreTrainedModel = field(repr=False)
+    tokenizer: PreTrainedTokenizerBase = field(repr=False)
+    config: TaskConfig | None
+    adapter: Adapter | None = field(repr=False, default=None)
+
+
+def save_task_model(
+    folder: str | Path,
+    *,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    config: TaskConfig,
+    card: str,
+    adapter: Adapter | None = None,
+    extra_files: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Write a model folder under a temporary name, then rename it.
+
+    With `adapter`, it alone is written, in PEFT's format; without, all weights and the tokenizer.
+    The card becomes README.md; `extra_files` are those of sentence-transformers, see
+    `domainbert.models.pooling`. For errors see `check_replaceable`.
+    """
+    folder = Path(folder).expanduser().resolve()
+    check_replaceable(folder)
+    with folder_beside(folder) as temporary:
+        document: dict[str, Any] = {}
+        if adapter is None:
+            with encoders.quiet():
+                model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            document = json.loads((temporary / "config.json").read_text("utf-8"))
+            document["architectures"] = [_published_class(model)]
+        else:
+            adapter.save(temporary)
+        document[CONFIG_KEY] = config.model_dump()
+        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        (temporary / "README.md").write_text(card, "utf-8")
+        for name, content in extra_files.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
+            (temporary / name).write_text(content, "utf-8")
+        share_files(temporary)
+        replace_folder(temporary, folder)
+
+
+def share_files(folder: Path) -> None:
+    """Give weights, which are written for their owner alone, the permissions of config.json."""
+    for path in folder.glob("*.safetensors"):
+        shutil.copymode(folder / "config.json", path)
+
+
+def check_replaceable(folder: str | Path) -> None:
+    """Raise `FileExistsError` if a folder holds anything but a model of ours."""
+    folder = Path(folder).expanduser()
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        is_ours = CONFIG_KEY in _read_config(folder)  # `config.json` alone is too common a name
+    except EncoderError:
+        is_ours = False
+    if not is_ours:
+        raise FileExistsError(f"{folder} exists and is not a model folder; choose another name")
+    for path in folder.iterdir():
+        if not any(map(path.match, ("1_Pooling",) if path.is_dir() else OUR_FILES)):
+            msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
+            raise FileExistsError(msg)
+
+
+def _published_class(model: PreTrainedModel) -> str:
+    """The Hugging Face class that can read this model's weights elsewhere."""
+    ancestors = type(model).__mro__
+    return next(cls.__name__ for cls in ancestors if cls.__module__.startswith("transformers."))
+
+
+def load_task_model(
+    folder: str | Path,
+    *,
+    task: str,
+    labels: int | None,
+    network_class: Callable[[], Any],
+    train_command: str,
+    dropout: float | None = None,
+) -> TaskModel:
+    """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
+
+    A folder that PEFT wrote loads too, onto the encoder that it names (which has no checksum
+    then). `folder` may also be `hub:owner/name`. `labels` is the number of outputs that the head
+    must have, None for any; `network_class` gives the class, and is called when the folder is
+    found, because it imports torch; `train_command` is for the error if there is no trained head.
+    An adapter's encoder gets `dropout`, to be trained further, instead of its own.
+
+    Raises `EncoderError` for another task, number of labels or encoder, missing weights and an
+    encoder without a trained head.
+    """
+    path = Path(folder).expanduser()
+    config = read_task_config(path) if path.is_dir() else None
+    if config and config.task != task:
+        raise EncoderError(f"{path} is a model for {config.task}, not for {task}")
+    if config and labels not in (None, found := len(config.labels)):
+        raise EncoderError(f"{path} has {found} labels; a model for {task} has {labels}")
+    outputs = encoders.named_outputs(config.labels) if config else {}
+    adapter = None
+    if (path / ADAPTER_CONFIG).is_file():
+        adapter = read_adapter(path)
+        encoder = _encoder_beneath(path, config, adapter)
+        outputs = outputs or adapter.outputs()
+        if dropout is not None:
+            outputs |= encoders.dropouts(encoder, dropout)
+        network = encoders.load_model(encoder, network_class(), **outputs)
+        model = apply_adapter(network, adapter, name=str(path))
+    else:
+        encoder = find_encoder(folder)
+        outputs["train_command"] = train_command
+        model = encoders.load_model(encoder, network_class(), **outputs)
+    if config is None:
+        _check_head(encoder, model)
+        if labels not in (None, found := model.config.num_labels):
+            raise EncoderError(f"{encoder.name} has {found} labels; this task has {labels}")
+    tokenizer = load_tokenizer(encoder, lower_case=config.lower_case if config else None)
+    return TaskModel(model, tokenizer, config, adapter)
+
+
+def read_task_config(folder: Path) -> TaskConfig | None:
+    """What a model folder says of itself; None if it is not ours, `EncoderError` if broken."""
+    if not (folder / "config.json").is_file() and (folder / ADAPTER_CONFIG).is_file():
+        return None  # as PEFT writes it
+    document = _read_config(folder)
+    if CONFIG_KEY not in document:
+        return None
+    try:
+        return TaskConfig(**document[CONFIG_KEY])
+    except (UserError, TypeError) as error:
+        msg = f"{folder / 'config.json'} does not fit this version of domainbert: {error}"
+        raise EncoderError(msg) from None
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    if not file.is_file():
+        raise EncoderError(f"{folder} holds no model: it has no config.json")
+    try:
+        return dict(json.loads(file.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise EncoderError(f"{file} is not a JSON object ({error})") from None
+
+
+def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
+    """Refuse a published model for another task whose head happens to fit this one's."""
+    wanted, published = _published_class(model), model.config.architectures or []
+    others = [name for name in published if name.endswith(LIKE_HEADS) and name != wanted]
+    if others and wanted not in published:
+        raise EncoderError(f"{encoder.name} is a {others[0]}, and this needs a {wanted}")
+
+
+def _encoder_beneath(path: Path, config: TaskConfig | None, adapter: Adapter) -> Encoder:
+    """The encoder that an adapter was trained on; a folder's config never opens the network."""
+    shown = config.encoder if config else adapter.config.base_model_name_or_path or ""
+    is_here = shown in SHIPPED or Path(shown).expanduser().is_dir()
+    if config is None and not is_here:
+        shown = HUB + shown  # PEFT has no other mark for a model of the Hub
+    if not is_here and not shown.startswith(HUB):
+        raise EncoderError(f"{path} was trained on the encoder folder {shown}, which is not here")
+    encoder = find_encoder(shown, download=False)
+    if config and config.encoder_sha256 != encoder.sha256:
+        raise EncoderError(
+            f"{path} was trained on {shown} with SHA-256 {str(config.encoder_sha256)[:12]}…, "
+            f"but the one here has {encoder.sha256[:12]}…; rebuild it with the command in its card"
+        )
+    return encoder

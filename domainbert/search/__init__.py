@@ -1,0 +1,76 @@
+"""Search: vectors by cosine, texts by words, and the nearest rows of queries, block by block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from domainbert.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+QUERIES = 256  # compared with a block of rows at a time
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The nearest rows of each query, best first.
+
+    Attributes:
+        rows: row numbers, shape (queries, k); -1 where the index has fewer than k rows.
+        scores: cosines, shape (queries, k), float32; NaN there.
+    """
+
+    rows: np.ndarray = field(repr=False)
+    scores: np.ndarray = field(repr=False)
+
+
+def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int, first: int = 0) -> Hits:
+    """The k rows with the largest dot product with each query; of equal ones the first rows.
+
+    Memory grows with a block and the results, not with queries times rows of a block.
+
+    Args:
+        queries: shape (queries, dimension), float32.
+        blocks: consecutive blocks of rows, each of shape (rows, dimension), float32.
+        k: rows of each query.
+        first: number of the first row.
+
+    Raises:
+        UserError: k < 1.
+    """
+    if k < 1:
+        raise UserError(f"k must be at least 1, got {k}")
+    scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+    rows = np.full((len(queries), k), -1, dtype=np.int64)
+    for block in blocks:
+        for start in range(0, len(queries), QUERIES):
+            some = slice(start, start + QUERIES)
+            products = queries[some] @ block.T
+            bound = scores[some, -1]
+            if len(block) > k and np.isneginf(bound).any():
+                # The k-th best of a part bounds the k-th best of all from below.
+                part = min(len(block), max(4 * k, 2048))
+                bound = np.partition(products[:, :part], part - k, axis=1)[:, part - k]
+            query, column = np.nonzero(products >= bound[:, None])
+            _keep_best(scores[some], rows[some], query, column + first, products[query, column])
+        first += len(block)
+    empty = ~np.isfinite(scores)
+    return Hits(np.where(empty, -1, rows), np.where(empty, np.nan, scores))
+
+
+def _keep_best(
+    scores: np.ndarray, rows: np.ndarray, query: np.ndarray, row: np.ndarray, score: np.ndarray
+) -> None:
+    """Put candidates (sorted by query, then row) into the k best of each query, in place."""
+    k = scores.shape[1]
+    edges = np.searchsorted(query, np.arange(len(scores) + 1))
+    for number in np.flatnonzero(np.diff(edges)).tolist():
+        candidates = slice(edges[number], edges[number + 1])
+        both = np.concatenate([scores[number], score[candidates]])
+        numbers = np.concatenate([rows[number], row[candidates]])
+        order = np.lexsort((numbers, -both))[:k]
+        scores[number], rows[number] = both[order], numbers[order]

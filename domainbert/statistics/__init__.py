@@ -1,0 +1,1 @@
+"""Intervals, calibration and the base of all figures."""

@@ -1,0 +1,188 @@
+"""The bootstrap: numbers with 95% intervals, by resampling groups of rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+RESAMPLES = 1000
+EDGES = (0.025, 0.975)
+"""Quantiles of the resamples that bound a 95% interval."""
+
+MIN_GROUPS = 20
+"""With fewer groups there are no intervals: resampling them says little about others."""
+
+DEFINED = 0.9
+"""Smallest share of resamples that must give a number for it to have an interval."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and its 95% interval; None where the data cannot give it."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        """As tables show it: `0.791 [0.697, 0.871]`."""
+        return spell(asdict(self))
+
+
+def spell(value: Mapping[str, Any] | None) -> str:
+    """A number with its interval, from the dictionary of an `Interval`."""
+    if not value or value["value"] is None:
+        return "–"
+    if value["low"] is None:
+        return f"{value['value']:.3f}"
+    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """Numbers of any shape, and the same numbers in each resample.
+
+    Two of them from the same resamples can be subtracted and divided: that gives the interval of
+    a paired difference or ratio.
+
+    Attributes:
+        value: the numbers, NaN where undefined.
+        replicates: shape (resamples, *value.shape); no resamples give no intervals.
+    """
+
+    value: Floats
+    replicates: Floats = field(repr=False)
+
+    @property
+    def low(self) -> Floats:
+        """2.5% quantile of the replicates; NaN where fewer than 90% of them are defined."""
+        return self._summary[0]
+
+    @property
+    def high(self) -> Floats:
+        """97.5% quantile, likewise."""
+        return self._summary[1]
+
+    @property
+    def error(self) -> Floats:
+        """Standard error: the standard deviation of the replicates, likewise."""
+        return self._summary[2]
+
+    @cached_property
+    def _summary(self) -> Floats:
+        """Low, high and error, shape (3, *value.shape)."""
+        summary = np.full((3, *self.value.shape), np.nan)
+        defined = (~np.isnan(self.replicates)).sum(axis=0)
+        enough = ~np.isnan(self.value) & (defined >= max(DEFINED * len(self.replicates), 1))
+        if enough.any():
+            kept = self.replicates[:, enough]
+            summary[:2, enough] = np.nanquantile(kept, EDGES, axis=0)
+            summary[2, enough] = np.nanstd(kept, axis=0, ddof=1) if len(kept) > 1 else 0
+        return summary
+
+    def interval(self) -> Interval:
+        """A single number (shape ()) with its interval."""
+        known = (None if np.isnan(n) else float(n) for n in (self.value, self.low, self.high))
+        return Interval(*known)
+
+    def columns(self, name: str) -> dict[str, Floats]:
+        """Columns of a table: the value under its name, `NAME_low` and `NAME_high`."""
+        cells = {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+        return {column: cell[()] for column, cell in cells.items()}  # of one number, a scalar
+
+    def __getitem__(self, place: Any) -> Resampled:
+        """A part of the numbers."""
+        places = place if isinstance(place, tuple) else (place,)
+        return Resampled(np.asarray(self.value[place]), self.replicates[:, *places])
+
+    def __sub__(self, other: Resampled) -> Resampled:
+        """The paired difference."""
+        return Resampled(self.value - other.value, self.replicates - other.replicates)
+
+    def __truediv__(self, other: Resampled) -> Resampled:
+        """The paired ratio; NaN or infinite where the other number is 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return Resampled(self.value / other.value, self.replicates / other.replicates)
+
+
+def resampled_weights(
+    codes: NDArray[np.intp], *, bootstrap: int = RESAMPLES, seed: int = 0
+) -> Iterator[Floats]:
+    """How often each row is drawn in each resample of groups, shape (rows,) each time.
+
+    `codes` are the number of each row's group, from 0 without gaps. The same codes and seed give
+    the same resamples.
+    """
+    random, groups = np.random.default_rng(seed), int(codes.max()) + 1
+    for _ in range(bootstrap):
+        drawn = np.bincount(random.integers(groups, size=groups), minlength=groups)
+        yield drawn[codes].astype(np.float64)
+
+
+def resample(
+    measure: Callable[[Floats], ArrayLike],
+    codes: NDArray[np.intp],
+    *,
+    bootstrap: int = RESAMPLES,
+    seed: int = 0,
+    fewest: int = MIN_GROUPS,
+) -> Resampled:
+    """A measure and its values in resamples of whole groups; all its numbers share the resamples.
+
+    Args:
+        measure: weights of the rows, shape (rows,) -> numbers of one shape, NaN where undefined.
+        codes: the number of each row's group, from 0 without gaps, shape (rows,).
+        bootstrap: resamples; 0, or fewer than `fewest` groups, gives no intervals.
+        seed: of the resampling.
+        fewest: see `bootstrap`.
+    """
+    value = np.asarray(measure(np.ones(len(codes))), dtype=np.float64)
+    repeats = bootstrap if codes.max() + 1 >= fewest else 0
+    drawn = [measure(w) for w in resampled_weights(codes, bootstrap=repeats, seed=seed)]
+    return Resampled(value, np.asarray(drawn, dtype=np.float64).reshape(-1, *value.shape))
+
+
+def bootstrap_interval(
+    measure: Callable[[np.ndarray], float], *, n: int, bootstrap: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """A measure with its interval, by resampling rows one by one, however few there are.
+
+    Args:
+        measure: row numbers -> value, NaN where undefined.
+        n: rows, at least 1.
+        bootstrap: resamples; 0 gives no interval.
+        seed: of the resamples.
+    """
+    rows = np.arange(n)
+    return resample(
+        lambda weights: measure(np.repeat(rows, weights.astype(int))),
+        rows,
+        bootstrap=bootstrap,
+        seed=seed,
+        fewest=1,
+    ).interval()
+
+
+def ratio_interval(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
+    """The interval of sum(above) / sum(below), by resampling units; (0, 0) without units.
+
+    Both have shape (units,); a sum of `below` under 1 counts as 1.
+    """
+    if not len(above):
+        return 0.0, 0.0
+    ratio = resample(
+        lambda weights: float(weights @ above / max(weights @ below, 1)),
+        np.arange(len(above)),
+        fewest=1,
+    )
+    return float(ratio.low), float(ratio.high)

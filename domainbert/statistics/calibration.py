@@ -1,0 +1,214 @@
+"""Calibration: Platt scaling, expected calibration error and reliability curves."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from domainbert.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+CLIP = 1e-6
+"""Probabilities are clipped to [CLIP, 1 - CLIP] before their logit is taken."""
+
+
+def logit(probability: ArrayLike) -> Floats:
+    """Log-odds of probabilities (any shape, in [0, 1]), clipped to `CLIP` from both ends."""
+    clipped = np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP)
+    return np.asarray(special.logit(clipped))
+
+
+def sigmoid(values: ArrayLike) -> Floats:
+    """The logistic function of values of any shape."""
+    return np.asarray(special.expit(np.asarray(values, dtype=np.float64)))
+
+
+def platt(values: ArrayLike, slope: float, intercept: float) -> Floats:
+    """1 / (1 + exp(-(slope · value + intercept))), elementwise, for real values of any shape."""
+    return sigmoid(slope * np.asarray(values, dtype=np.float64) + intercept)
+
+
+def calibrated(probability: ArrayLike, slope: float, intercept: float) -> Floats:
+    """`platt` of the log-odds of probabilities, which corrects them, elementwise.
+
+    A slope below 1 makes overconfident probabilities less extreme.
+    """
+    return platt(logit(probability), slope, intercept)
+
+
+def fit_platt(values: ArrayLike, outcome: ArrayLike) -> tuple[float, float]:
+    """Slope and intercept that make values the probability of an outcome, by maximum likelihood.
+
+    Source: Platt 1999, without his correction of the outcomes for small samples.
+
+    Args:
+        values: shape (n,), any real numbers, from data kept from training.
+        outcome: shape (n,), 0 or 1 (or bool).
+
+    Raises:
+        UserError: no finite fit exists, or the slope is not positive, which would reverse the
+            order of the values.
+    """
+    x, y = np.asarray(values, dtype=np.float64), np.asarray(outcome, dtype=np.float64)
+    fitted = fit_logistic(x, y, np.ones_like(y))
+    if fitted is None:
+        raise UserError(
+            f"no finite calibration exists for these {len(y)} values ({int(y.sum())} positive): "
+            "they are constant or separate the outcomes without error; calibrate on more data"
+        )
+    if fitted[0] <= 0:
+        raise UserError(
+            f"the calibration slope on {len(y)} values is {fitted[0]:.2f}: the model ranks them "
+            "no better than chance; train on more data, or calibrate on other data"
+        )
+    return fitted
+
+
+def fit_logistic(
+    x: Floats, y: Floats, weights: Floats, *, start: tuple[float, float] = (1.0, 0.0)
+) -> tuple[float, float] | None:
+    """Slope and intercept of a weighted, unpenalised logistic regression; None if not finite.
+
+    Args:
+        x: shape (n,).
+        y: shape (n,), 0 or 1.
+        weights: shape (n,), not negative.
+        start: slope and intercept to start from.
+    """
+    from scipy.optimize import root
+
+    if not _overlaps(x, y, weights):
+        return None
+    design = np.stack([x, np.ones_like(x)])
+    share = weights / weights.sum()
+
+    def gradient(beta: Floats) -> tuple[Floats, Floats]:
+        fitted = sigmoid(beta @ design)
+        hessian = (design * (share * fitted * (1 - fitted))) @ design.T
+        return design @ (share * (fitted - y)), hessian
+
+    solution = root(gradient, start, jac=True, method="hybr", options={"xtol": 1e-12})
+    if np.abs(solution.fun).max() < 1e-9:
+        slope, intercept = solution.x.tolist()
+        return slope, intercept
+    # Slower, but it converges from anywhere.
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+    model.fit(x[:, None], y, sample_weight=weights)
+    return float(model.coef_[0, 0]), float(model.intercept_[0])
+
+
+def _overlaps(x: Floats, y: Floats, weights: Floats) -> bool:
+    """Whether the two outcomes overlap on x; otherwise the slope is infinite or undetermined."""
+    positive, negative = x[(y == 1) & (weights > 0)], x[(y == 0) & (weights > 0)]
+    if not len(positive) or not len(negative):
+        return False
+    return bool(positive.min() < negative.max() and negative.min() < positive.max())
+
+
+def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
+    """Outcomes (0 or 1) and probabilities (in [0, 1]) as float arrays of one length, n >= 1.
+
+    Raises:
+        UserError: lengths differ, both are empty, or values are missing or out of range. Values
+            are counted, never shown.
+    """
+    outcome, risk = _floats(y, "y"), _floats(probability, "probability")
+    if len(outcome) != len(risk):
+        raise UserError(
+            f"y has {len(outcome)} values and probability has {len(risk)}; pass one of each a row"
+        )
+    if not len(outcome):
+        raise UserError("y and probability are empty; pass at least one row")
+    if wrong := int(np.count_nonzero((outcome != 0) & (outcome != 1))):
+        raise UserError(f"y holds {wrong} values that are not 0 or 1; drop unlabelled rows first")
+    if wrong := int(np.count_nonzero(~((risk >= 0) & (risk <= 1)))):
+        raise UserError(
+            f"probability holds {wrong} values that are missing or outside [0, 1]; "
+            "pass probabilities, not logits, and only rows that were scored"
+        )
+    return outcome, risk
+
+
+def _floats(values: ArrayLike, name: str) -> Floats:
+    array = None
+    with contextlib.suppress(TypeError, ValueError):
+        array = np.asarray(values, dtype=np.float64)
+    if array is None:
+        # Raised outside the handler: NumPy's error quotes the value, which may be a note.
+        raise UserError(f"{name} is not numeric; pass one number a row")
+    if array.ndim != 1:
+        raise UserError(f"{name} has shape {array.shape}; pass one dimension, one number a row")
+    return array
+
+
+def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
+    """The bin of each row when sorted probabilities are cut into at most `bins` bins of equal size.
+
+    Bins count from 0, rising with the probability, and all are used. Equal probabilities share a
+    bin, so the result does not depend on the order of the rows; with many of them there are fewer
+    bins, and their sizes differ.
+    """
+    if bins < 1:
+        raise UserError(f"bins is {bins}; it must be at least 1")
+    _, tied, counts = np.unique(probability, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - counts / 2
+    cell = np.floor(bins * middle / len(probability)).astype(np.intp)
+    return np.unique(cell, return_inverse=True)[1][tied]
+
+
+def calibration_error(
+    y: ArrayLike,
+    probability: ArrayLike,
+    weights: Floats | None = None,
+    *,
+    cells: NDArray[np.intp] | None = None,
+) -> float:
+    """Expected calibration error: the mean distance of predicted and observed share over bins.
+
+    Source: Naeini et al. 2015, with ten bins of equal mass.
+
+    Args:
+        y: outcomes, 0 or 1, shape (n,).
+        probability: shape (n,), in [0, 1].
+        weights: shape (n,), not all 0; by default 1.
+        cells: the bin of each row, by default from `equal_mass_bins`.
+    """
+    outcome, risk = np.asarray(y, dtype=np.float64), np.asarray(probability, dtype=np.float64)
+    weights = np.ones_like(risk) if weights is None else weights
+    cells = equal_mass_bins(risk) if cells is None else cells
+    gaps = np.bincount(cells, weights=weights * (outcome - risk))
+    return float(np.abs(gaps).sum() / weights.sum())
+
+
+def reliability_curve(y: ArrayLike, probability: ArrayLike, *, bins: int = 10) -> pd.DataFrame:
+    """Predicted against observed shares: one row a bin of equally many rows, by rising prediction.
+
+    The columns are `predicted` (the mean probability), `observed` (the share of outcomes), `low`
+    and `high` (its 95% Wilson interval, which takes the rows as independent), and `count`.
+
+    Raises:
+        UserError: bad input; see `checked`.
+    """
+    import pandas as pd
+    from scipy.stats import binomtest
+
+    outcome, risk = checked(y, probability)
+    cells = equal_mass_bins(risk, bins=bins)
+    counts = np.bincount(cells)
+    predicted = np.bincount(cells, weights=risk) / counts
+    events = np.bincount(cells, weights=outcome).astype(int)
+    tests = [binomtest(k, n) for k, n in zip(events.tolist(), counts.tolist(), strict=True)]
+    wilson = [test.proportion_ci(method="wilson") for test in tests]
+    edges = {"low": [float(w.low) for w in wilson], "high": [float(w.high) for w in wilson]}
+    columns = {"predicted": predicted, "observed": events / counts, **edges, "count": counts}
+    return pd.DataFrame(columns)

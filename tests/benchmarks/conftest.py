@@ -1,0 +1,34 @@
+import pytest
+
+from clinical import ReadmissionModel, ReadmissionSettings
+from clinical.evidence.case import Case
+
+HISTORY = """HISTORY: Patient was admitted with heart failure. He lives alone. He missed furosemide
+for 2 weeks. No fever. The mother had pneumonia.
+
+PLAN: Return to clinic. Antibiotic stopped; condition stable. He denies chest pain and dyspnea.
+Discharge home with insulin."""
+NOTES = [
+    HISTORY,
+    "Patient left the hospital. He is not in pain. Chronic renal disease, no edema. " * 3,
+    None,
+    "Right kidney failure. Medication compliance was poor.",
+]
+
+
+@pytest.fixture
+def notes():
+    return list(NOTES)
+
+
+@pytest.fixture
+def evidence_model(network, tokenizer):
+    """A tiny model with several windows a note and a calibrator."""
+    settings = ReadmissionSettings(window=32, c=3.0, calibration=(1.5, -0.4), alert_threshold=0.5)
+    return ReadmissionModel(network, tokenizer, settings=settings)
+
+
+@pytest.fixture
+def case(evidence_model, notes):
+    """A stay that is explained."""
+    return Case(evidence_model, notes, stay_id="7")

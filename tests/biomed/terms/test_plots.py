@@ -1,0 +1,115 @@
+"""Figures of terms: what is drawn is what was measured, for two terms as for thousands."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biomed.embedder import TermEmbedder
+from biomed.plots import plot_similarity, plot_terms
+from biomed.terms.layout import layout_terms
+from biomed.terms.plots import plot_layout
+from domainbert.statistics.figures import save_figure
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def embedder(new_network, tokenizer):
+    return TermEmbedder(new_network().bert, tokenizer)
+
+
+def crowd(n, *, categories=14):
+    terms = [f"term number {i}" for i in range(n)]
+    names = [f"category {i % categories}" for i in range(n)]
+    return layout_terms(terms, RNG.normal(size=(n, 6)), categories=names, method="pca")
+
+
+def labels(figure):
+    """Boxes of the terms' labels on the page, in pixels."""
+    figure.canvas.draw()
+    texts = [text for text in figure.axes[0].texts if text.get_text().startswith("term")]
+    return [text.get_window_extent() for text in texts]
+
+
+@pytest.mark.parametrize("n", [2, 20, 300, 2000])
+def test_labels_do_not_overlap_on_the_page(n):
+    figure = plot_layout(crowd(n))
+    boxes = labels(figure)
+    assert len(boxes) >= min(n, 15)
+    corners = np.array([[b.x0, b.y0, b.x1, b.y1] for b in boxes])
+    area = figure.axes[0].get_window_extent()
+    assert (corners[:, :2] >= (area.x0 - 1, area.y0 - 1)).all()
+    assert (corners[:, 2:] <= (area.x1 + 1, area.y1 + 1)).all()
+    for i, box in enumerate(corners):
+        others = np.delete(corners, i, axis=0)
+        across = np.minimum(box[2], others[:, 2]) - np.maximum(box[0], others[:, 0])
+        up = np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1])
+        assert not ((across > 1) & (up > 1)).any()
+
+
+def test_few_terms_all_have_labels():
+    assert len(labels(plot_layout(crowd(20)))) == 20
+
+
+def test_every_term_is_a_dot_and_every_category_a_look_of_its_own():
+    layout = crowd(70)
+    axes = plot_layout(layout).axes[0]
+    assert sum(len(dots.get_offsets()) for dots in axes.collections) == 70
+    looks = {
+        (tuple(dots.get_facecolor()[0]), dots.get_paths()[0].vertices.tobytes())
+        for dots in axes.collections
+    }
+    assert len(looks) == 14
+    assert len(axes.get_figure().legends[0].get_texts()) == 14
+
+
+def test_the_dots_stand_where_the_table_says():
+    layout = crowd(30, categories=1)
+    axes = plot_layout(layout).axes[0]
+    assert np.asarray(axes.collections[0].get_offsets()) == pytest.approx(
+        layout.table[["x", "y"]].to_numpy()
+    )
+    across, up = (np.ptp(limits) for limits in (axes.get_xlim(), axes.get_ylim()))
+    box = axes.get_window_extent()
+    assert across / box.width == pytest.approx(up / box.height)
+
+
+def test_one_call_draws_terms(embedder):
+    terms = ["heart failure", "chest pain", "insulin", "edema"]
+    figure = plot_terms(terms, ["a", "a", "b", "b"], embedder=embedder)
+    said = [text.get_text() for text in figure.axes[0].texts]
+    assert set(terms) <= set(said)
+    assert any("t-SNE, perplexity 1 of 4 terms" in text and "keeps" in text for text in said)
+    assert not plot_terms(terms, embedder=embedder, method="pca").legends
+    with pytest.raises(ValueError, match="a picture needs at least two terms, got 1"):
+        plot_terms(["edema"], embedder=embedder)
+
+
+def test_a_heat_map_shows_the_matrix(embedder):
+    matrix = embedder.similarity_matrix(["heart", "kidney", "pain"], ["edema", "fever"])
+    axes = plot_similarity(matrix).axes[0]
+    assert np.asarray(axes.images[0].get_array()) == pytest.approx(matrix.to_numpy())
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["edema", "fever"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["heart", "kidney", "pain"]
+    assert [text.get_text() for text in axes.texts] == [f"{v:.2f}" for v in matrix.to_numpy().flat]
+    large = pd.DataFrame(np.eye(40), index=range(40), columns=range(40))
+    assert not plot_similarity(large).axes[0].texts
+    with pytest.raises(ValueError, match="the matrix is empty"):
+        plot_similarity(pd.DataFrame())
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_files_are_the_same_each_time(tmp_path, ending):
+    layout = crowd(12)
+    one, two = (
+        save_figure(plot_layout(layout), tmp_path / f"{n}.{ending}").read_bytes() for n in "ab"
+    )
+    assert one == two
+
+
+def test_matplotlib_waits_until_it_is_needed():
+    code = "import sys, biomed.plots; sys.exit(bool({'matplotlib', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

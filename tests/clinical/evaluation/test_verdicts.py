@@ -1,0 +1,92 @@
+"""Verdicts: what an interval shows, what it speaks against, and what it leaves open."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clinical.evaluation.intervals import evaluate
+from clinical.evaluation.verdicts import benefit_verdicts, verdicts
+
+
+def hospital(n, *, seed=0):
+    rng = np.random.default_rng(seed)
+    p = 1 / (1 + np.exp(-rng.normal(-1, 1.2, n)))
+    return (rng.random(n) < p).astype(int), p
+
+
+def said(y, **risks):
+    evaluations = {
+        name: evaluate(y, risk, patients=np.arange(len(y)), bootstrap=200)
+        for name, risk in risks.items()
+    }
+    return verdicts(evaluations)
+
+
+def odds(p, *, shift=0.0, slope=1.0):
+    return 1 / (1 + np.exp(-(slope * np.log(p / (1 - p)) + shift)))
+
+
+def test_the_level_decides_first_and_a_wrong_one_is_no_strength():
+    y, p = hospital(3000)
+    first = said(y, model=odds(p, shift=-0.6))[0]
+    assert first.status == "against"
+    assert first.text.startswith("The risks are too low on average: ")
+    assert "observed / expected 1." in first.text
+    first = said(y, model=odds(p, shift=0.6))[0]
+    assert first.text.startswith("The risks are too high on average: ")
+
+
+def test_what_is_not_found_to_be_wrong_is_not_shown_to_be_right():
+    y, p = hospital(120)
+    level, slope, *_ = said(y, model=p)
+    assert (level.status, slope.status) == ("not shown", "not shown")
+    assert level.text.startswith("It is not shown that the risks are right on average")
+    y, p = hospital(20_000)
+    level, slope, ranking = said(y, model=p)
+    assert [one.status for one in (level, slope, ranking)] == ["shown"] * 3
+
+
+def test_the_slope_and_the_ranking():
+    y, p = hospital(2000)
+    texts = [one.text for one in said(y, model=odds(p, slope=3.0)) if one.status == "against"]
+    assert any("High risks are too high and low risks too low (calibration" in t for t in texts)
+    assert any("worse than chance" in one.text for one in said(y, model=1 - p))
+    noise = np.random.default_rng(1).permutation(p)
+    assert all(one.status != "shown" for one in said(y, model=noise) if "rank" in one.text)
+
+
+def test_baselines_are_compared_by_paired_differences():
+    y, p = hospital(2000)
+    noise = np.random.default_rng(1).permutation(p)
+    last = said(y, model=p, TFIDF=noise)[-1]
+    assert (last.status, "than TFIDF (AUROC difference 0." in last.text) == ("shown", True)
+    assert said(y, model=noise, TFIDF=p)[-1].status == "against"
+    same = said(y, model=p, TFIDF=p)[-1]
+    assert same.status == "not shown"
+    assert "difference 0.000 [0.000, 0.000]" in same.text
+
+
+def test_few_events_say_what_the_sample_can_show():
+    y, p = hospital(90)
+    last = said(y, model=p)[-1]
+    assert last.status == "not shown"
+    assert f"With only {y.sum()} readmissions" in last.text
+    factor = np.exp(1.96 * np.sqrt((1 - y.mean()) / y.sum()))
+    assert f"between {1 / factor:.2f} and {factor:.2f} by chance" in last.text
+    assert "(Riley et al. 2021)" in last.text
+    y, p = hospital(3000)
+    assert not any("With only" in one.text for one in said(y, model=p))
+
+
+def test_one_outcome_is_not_measured():
+    (only,) = said(np.zeros(50), model=np.full(50, 0.2))
+    assert only.text == "model was not measured: 0 of 50 stays are readmitted."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "statuses"),
+    [(0.01, 0.02, ["shown"]), (-0.01, 0.02, ["not shown"]), (-0.2, -0.1, ["not shown", "against"])],
+)
+def test_net_benefit(low, high, statuses):
+    row = {"threshold": 0.2, "gain": (low + high) / 2, "gain_low": low, "gain_high": high}
+    assert [one.status for one in benefit_verdicts(pd.DataFrame([row]))] == statuses

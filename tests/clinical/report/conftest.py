@@ -1,0 +1,93 @@
+"""An evaluation with everything in it, on made-up risks, for the tests of the report."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clinical.evaluation.comparison import Comparison, InUse
+from clinical.evaluation.decision import (
+    alert_burden,
+    benefit_table,
+    capacity_points,
+    decision_curve,
+    working_point,
+)
+from clinical.evaluation.drift import drift, profile
+from clinical.evaluation.groups import by_group, by_period
+from clinical.evaluation.intervals import evaluate
+from clinical.report.facts import About, gather
+
+
+def made_up(n=900, seed=0):
+    """A comparison with everything in it, on made-up risks."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(1, 4, n)
+    stays = pd.DataFrame(
+        {
+            "patient_id": rng.integers(0, n // 2, n),
+            "readmitted": (rng.random(n) < p).astype(int),
+            "probability": p,
+            "sex": rng.choice(["F", "M"], n),
+            "age": rng.integers(18, 95, n).astype(float),
+            "discharge_time": pd.Timestamp("2024-01-01")
+            + pd.to_timedelta(rng.integers(0, 300, n), "D"),
+        }
+    )
+    points = capacity_points(np.quantile(p, np.arange(1, 100) / 100).tolist(), source="validation")
+    working = working_point(points)
+    threshold = points[working].threshold
+    asked = {"patients": stays["patient_id"], "bootstrap": 30}
+    parts = [
+        drift(profile({"tokens": rng.normal(900, 50, 500)}), {"tokens": rng.normal(1000, 50, n)})
+        .assign(side=side)
+        for side in ("train", "val")
+    ]  # fmt: skip
+    use = InUse(
+        points=points,
+        working=working,
+        curve=decision_curve(stays["readmitted"], {"model": p}),
+        benefit=benefit_table(stays["readmitted"], p, **asked),
+        burden=alert_burden(stays["readmitted"], p, points, **asked),
+        periods=by_period(stays, threshold=threshold, bootstrap=30),
+        dates="",
+        inputs=pd.concat(parts, ignore_index=True),
+        findings=["Tokens of a stay: a clear change since training."],
+    )
+    scores = {"model": p, "TF-IDF": np.clip(p + rng.normal(0, 0.1, n), 0, 1)}
+    return Comparison(
+        stays=stays,
+        evaluations={
+            name: evaluate(stays["readmitted"], risk, threshold=threshold, **asked)
+            for name, risk in scores.items()
+        },
+        scores=scores,
+        groups=by_group(stays, threshold=threshold, bootstrap=30),
+        caveats=["A caveat."],
+        use=use,
+    )
+
+
+@pytest.fixture(scope="session")
+def comparison():
+    return made_up()
+
+
+SUMMARY = {
+    "definition": {"name": "readmission-30d", "version": "1.0.0", "horizon_days": 30.0},
+    "steps": [
+        {"step": "admissions", "reason": "all admissions", "removed": 0, "left": 1000},
+        {"step": "newborn", "reason": "newborn", "removed": 100, "left": 900},
+    ],
+    "kept": {"stays": 900, "patients": 450, "readmitted": 180},
+    "notes": "discharge",
+    "issues": [],
+    "caveats": ["Readmissions elsewhere are not counted."],
+}
+
+
+@pytest.fixture(scope="session")
+def about(new_network, tokenizer, comparison):
+    from clinical import ReadmissionModel
+
+    model = ReadmissionModel(new_network(), tokenizer)
+    return About(gather(model, comparison, name="tiny", summary=SUMMARY))

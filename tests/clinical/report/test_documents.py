@@ -1,0 +1,230 @@
+"""Source attributes, TRIPOD+AI and the CHAI card: complete, honest about gaps, valid."""
+
+import csv
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clinical import ReadmissionModel
+from clinical.evaluation.groups import by_group
+from clinical.report.documents import (
+    NAMESPACE,
+    chai_card,
+    chai_xml,
+    fill,
+    names_in,
+    open_questions,
+    source_attributes,
+    tripod,
+    uses,
+)
+from clinical.report.facts import About, gather
+from clinical.report.hospital import Hospital, questions, read_data
+from clinical.report.page import hospital_template, write_comparison
+
+HERE = Path(__file__).parent
+
+
+def answered():
+    return Hospital(dict.fromkeys(questions(), "An answer."), 20.0, external=True, local=True)
+
+
+def test_all_31_attributes_are_there_in_the_words_of_the_rule(about, data_folder):
+    with (data_folder / "hti1" / "source_attributes.csv").open() as file:
+        theirs = list(csv.DictReader(file))
+    ours = source_attributes(about.namespace())
+    assert len(ours) == 31
+    assert [(i.key, i.group, i.topic) for i in ours] == [tuple(row.values()) for row in theirs]
+
+
+def test_what_only_the_hospital_can_say_is_open_and_listed(about):
+    items = {item.key: item for item in source_attributes(about.namespace())}
+    assert items["2"].status == "open"
+    assert items["2"].missing == ("funding",)
+    assert items["3"].status == "answered"
+    assert "30 days" in items["3"].answer[0]
+    assert items["6"].status == "in part"
+    assert items["23"].status == "open"
+    open_keys = {entry["key"] for entry in open_questions(about.namespace())}
+    assert open_keys == set(questions())
+    needs = {entry["key"]: entry["needs"] for entry in open_questions({})}
+    assert "source attribute 2" in needs["funding"]
+    assert "TRIPOD+AI 18a" in needs["funding"]
+    assert "CHAI FundingSource" in needs["funding"]
+
+
+def test_a_hospital_that_answers_leaves_only_what_was_not_measured(about):
+    full = About(about.facts, answered())
+    left = [item for item in source_attributes(full.namespace()) if item.status != "answered"]
+    missing = {name for item in left for name in item.missing}
+    # The tiny model has no card and was not evaluated on its own test side.
+    assert missing == {"limits", "training_data", "own_validity", "own_fairness"}
+    assert open_questions(full.namespace()) == []
+    items = {item.key: item for item in source_attributes(full.namespace())}
+    assert "AUROC" in items["23"].answer[0]
+    assert "differences between a subgroup" in items["29"].answer[0]
+
+
+def test_the_checklist_has_52_items_that_point_to_sections_of_the_page(about):
+    items = tripod(about.namespace())
+    assert len(items) == 52
+    assert len({item.key for item in items}) == 52
+    sections = {"title", "summary", "use", "methods", "results", "alerts", "groups", "time"}
+    assert {item.where for item in items} <= sections | {"open", "limits"}
+
+
+def test_updating_characteristics_and_evidence_come_from_the_model_and_the_groups(
+    new_network, tokenizer, comparison
+):
+    model = ReadmissionModel(new_network(), tokenizer)
+    bare = gather(model, comparison, name="tiny")
+    assert bare["updating"] == "The model was not updated in this evaluation."
+    assert bare["evidence"] is None
+    women = int((comparison.stays["sex"] == "F").sum())
+    assert f"sex: F {women}, M {900 - women}" in bare["characteristics"]
+    model.manifest["recalibrated"] = {"stays": 400, "readmitted": 50}
+    measure = {"measure": "comprehensiveness 5%", "low": None, "high": None}
+    model.manifest["evidence"] = {
+        "stays": 9,
+        "patients": 8,
+        "cohort": "new.parquet",
+        "measures": [
+            {"method": "occlusion", "value": 0.25, **measure},
+            {"method": "random", "value": 0.0, **measure},
+        ],
+    }
+    facts = gather(model, comparison, name="tiny")
+    assert "fitted on 400 other stays (50 readmitted)" in facts["updating"]
+    assert "its risk falls by 0.250 on average" in facts["evidence"]
+    items = {item.key: item for item in tripod(facts)}
+    assert items["12f"].answer == items["24"].answer == (facts["updating"],)
+    assert facts["characteristics"] in items["20b"].answer
+
+
+def test_every_name_in_the_documents_is_a_fact_or_a_question(about):
+    known = set(about.facts) | set(questions())
+    parts = [part for answer in read_data("attributes.toml").values() for part in answer]
+    parts += [part for item in read_data("tripod.toml").values() for part in item["answer"]]
+    assert {name for part in parts for name in names_in(part)} <= known
+    assert set(uses()) == set(questions())  # and no question is asked for nothing
+
+
+def test_a_part_with_a_gap_is_not_shown():
+    assert fill(["a {x}", "b {y}"], {"x": "1", "y": None}) == (("a 1",), ("y",))
+
+
+def validated(text):
+    """Parse the card and validate it; the signature that the schema imports is not used."""
+    etree = pytest.importorskip("lxml.etree")
+
+    class Signature(etree.Resolver):
+        def resolve(self, url, public_id, context):
+            if "xmldsig" in url:
+                name = "http://www.w3.org/2000/09/xmldsig#"
+                schema = (
+                    f'<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" '
+                    f'targetNamespace="{name}"><xs:element name="Signature"/></xs:schema>'
+                )
+                return self.resolve_string(schema, context)
+            return None
+
+    parser = etree.XMLParser(no_network=True)
+    parser.resolvers.add(Signature())
+    schema = etree.XMLSchema(etree.parse(HERE / "chai" / "schema.xsd", parser))
+    document = etree.fromstring(text.encode())
+    schema.assertValid(document)
+    return document
+
+
+@pytest.mark.parametrize("hospital", [Hospital(), answered()])
+def test_the_card_validates_against_chais_schema(about, comparison, hospital):
+    card = chai_card(About(about.facts, hospital).namespace(), comparison)
+    document = validated(chai_xml(card))
+    found = document.findtext(f".//{{{NAMESPACE}}}FundingSource")
+    assert found == ("An answer." if hospital.answers else "Open: funding.")
+    values = {
+        result.findtext(f"{{{NAMESPACE}}}Label"): result.findtext(f"{{{NAMESPACE}}}ValueJson")
+        for result in document.iter(f"{{{NAMESPACE}}}MetricResult")
+    }
+    area = next(iter(comparison.evaluations.values())).auroc.value
+    assert json.loads(values["auroc"])["value"] == area
+    assert any(label.startswith("Recall, sex F") for label in values)
+
+
+def test_numbers_that_cannot_be_measured_are_null_in_the_card(about, comparison):
+    few = replace(comparison, groups=by_group(comparison.stays, bootstrap=0))  # no interval, alert
+    card = chai_card(about.namespace(), few)
+    results = card["KeyMetrics"]["FairnessEquity"]["Results"]
+    assert results["Recall, sex F"]["value"] is None
+    json.dumps(card, allow_nan=False)
+    validated(chai_xml(card))
+
+
+def test_a_schema_violation_would_be_found(about, comparison):
+    text = chai_xml(chai_card(about.namespace(), comparison))
+    with pytest.raises(Exception, match="ModelName"):
+        validated(text.replace("ModelName", "ModelNames"))
+
+
+def test_the_hospitals_file_is_read_back_and_mistakes_are_named(tmp_path):
+    path = tmp_path / "hospital.toml"
+    path.write_text(hospital_template(About(hospital=Hospital())))
+    assert Hospital.read(path) == Hospital()
+    assert set(tomllib.loads(path.read_text())) > set(questions())
+    path.write_text(hospital_template(About(hospital=answered())))
+    assert Hospital.read(path) == answered()
+    for line, message in (
+        ('fundin = "x"', "no such question: 'fundin'; did you mean 'funding'"),
+        ("funding = 3", "funding: expected text in quotes, got 3"),
+        ("local = 1", "local: expected true or false, got 1"),
+        ("discharges_per_day = -1", "expected a number of at least 0, got -1"),
+        ("funding", "is not TOML"),
+    ):
+        path.write_text(line)
+        with pytest.raises(ValueError, match=message):
+            Hospital.read(path)
+
+
+def test_the_documents_lie_beside_the_page(about, comparison, tmp_path):
+    full = About(about.facts, Hospital({"funding": "The <b>state</b>."}, 20.0))
+    report = write_comparison(comparison, tmp_path, title="T", facts={"model": "m"}, about=full)
+    page = report.read_text()
+    for name, count in (("source_attributes", 31), ("tripod_ai", 52)):
+        assert len(json.loads((tmp_path / f"{name}.json").read_text())["items"]) == count
+    assert "The &lt;b&gt;state&lt;/b&gt;." in page
+    assert "Alerts a day" in page
+    assert "No notes of patients are shown" in page
+    validated((tmp_path / "chai_card.xml").read_text())
+    assert json.loads((tmp_path / "chai_card.json").read_text())["BasicInfo"]
+    kept = Hospital.read(tmp_path / "hospital-template.toml")
+    assert kept.answers == {"funding": "The <b>state</b>."}
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert len(metrics["decision_curve"]) == 99
+    assert metrics["alerts"][0]["point"] == "5 alerts per 100"
+    assert metrics["periods"]
+    assert metrics["drift"][0]["finding"] == "act"
+
+
+def test_no_sentence_is_written_without_a_measurement(comparison):
+    alone = {name: e for name, e in comparison.evaluations.items() if name == "model"}
+    bare = replace(comparison, evaluations=alone, use=None)
+    facts = gather(None, bare, name="risks.csv")
+    card = chai_card(facts, bare)
+    useful = card["KeyMetrics"]["UsefulnessUsabilityEfficacy"]["Interpretation"]
+    assert "AUROC" in useful
+    assert "baseline" not in useful
+    assert "TF-IDF" not in useful
+    reliable = card["KeyMetrics"]["SafetyReliability"]["Interpretation"]
+    assert "training" not in reliable  # drift was not measured
+
+
+def test_without_a_cohort_no_time_horizon_is_claimed(comparison):
+    facts = gather(None, comparison, name="risks.csv")
+    documents = json.dumps(chai_card(facts, comparison))
+    documents += " ".join(part for item in source_attributes(facts) for part in item.answer)
+    documents += " ".join(part for item in tripod(facts) for part in item.answer)
+    assert "30 days" not in documents + facts["heading"]
+    assert "readmission as the evaluated table labels it" in documents

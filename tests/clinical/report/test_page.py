@@ -1,0 +1,158 @@
+"""The report in a real browser: narrow and wide, for assistive technology, and on paper."""
+
+import base64
+import io
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from clinical.evidence.explain import explain
+from clinical.report.facts import About, example_calls
+from clinical.report.hospital import Hospital
+from clinical.report.page import write_comparison, write_report
+from clinical.risk.model import RiskModel
+
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+).split()
+
+
+@pytest.fixture(scope="module")
+def report(about, comparison, new_network, tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    found = explain(RiskModel(new_network(), tokenizer), "He lives alone. No fever. Chest pain.")
+    full = About(about.facts, Hospital({"funding": "The state."}, 20.0), (("Right", found),))
+    flow = pd.DataFrame({"reason": ["all admissions"], "removed": [0], "left": [900]})
+    return write_comparison(
+        comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, about=full
+    )
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("no browser: install chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    service = webdriver.ChromeService(driver)
+    running = webdriver.Chrome(options=options, service=service)
+    yield running
+    running.quit()
+
+
+def open_page(browser, report, width):
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(f"file://{report}")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_scrolls_sideways(browser, report, width):
+    open_page(browser, report, width)
+    needed, shown = browser.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert needed <= shown
+    outside = browser.execute_script(
+        "return [...document.querySelectorAll('body *')]"
+        ".filter(e => !e.closest('thead') && e.getBoundingClientRect().right > arguments[0] + 1)"
+        ".map(e => e.outerHTML.slice(0, 80))",
+        shown,
+    )
+    assert outside == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")])
+def test_axe_finds_no_serious_fault(browser, report, width, scheme):
+    axe = pytest.importorskip("axe_core_python")
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    open_page(browser, report, width)
+    browser.execute_script(Path(axe.__file__).with_name("axe.min.js").read_text("utf-8"))
+    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert len(found["passes"]) > 10  # it did run
+    faults = [
+        (each["impact"], each["id"], each["nodes"][0]["html"][:100])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert faults == []
+
+
+def test_the_printed_pages_have_every_figure(browser, report):
+    pypdf, image = pytest.importorskip("pypdf"), pytest.importorskip("PIL.Image")
+    open_page(browser, report, 1280)
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    pages = pypdf.PdfReader(io.BytesIO(base64.b64decode(printed["data"]))).pages
+    sizes = sorted(picture.image.size for page in pages for picture in page.images)
+    sources = re.findall(r'src="data:image/png;base64,([^"]+)"', report.read_text("utf-8"))
+    figures = [image.open(io.BytesIO(base64.b64decode(source))) for source in sources]
+    assert len(figures) == 6
+    assert sizes == sorted(figure.size for figure in figures)
+    text = " ".join(page.extract_text() for page in pages)
+    for heading in ("Summary", "The 31 source attributes", "TRIPOD+AI", "Open questions", "Limits"):
+        assert heading in text
+    first = pages[0].extract_text()
+    assert "Decision" in first  # the summary is one page
+    assert "Not approved" in first
+
+
+def test_the_page_stands_alone_and_its_headings_are_in_order(browser, report):
+    open_page(browser, report, 1280)
+    assert browser.execute_script("return document.documentElement.lang") == "en"
+    assert browser.execute_script("return document.scripts.length") == 0
+    loaded = browser.execute_script(
+        "return performance.getEntriesByType('resource').map(e => e.name.slice(0, 11))"
+    )
+    assert set(loaded) <= {"data:image/"}
+    levels = [
+        int(level)
+        for level in browser.execute_script(
+            "return [...document.querySelectorAll('h1,h2,h3,h4')].map(e => e.tagName[1])"
+        )
+    ]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    broken = browser.execute_script(
+        "return [...document.querySelectorAll('a')].filter(a => !document.querySelector("
+        "a.getAttribute('href'))).map(a => a.href)"
+    )
+    assert broken == []
+    texts = browser.execute_script("return [...document.images].map(i => i.alt)")
+    assert all(len(text) > 30 and re.search(r"\d", text) for text in texts)
+
+
+def test_examples_are_escaped_and_of_each_kind(model, about, comparison, tmp_path):
+    hostile = "<script>alert(1)</script> heart failure"
+    stays = pd.DataFrame({"text": [[f"{hostile} {'failure ' * n}"] for n in range(8)]})
+    stays["readmitted"] = [0, 1] * 4
+    stays["probability"] = [risk.probability for risk in model.predict_many(stays["text"])]
+    middle = float(stays["probability"].sort_values().iloc[3:5].mean())
+    examples = example_calls(model, stays, threshold=middle)
+    alerts = stays["probability"] >= middle
+    kinds = {(alert, outcome) for alert, outcome in zip(alerts, stays["readmitted"], strict=True)}
+    assert len(examples) == len(kinds)
+    riskiest = stays["probability"][alerts & (stays["readmitted"] == 1)].max()
+    assert examples[0][1].risk.probability == pytest.approx(riskiest)
+    full = About(about.facts, Hospital(), tuple(examples))
+    page = write_report(tmp_path, comparison, title="T", about=full).read_text("utf-8")
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert page.count('<article class="example">') == len(kinds)
+    shown = re.findall(r"note 1, characters ([\d,]+) to ([\d,]+)", page)
+    assert shown == [
+        (f"{one.start:,}", f"{one.end:,}")
+        for _, explanation in examples
+        for one in explanation.passages
+        if one.value > 0 or one.probability_contribution <= -0.005
+    ]
+    assert example_calls(model, stays, threshold=None) == []

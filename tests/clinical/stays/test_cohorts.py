@@ -1,0 +1,77 @@
+"""The one reader of tables with one row a stay."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clinical.stays.cohorts import new_stays, read_cohort, read_stays, usable_stays
+from clinical.stays.patients import check_unseen, patient_hashes
+from clinical.stays.stays import present_notes
+from domainbert.errors import UserError
+from domainbert.tables import TableError, write_table
+
+
+@pytest.mark.parametrize(
+    ("stay", "notes"),
+    [
+        ("fever", ["fever"]),
+        (["fever", None, " ", "pain"], ["fever", "pain"]),
+        (np.array(["fever", None], dtype=object), ["fever"]),
+        (None, []),
+        (float("nan"), []),
+    ],
+)
+def test_notes_that_count_are_those_with_text(stay, notes):
+    assert present_notes(stay) == notes
+
+
+def test_a_note_that_is_not_text_is_refused():
+    with pytest.raises(UserError, match=r"text: note 1 is bytes, not text; decode it first"):
+        present_notes(["fever", b"pain"])
+
+
+def test_stays_without_an_id_are_not_repeated_ids():
+    stays = pd.DataFrame({"stay_id": ["1", None, None], "text": ["a", "b", "c"]})
+    assert len(new_stays(stays)) == 3
+    with pytest.raises(UserError, match="1 rows repeat a stay_id: expected one row a stay"):
+        new_stays(stays.assign(stay_id=["1", "1", None]))
+
+
+def test_excluded_stays_are_left_out():
+    stays = pd.DataFrame({"text": ["a", "b"], "exclusion": [None, "newborn"]})
+    assert new_stays(stays)["text"].tolist() == ["a"]
+    with pytest.raises(UserError, match="every row is excluded"):
+        new_stays(stays.tail(1))
+
+
+def test_a_cohort_without_labels_is_not_one(tmp_path):
+    write_table(pd.DataFrame({"text": ["a"]}), tmp_path / "new.parquet")
+    assert read_stays(tmp_path / "new.parquet")["text"].tolist() == ["a"]
+    with pytest.raises(TableError, match="patient_id"):
+        read_cohort(tmp_path / "new.parquet")
+
+
+def test_usable_stays_have_a_label_a_side_and_a_note():
+    cohort = pd.DataFrame(
+        {
+            "patient_id": list("abcde"),
+            "text": [["x", None], ["y"], ["y"], [" "], ["z"]],
+            "readmitted": [1, None, 0, 0, 0],
+            "split": ["train", "train", None, "test", "val"],
+        }
+    )
+    rows = usable_stays(cohort)
+    assert rows["patient_id"].tolist() == ["a", "e"]
+    assert rows["text"].tolist() == [["x"], ["z"]]
+
+
+def test_patients_that_a_model_has_seen():
+    trained = pd.DataFrame({"patient_id": list("abcd"), "split": ["train", "train", "val", "test"]})
+    manifest = {"patients": patient_hashes(trained)}
+    assert check_unseen(["d", "e"], manifest, side="test") == []
+    assert "no record" in check_unseen(["a"], {}, side="test")[0]
+    (seen,) = check_unseen(["c"], manifest, side="val")
+    assert "has seen patients of this side (1 on its val side)" in seen
+    for side in ("test", "val"):
+        with pytest.raises(UserError, match=f"side '{side}': of 2, 1 on its train side"):
+            check_unseen(["a", "e"], manifest, side=side)

@@ -1,0 +1,280 @@
+import base64
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clinical import ReadmissionModel
+from clinical.evaluation.comparison import compare
+from clinical.risk.model import RiskModel
+from clinical.stays.cohorts import read_cohort
+from clinical.stays.patients import overlap, patient_hashes
+from clinical.training.training import (
+    ReadmissionRecipe,
+    ReadmissionTable,
+    fit,
+    teacher_targets,
+)
+from domainbert.errors import UserError
+from domainbert.models.shipped import shipped_models
+from domainbert.tables import TableError, write_table
+from domainbert.training.recipes import read_recipe
+from domainbert.training.settings import TrainingSettings
+
+QUICK = TrainingSettings(epochs=3, learning_rate=5e-3, batch_size=8, dropout=0.0, evaluations=1)
+ONE = TrainingSettings(epochs=0.3, learning_rate=1e-3)
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    """Stays of one to four windows, whose label a word tells; one in eleven is told wrongly."""
+    generator = np.random.default_rng(0)
+    filler = "patient home stable chest clinic blood breath weeks wife condition".split()
+    rows = []
+    for number in range(300):
+        words = list(generator.choice(filler, generator.integers(15, 70)))
+        readmitted = int(generator.random() < 0.4)
+        start = generator.integers(len(words) - 8)
+        told = readmitted != (number % 11 == 0)
+        words[start : start + 8] = ["failure" if told else "afebrile"] * 8
+        side = ("train", "train", "train", "val", "test")[number % 5]
+        rows.append((f"p{number}", [" ".join(words)], readmitted, side, None))
+    return pd.DataFrame(rows, columns=["patient_id", "text", "readmitted", "split", "exclusion"])
+
+
+@pytest.fixture
+def recipe(tiny_encoder):
+    def made(training=ONE, **model):
+        table = {"encoder": str(tiny_encoder), "window": 24, **model}
+        return ReadmissionRecipe(model=ReadmissionTable(**table), training=training)
+
+    return made
+
+
+@pytest.mark.parametrize("objective", ["stay", "window"])
+def test_both_objectives_learn(cohort, recipe, objective, tmp_path):
+    from sklearn.metrics import roc_auc_score
+
+    model = fit(cohort, recipe(QUICK, objective=objective))
+    test = cohort[cohort["split"] == "test"]
+    risks = [risk.score for risk in model.predict_many(test["text"])]
+    assert roc_auc_score(test["readmitted"], risks) > 0.75
+    assert model.manifest["objective"] == objective
+    assert model.manifest["stays"] == {"train": 180, "val": 60, "test": 60}
+    model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model" / "model.safetensors").exists()
+    again = ReadmissionModel.from_pretrained(tmp_path / "model")
+    assert [risk.score for risk in again.predict_many(test["text"])] == pytest.approx(
+        risks, abs=1e-6
+    )
+    assert again.settings == model.settings
+    assert again.settings.calibration[0] > 0
+
+
+def test_full_weights_train_and_save_whole(cohort, recipe, tmp_path):
+    model = fit(cohort, recipe(ONE.replaced(full=True)))
+    model.save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model" / "model.safetensors").is_file()
+    document = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert document["architectures"] == ["BertForSequenceClassification"]
+    note = cohort["text"][0]
+    loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
+    assert loaded.predict(note).probability == pytest.approx(
+        model.predict(note).probability, abs=1e-5
+    )
+
+
+def test_the_test_side_has_no_say(cohort, recipe):
+    flipped = cohort.assign(
+        readmitted=cohort["readmitted"].where(cohort["split"] != "test", 1 - cohort["readmitted"])
+    )
+    models = [fit(c, recipe()) for c in (cohort, flipped)]
+    note = cohort["text"][0]
+    assert models[0].predict(note).probability == models[1].predict(note).probability
+    assert models[0].settings == models[1].settings
+
+
+def test_missing_notes_and_notes_of_marks_alone_do_not_end_a_training(cohort, recipe, caplog):
+    odd = cohort.copy()
+    odd.at[0, "text"] = None
+    odd.at[1, "text"] = [None, *odd.at[1, "text"]]
+    odd.at[2, "text"] = ["___"]
+    odd.at[3, "text"] = ["___", None]
+    odd.at[4, "text"] = ["[**Name 12**]"]
+    odd.at[5, "text"] = np.array([None, np.nan], dtype=object)
+    with caplog.at_level(logging.WARNING):
+        model = fit(odd, recipe())
+    assert sum(model.manifest["stays"].values()) == 296
+    assert "2 stays have no text and are left out" in caplog.text
+    assert "2 stays have no readable text and are left out" in caplog.text
+    comparison = compare(model, odd, bootstrap=0)
+    assert len(comparison.stays) == 59
+    assert "1 of 60 stays could not be scored and are not measured." in comparison.caveats
+
+
+def test_bad_cohorts_are_refused_before_any_work(cohort, recipe):
+    nowhere = ReadmissionRecipe(model=ReadmissionTable(encoder="nowhere"))  # never looked for
+    straddling = cohort.assign(patient_id=["same" if n < 5 else f"p{n}" for n in range(300)])
+    with pytest.raises(UserError, match="1 of 296 patients are on more than one side"):
+        fit(straddling, nowhere)
+    with pytest.raises(TableError, match="no column 'readmitted'; did you mean 'readmited'"):
+        fit(cohort.rename(columns={"readmitted": "readmited"}), nowhere)
+    with pytest.raises(UserError, match="the val side has 0 stays and needs both outcomes"):
+        fit(cohort[cohort["split"] == "train"], nowhere)
+    for label in (2, -1, 0.5, "1"):
+        wrong = cohort.assign(readmitted=cohort["readmitted"].astype(object))
+        wrong.at[7, "readmitted"] = label
+        with pytest.raises(UserError, match="readmitted holds 1 values that are not 0 or 1"):
+            fit(wrong, nowhere)
+    notes = cohort.assign(text=[[3]] * 300)
+    with pytest.raises(UserError, match="text: note 0 is int, not text; expected a list of str"):
+        fit(notes, nowhere)
+    with pytest.raises(UserError, match="objective: expected 'stay' or 'window', got 'note'"):
+        recipe(objective="note")
+
+
+def test_a_resumed_run_refuses_another_cohort_split_window_or_objective(cohort, recipe, tmp_path):
+    fit(cohort, recipe(), checkpoints=tmp_path)
+    used = cohort[cohort["split"] != "test"]
+    others = [
+        (used.iloc[:-1], recipe(), "data_sha256"),
+        (cohort.assign(split=cohort["split"].replace({"val": "test", "test": "val"})), recipe(),
+         "data_sha256"),
+        (cohort, recipe(window=32), "settings.window"),
+        (cohort, recipe(objective="window"), "objective"),
+        (cohort, recipe(teacher=0.5), "teacher"),
+        (cohort, recipe(ONE.replaced(seed=1)), "training.seed"),
+    ]  # fmt: skip
+    for table, plan, named in others:
+        with pytest.raises(UserError, match=f"made with another .*{named}"):
+            fit(table, plan, checkpoints=tmp_path, resume=True)
+    # The test side is not used, so it may differ.
+    fit(used, recipe(), checkpoints=tmp_path, resume=True)
+
+
+def test_few_events_train_a_model_without_a_calibrator_and_say_so(cohort, recipe, caplog, tmp_path):
+    val = cohort.index[cohort["split"] == "val"]
+    few = cohort.copy()
+    few.loc[val[few.loc[val, "readmitted"] == 1][3:], "exclusion"] = "left out"
+    with caplog.at_level(logging.WARNING):
+        model = fit(few, recipe())
+    reason = "with 3 readmitted are too few to calibrate on; at least 20 readmitted"
+    assert reason in caplog.text
+    assert model.settings.calibration is None
+    assert model.settings.alert_threshold is None
+    assert not model.predict(cohort["text"][0]).calibrated
+    comparison = compare(model, few, bootstrap=0)
+    assert any(reason in caveat for caveat in comparison.caveats)
+    model.save_pretrained(tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "**The probability is not calibrated**" in card
+    assert reason in card
+
+
+def test_a_model_that_ranks_validation_backwards_has_no_calibrator(cohort, recipe):
+    flipped = cohort.copy()
+    flipped.loc[flipped["split"] == "val", "readmitted"] ^= 1
+    model = fit(flipped, recipe(QUICK))
+    assert model.manifest["validation"]["auroc"] < 0.5
+    assert model.settings.calibration is None
+    assert "no better than chance" in model.manifest["calibration_refused"]
+
+
+def test_the_test_side_is_not_tokenised(cohort, recipe, monkeypatch):
+    asked = []
+
+    def token_ids(self, stays):
+        asked.extend(stays)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RiskModel, "token_ids", token_ids)
+    with pytest.raises(KeyboardInterrupt):
+        fit(cohort, recipe())
+    assert len(asked) == (cohort["split"] != "test").sum() < len(cohort)
+
+
+def test_patients_of_the_training_are_recognised_by_any_spelling(cohort, recipe, tmp_path):
+    model = fit(cohort, recipe())
+    stored = model.manifest["patients"]
+    assert len(base64.b64decode(stored["train"])) == 5 * 180
+    assert overlap([" P0 ", "p1", "P3", "p4", "someone", None], stored) == {"train": 2, "val": 1}
+    model.save_pretrained(tmp_path / "model")
+    again = ReadmissionModel.from_pretrained(tmp_path / "model")
+    other = cohort.assign(split=cohort["split"].replace({"train": "test", "test": "train"}))
+    message = "trained on patients of the side 'test': of 180, 180 on its train side; use the split"
+    with pytest.raises(UserError, match=message):
+        compare(again, other, bootstrap=0)
+    assert not compare(again, cohort, bootstrap=0).caveats
+    (caveat,) = compare(again, cohort, split="train", bootstrap=0).caveats
+    assert "has seen patients of this side" in caveat
+    # Of two models nobody can tell whether they have patients in common.
+    assert patient_hashes(cohort)["train"] != stored["train"]
+    forgotten = fit(cohort, recipe(), record_patients=False)
+    assert "patients" not in forgotten.manifest
+    assert compare(forgotten, other, bootstrap=0).caveats[0].startswith("Not checked")
+
+
+def test_another_cohort_may_not_bring_patients_of_the_test_side(cohort, tmp_path):
+    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
+    write_table(cohort.assign(exclusion=""), first)
+    shifted = cohort["split"].to_numpy()[np.r_[1:300, 0]]
+    write_table(cohort.assign(exclusion="", split=shifted), second)
+    with pytest.raises(UserError, match=r"60 patients of the train side of second.parquet are on"):
+        read_cohort(first, also=[second])
+    write_table(cohort.assign(exclusion="", patient_id=cohort["patient_id"] + "x"), second)
+    together = read_cohort(first, also=[second])
+    assert together["split"].value_counts().to_dict() == {"train": 360, "val": 60, "test": 60}
+
+
+def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
+    cohort, recipe, tmp_path
+):
+    named = cohort.copy()
+    named["text"] = [[f"{notes[0]} Mr. Zebrafinch"] for notes in named["text"]]
+    named["patient_id"] = [f"mrn-{n}" for n in range(300)]
+    model = fit(named, recipe(teacher=0.5))
+    compare(model, named, bootstrap=0)
+    assert set(model.manifest) == {
+        "training", "facts", "versions", "validation", "objective", "teacher", "stays",
+        "prevalence", "without_patient_id", "disjoint", "card", "patients",
+        "profile",
+    } | ({"calibration_refused"} & set(model.manifest))  # fmt: skip
+    assert set(model.manifest["facts"]) == {"data_sha256", "objective", "teacher"}
+    model.save_pretrained(tmp_path / "model")
+    names = {path.name for path in (tmp_path / "model").rglob("*")}
+    assert names == {"README.md", "adapter_config.json", "adapter_model.safetensors", "config.json"}
+    for path in (tmp_path / "model").rglob("*"):
+        content = path.read_bytes().lower()
+        assert b"zebrafinch" not in content
+        assert b"mrn-" not in content
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "hashes of the patient ids" in card
+    assert "no vocabulary made from notes" in card
+    assert "no patient is on two sides" in card
+
+
+def test_the_teacher_mixes_and_never_teaches_its_own_patient(cohort):
+    train = cohort[cohort["split"] == "train"]
+    labels = train["readmitted"].to_numpy()
+    assert (teacher_targets(train, weight=0.0) == labels).all()
+    teacher = teacher_targets(train, weight=1.0)
+    assert teacher_targets(train, weight=0.7) == pytest.approx(0.3 * labels + 0.7 * teacher)
+    # The stays of one patient never teach that patient: alone it has no teacher at all.
+    with pytest.raises(UserError, match="1 patients are all in one fold"):
+        teacher_targets(train.assign(patient_id="same"), weight=1.0)
+    with pytest.raises(UserError, match="between 0 and 1"):
+        teacher_targets(train, weight=1.5)
+
+
+@pytest.mark.parametrize("name", ["readmission-demo", "readmission-diabetes130"])
+def test_the_shipped_recipes_are_those_of_the_shipped_models(name):
+    recipe = read_recipe(ReadmissionRecipe, name)
+    manifest = json.loads((shipped_models("clinical")[name] / "config.json").read_text())[
+        "domainbert"
+    ]["manifest"]
+    assert recipe.card.name == name
+    assert recipe.model.objective == manifest["objective"]
+    now = recipe.training.model_dump()
+    assert {name: now[name] for name in manifest["training"]} == manifest["training"]

@@ -1,0 +1,215 @@
+import io
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from domainbert import __version__
+from domainbert.cli.console import command_line, counted, one_line_errors, progress, say
+from domainbert.errors import UserError
+
+LONG = "the folder [model] is " + "long " * 40
+
+
+def command(error=None):
+    """A command line of one command, which raises."""
+    app = typer.Typer()
+
+    @app.command()
+    @one_line_errors
+    def only(number: int = 0) -> None:
+        """What it does."""
+        if error is not None:
+            raise error
+        sys.stdout.write(f"number {number}\n")
+
+    return app
+
+
+@pytest.mark.parametrize("error", [UserError(LONG), FileNotFoundError(LONG)])
+def test_a_foreseen_error_is_one_line_on_stderr(error):
+    result = CliRunner().invoke(command(error))
+    assert result.exit_code == 1
+    assert result.stderr == f"error: {LONG}\n"
+    assert result.stdout == ""
+
+
+def test_a_file_that_is_not_there_is_named_without_a_number():
+    error = FileNotFoundError(2, "No such file or directory", "notes.txt")
+    result = CliRunner().invoke(command(error))
+    assert result.stderr == "error: notes.txt: no such file or directory\n"
+
+
+def test_an_interruption_is_no_error():
+    result = CliRunner().invoke(command(KeyboardInterrupt()))
+    assert (result.exit_code, result.stderr) == (130, "stopped\n")
+
+
+NOTE = "Pt Smith was admitted"
+
+
+def nested(error):
+    """Raise an error that was caused by another, both of which quote a note."""
+
+    def inner():
+        note = NOTE
+        raise KeyError(note)
+
+    try:
+        inner()
+    except KeyError as cause:
+        raise error from cause
+
+
+@pytest.mark.parametrize("error", [RuntimeError(NOTE), ValueError(NOTE), KeyError(NOTE)])
+def test_a_bug_is_one_line_without_the_message_and_has_its_own_exit_code(error, monkeypatch):
+    monkeypatch.delenv("DOMAINBERT_DEBUG", raising=False)
+    result = CliRunner().invoke(command(error))
+    assert result.exit_code == 70
+    assert result.stderr.count("\n") == 1
+    assert re.match(
+        rf"error: internal error, {type(error).__name__} at test_\w+\.py:\d+; run it ag",
+        result.stderr,
+    )
+    assert "--debug" in result.stderr
+    assert "Smith" not in result.output
+
+
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_debug_shows_where_a_bug_is_and_never_what_it_says(way, monkeypatch):
+    monkeypatch.setenv("DOMAINBERT_DEBUG", "1" if way == "environment" else "0")
+    app = command_line("tool", "A tool.")
+
+    @app.command()
+    @one_line_errors
+    def fail() -> None:
+        nested(RuntimeError(NOTE))
+
+    result = CliRunner().invoke(app, ["--debug", "fail"] if way == "option" else ["fail"])
+    assert result.exit_code == 70
+    for part in (
+        "KeyError\n",
+        "in inner\n",
+        "which led to",
+        "RuntimeError\n",
+        "in nested\n",
+        __file__,
+    ):
+        assert part in result.stderr
+    assert "Smith" not in result.output
+
+
+def test_an_application_has_a_version_and_usage_errors_exit_2():
+    app = command_line("tool", "A tool.")
+
+    @app.command()
+    @one_line_errors
+    def only(number: int) -> None:
+        raise typer.BadParameter("must be even") if number % 2 else typer.Exit(3)
+
+    run = CliRunner().invoke
+    assert run(app, ["--version"]).stdout == f"tool {__version__}\n"
+    assert "A tool." in run(app, ["--help"]).stdout
+    assert run(app, ["only", "x"]).exit_code == 2
+    assert run(app, ["only", "1"]).exit_code == 2
+    assert run(app, ["only", "2"]).exit_code == 3
+    assert run(app, ["nothing"]).exit_code == 2
+
+
+def test_a_message_of_several_lines_becomes_one():
+    result = CliRunner().invoke(command(UserError("first\nsecond")))
+    assert result.stderr == "error: first second\n"
+
+
+STOPPED = """
+import signal, sys, time
+import typer
+from domainbert.cli.console import command_line, one_line_errors
+from domainbert.files import atomic_path
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
+app = command_line("tool", "A tool.")
+
+@app.command()
+@one_line_errors
+def write(path: str) -> None:
+    with atomic_path(path):
+        print("here", flush=True)
+        time.sleep(60)
+
+@app.command()
+def other() -> None: ...
+
+app()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_a_command_as_ctrl_c_does(tmp_path, name):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED, "write", tmp_path / "risks.csv"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "here\n"
+    assert len(list(tmp_path.iterdir())) == 1
+    process.send_signal(getattr(signal, name))
+    _, messages = process.communicate(timeout=30)
+    assert messages == "stopped\n"
+    assert process.returncode == 128 + getattr(signal, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ignored_hangup_stays_ignored_and_handlers_are_put_back():
+    seen = []
+
+    @one_line_errors
+    def look() -> None:
+        seen.extend([signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)])
+
+    # Another test's library may have a handler of its own.
+    terminated = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        look()
+        threading.Thread(target=look).start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        after = signal.signal(signal.SIGTERM, terminated)
+    assert seen[0] == signal.SIG_IGN
+    assert seen[1] not in (signal.SIG_DFL, signal.SIG_IGN)
+    assert after == signal.SIG_DFL
+
+
+def test_a_command_keeps_its_options_and_help():
+    result = CliRunner().invoke(command(), ["--number", "3"])
+    assert (result.exit_code, result.stdout) == (0, "number 3\n")
+    assert CliRunner().invoke(command(), ["--number", "x"]).exit_code == 2
+    assert "What it does." in CliRunner().invoke(command(), ["--help"]).stdout
+
+
+def test_messages_go_to_stderr_as_they_are(capsys):
+    say(LONG)
+    assert capsys.readouterr() == ("", f"{LONG}\n")
+
+
+def test_counting_changes_nothing_and_is_silent_without_a_terminal(capsys):
+    assert list(counted(iter("abc"), what="letters", total=3)) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_on_a_terminal_the_bar_is_on_stderr(capsys, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress("reading", total=4) as advance:
+        advance(3)
+        advance(1)
+    assert "reading" in terminal.getvalue()
+    assert "4/4" in terminal.getvalue()
+    assert capsys.readouterr().out == ""

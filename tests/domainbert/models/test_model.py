@@ -1,0 +1,78 @@
+"""Model: its fingerprint and the settings it accepts."""
+
+import pytest
+import torch
+
+from domainbert.encoders.loading import EncoderError
+from domainbert.errors import UserError
+from domainbert.models.model import Model
+from domainbert.settings import Settings
+
+
+class Checked(Settings):
+    window: int | None = None
+
+
+class Task(Model):
+    task, train_command, settings_class = "task", "train", Checked
+
+    @classmethod
+    def network_class(cls):
+        from domainbert.encoders.classifier import CLSClassifier
+
+        return CLSClassifier
+
+    @classmethod
+    def resolve(cls, name):
+        return name
+
+    def card(self, config, adapter=None):
+        return config.task
+
+
+def test_settings_are_saved_and_read(network, tokenizer, tmp_path):
+    settings = Checked(window=32)
+    model = Task(network, tokenizer, settings=settings, device="cpu")
+    model.save_pretrained(tmp_path / "model")
+    again = Task.from_pretrained(tmp_path / "model", device="cpu")
+    assert again.settings == settings
+    assert again.window_tokens() == 32
+    assert again.fingerprint() == model.fingerprint()
+    with pytest.raises(EncoderError, match="settings: windw: no such setting; expected one of win"):
+        Task.read_settings({"windw": 3})
+
+
+def test_wrong_settings_of_a_folder_are_one_line():
+    with pytest.raises(UserError, match="window: expected a whole number, got 'many'"):
+        Task.read_settings({"window": "many"})
+
+
+def test_a_fingerprint_differs_where_weights_tokenizer_or_settings_do(new_network, new_tokenizer):
+    def fingerprint(network=None, tokenizer=None, **settings):
+        settings = Checked(**settings)
+        return Task(network or new_network(), tokenizer or new_tokenizer(), settings=settings)
+
+    other = new_network()
+    with torch.no_grad():
+        other.bert.encoder.layer[1].output.dense.bias[3] += 1e-6
+    sharper = new_network()
+    sharper.config.layer_norm_eps = 1e-3
+    models = [
+        fingerprint(),
+        fingerprint(other),
+        fingerprint(sharper),
+        fingerprint(tokenizer=new_tokenizer(lower_case=False)),
+        fingerprint(window=32),
+    ]
+    assert len({model.fingerprint() for model in models}) == 5
+    assert fingerprint().fingerprint() == models[0].fingerprint()
+    assert len(models[0].fingerprint()) == 64
+    models[0].settings = Checked(window=32)
+    assert models[0].fingerprint() == models[4].fingerprint()
+
+
+def test_a_fingerprint_does_not_depend_on_earlier_calls_of_the_tokenizer(network, new_tokenizer):
+    tokenizer = new_tokenizer()
+    before = Task(network, tokenizer).fingerprint()
+    tokenizer("chest pain", truncation=True, max_length=9, padding="max_length")
+    assert Task(network, tokenizer).fingerprint() == before

@@ -1,0 +1,245 @@
+import itertools
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BertForSequenceClassification
+
+from domainbert.errors import UserError
+from domainbert.text.runner import (
+    WindowRunner,
+    chunked,
+    find_device,
+    pad,
+    plan_batches,
+    read_ahead,
+)
+
+LENGTHS = [3, 64, 17, 5, 64, 33, 4, 64, 20, 9, 41, 3]
+
+
+@pytest.fixture
+def windows(tokenizer):
+    """Windows of many lengths, and not one alike."""
+    generator = np.random.default_rng(0)
+    return [generator.integers(5, len(tokenizer), length) for length in LENGTHS]
+
+
+@pytest.fixture
+def expected(network, windows):
+    """What Hugging Face's own classifier says, one window at a time and nothing padded."""
+    reference = BertForSequenceClassification(network.config).eval()
+    reference.load_state_dict(network.state_dict())
+    with torch.no_grad():
+        logits = [reference(torch.from_numpy(window)[None]).logits.item() for window in windows]
+    assert np.ptp(logits) > 0.5
+    return np.array(logits)
+
+
+def runner(network, tokenizer, **options):
+    return WindowRunner(network, pad_token_id=tokenizer.pad_token_id, device="cpu", **options)
+
+
+@given(
+    lengths=st.lists(st.integers(0, 600), max_size=200),
+    batch_tokens=st.integers(1, 5000),
+)
+def test_batches_hold_each_window_once_within_the_budget(lengths, batch_tokens):
+    batches = plan_batches(lengths, batch_tokens=batch_tokens)
+    together = [int(index) for batch in batches for index in batch]
+    assert sorted(together) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[index] for index in batch)
+        assert len(batch) == 1 or len(batch) * longest <= batch_tokens
+    assert [lengths[i] for i in together] == sorted(lengths, reverse=True)
+
+
+def test_windows_of_like_length_fill_the_budget():
+    batches = plan_batches([10] * 10, batch_tokens=40)
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 64, 150, 100_000, None])
+def test_same_numbers_whatever_the_batch(network, tokenizer, windows, expected, batch_tokens):
+    logits = runner(network, tokenizer, batch_tokens=batch_tokens).logits(windows)
+    assert logits.dtype == np.float32
+    assert logits == pytest.approx(expected, abs=1e-5)
+
+
+def test_same_numbers_whatever_the_order_and_company(network, tokenizer, windows, expected):
+    run = runner(network, tokenizer, batch_tokens=130)
+    order = np.random.default_rng(1).permutation(len(windows))
+    assert run.logits([windows[i] for i in order]) == pytest.approx(expected[order], abs=1e-5)
+    assert run.logits(windows[4:9]) == pytest.approx(expected[4:9], abs=1e-5)
+    assert run.logits(windows[:1]) == pytest.approx(expected[:1], abs=1e-5)
+
+
+def test_no_window_no_number(network, tokenizer):
+    assert runner(network, tokenizer).logits([]).shape == (0,)
+
+
+def test_dropout_is_off_and_training_goes_on_after(network, tokenizer, windows, expected):
+    for module in network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    network.train()
+    run = runner(network, tokenizer)
+    assert run.logits(windows) == pytest.approx(expected, abs=1e-5)
+    assert network.training
+    with pytest.raises(IndexError):
+        run.logits([np.array([10**6])])
+    assert network.training
+
+
+def test_other_processes_get_the_same_numbers(network, tokenizer, windows, expected):
+    runner = WindowRunner(network, pad_token_id=tokenizer.pad_token_id, batch_tokens=77)
+    copy = pickle.loads(pickle.dumps(runner))
+    assert (copy.batch_tokens, copy.device) == (77, runner.device)
+    np.testing.assert_allclose(copy.logits(windows), expected, atol=1e-5)
+
+
+def test_no_gradient_is_kept(network, tokenizer, windows):
+    seen = []
+    network.classifier.register_forward_hook(lambda *parts: seen.append(parts[2]))
+    runner(network, tokenizer).logits(windows)
+    assert all(output.is_inference() for output in seen)
+
+
+def test_other_weights_run_the_same_way(network, new_network, tokenizer, windows):
+    run = runner(network, tokenizer, batch_tokens=77)
+    other = run.with_model(new_network(seed=1))
+    assert other.batch_tokens == 77
+    assert np.abs(other.logits(windows) - run.logits(windows)).max() > 0.1
+
+
+@pytest.mark.parametrize("batch_tokens", [0, -1])
+def test_batch_budget_must_be_positive(network, tokenizer, batch_tokens):
+    with pytest.raises(ValueError, match=f"batch_tokens must be at least 1, got {batch_tokens}"):
+        runner(network, tokenizer, batch_tokens=batch_tokens)
+
+
+def test_equal_rows_need_no_mask():
+    ids, mask = pad([np.array([2, 7, 3]), np.array([2, 8, 3])], pad_token_id=0)
+    assert ids.tolist() == [[2, 7, 3], [2, 8, 3]]
+    assert mask is None
+
+
+def test_shorter_rows_are_padded_and_masked():
+    ids, mask = pad([np.array([2, 3]), np.array([2, 8, 9, 3])], pad_token_id=5)
+    assert ids.tolist() == [[2, 3, 5, 5], [2, 8, 9, 3]]
+    assert mask.tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+
+
+@given(items=st.lists(st.integers(), max_size=30))
+def test_read_ahead_keeps_items_and_order(items):
+    assert list(read_ahead(iter(items))) == items
+
+
+def readers():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
+
+
+def test_read_ahead_prepares_one_item_at_most_and_does_so_meanwhile():
+    started = [threading.Event() for _ in range(6)]
+
+    def source():
+        for number, event in enumerate(started):
+            event.set()
+            yield number
+
+    items = read_ahead(source())
+    assert not started[0].is_set()  # nothing before it is asked for
+    for number in range(3):
+        assert next(items) == number
+        assert started[number + 1].wait(10)  # the next one, while this one is in use
+        assert not started[number + 2].wait(0.02)  # and no more
+    items.close()
+    assert not started[4].is_set()
+    assert readers() == []
+
+
+def test_read_ahead_works_in_another_thread():
+    names = list(read_ahead(threading.current_thread().name for _ in range(2)))
+    assert all(name.startswith("read-ahead") for name in names)
+    assert readers() == []
+
+
+def test_read_ahead_passes_exceptions_on_after_what_came_before():
+    def source():
+        yield 1
+        yield 2
+        msg = "the source broke"
+        raise RuntimeError(msg)
+
+    items = read_ahead(source())
+    assert [next(items), next(items)] == [1, 2]
+    with pytest.raises(RuntimeError, match="the source broke"):
+        next(items)
+    assert readers() == []
+
+
+def test_read_ahead_stops_its_thread_when_the_consumer_breaks():
+    def consume():
+        for item in read_ahead(itertools.count()):
+            if item == 3:
+                msg = "enough"
+                raise KeyError(msg)
+
+    with pytest.raises(KeyError):
+        consume()
+    assert readers() == []
+
+
+@given(items=st.lists(st.lists(st.integers(), max_size=9), max_size=40), limit=st.integers(1, 30))
+def test_chunks_are_consecutive_and_as_small_as_the_limit_allows(items, limit):
+    chunks = list(chunked(items, size=len, limit=limit))
+    assert [item for chunk in chunks for item in chunk] == items
+    assert all(chunks)
+    for chunk in chunks:
+        assert sum(map(len, chunk[:-1])) < limit
+    for chunk in chunks[:-1]:
+        assert sum(map(len, chunk)) >= limit
+
+
+def test_chunks_read_no_further_than_they_must():
+    read = []
+    source = (read.append(n) or n for n in itertools.count())
+    chunks = chunked(source, size=lambda _: 1, limit=4)
+    assert next(chunks) == [0, 1, 2, 3]
+    assert read == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "meta", "mps", "", "cuda:-1", 3.5])
+def test_a_device_that_is_none_is_refused_with_a_list(device):
+    with pytest.raises(UserError, match=r"^no device '.*': expected cpu, cuda or cuda:N"):
+        find_device(device)
+
+
+def test_a_device_that_this_machine_lacks_is_refused():
+    count = torch.cuda.device_count()
+    with pytest.raises(UserError, match=rf"^no device .*: this machine has {count} CUDA"):
+        find_device(f"cuda:{count}")
+    assert find_device("cpu") == find_device(torch.device("cpu")) == torch.device("cpu")
+    assert find_device().type == ("cuda" if count else "cpu")
+
+
+def test_ten_threads_on_one_model_give_what_one_gives(new_network):
+    network = new_network(hidden_dropout_prob=0.5)
+    rng = np.random.default_rng(0)
+    windows = [rng.integers(5, 60, size=n) for n in rng.integers(3, 60, size=40)]
+    runner = WindowRunner(network, pad_token_id=0, device="cpu", batch_tokens=128)
+    expected = runner.logits(windows)
+    network.train()  # a thread that ends must not switch dropout on for the others
+
+    def run(number):
+        return runner.logits(windows[: 4 + 4 * (number % 10)])
+
+    with ThreadPoolExecutor(10) as pool:
+        for number, found in enumerate(pool.map(run, range(60))):
+            np.testing.assert_allclose(found, expected[: 4 + 4 * (number % 10)], atol=1e-5)
+    assert network.training

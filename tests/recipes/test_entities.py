@@ -1,0 +1,107 @@
+"""Training of the shipped entity models: seeds, sums of models, and corpora of the same texts."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from biomed.corpora import Corpus, Gold, TaggedText
+from biomed.ner.network import WordTagger
+from biomed.ner.training import EntityRecipe, EntityTable, fit
+from domainbert.errors import UserError
+from domainbert.training.settings import TrainingSettings
+from recipes.entities import joined, main, summed
+
+QUICK = TrainingSettings(epochs=1, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1)
+WORDS = ("heart", "failure", "was", "insulin")
+TAGS = {
+    "Disease": ("B-Disease", "I-Disease", "O", "O"),
+    "Drug": ("O", "O", "O", "B-Drug"),
+}
+
+
+def corpus(kind):
+    sides = [
+        Gold(side, tuple(TaggedText((*WORDS, f"{side}{n}"), (*TAGS[kind], "O")) for n in range(20)))
+        for side in ("train", "devel")
+    ]
+    return Corpus(kind, *sides, None)
+
+
+def recipe(encoder, **changes):
+    model = EntityTable(encoder=str(encoder), window=32)
+    return EntityRecipe(model=model, training=QUICK.replaced(**changes))
+
+
+def test_corpora_of_the_same_texts_are_learnt_from_as_one(tiny_encoder):
+    parts = [corpus(kind) for kind in TAGS]
+    model = fit(joined(parts), recipe(tiny_encoder))
+    facts = model.manifest["facts"]["corpora"]
+    assert facts["Disease+Drug"]["types"] == ["Disease", "Drug"]
+    assert "train" not in facts["Disease"]
+    assert list(model.manifest["devel"]) == ["Disease", "Drug"]
+    assert model.manifest["counts"] == {"Disease+Drug, texts for training": 20}
+    alone = [parts[0]]
+    assert joined(alone) == alone
+
+
+def test_training_starts_from_the_sum_of_several_models(tiny_encoder, tmp_path):
+    """The change of every layer is the sum, and so is each output of the head."""
+    parts = {kind: fit([corpus(kind)], recipe(tiny_encoder)) for kind in TAGS}
+    for kind, part in parts.items():
+        part.save_pretrained(tmp_path / kind)
+    plan = recipe(tiny_encoder, learning_rate=1e-9, rank=2 * QUICK.rank)
+    start = partial(summed, names=[str(tmp_path / kind) for kind in TAGS], recipe=plan)
+    both = fit(joined([corpus(kind) for kind in TAGS]), plan, start=start)
+    plain = WordTagger.untrained(tiny_encoder, training=QUICK, labels=both.labels).network
+    networks = [plain, both.network, *(part.network for part in parts.values())]
+    for name in plain.state_dict():
+        first, *ends = (network.state_dict()[name] for network in networks)
+        if "classifier" not in name:
+            total, *changes = (end - first for end in ends)
+            assert torch.allclose(total, sum(changes), atol=1e-3), name
+    head, diseases, drugs = (network.classifier.bias for network in networks[1:])
+    disease, drug = both.labels.index("B-Disease"), both.labels.index("I-Drug")
+    assert torch.isclose(head[0], diseases[0] + drugs[0], atol=1e-3)
+    assert torch.isclose(head[disease], diseases[1] + drugs[0], atol=1e-3)
+    assert torch.isclose(head[drug], diseases[0] + drugs[2], atol=1e-3)
+    wrong = recipe(tiny_encoder, rank=3)
+    ranks = rf"ranks add up to the recipe's, got ranks \[{QUICK.rank}, {QUICK.rank}\]"
+    with pytest.raises(UserError, match=ranks):
+        fit([corpus("Drug")], wrong, start=partial(start, recipe=wrong))
+
+
+def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    for side, count in {"train": 20, "devel": 5}.items():
+        lines = [f"{side}{n}\tO\nheart\tB-x\nfailure\tI-x\nwas\tO\n" for n in range(count)]
+        (folder / f"{side}.tsv").write_text("\n".join(lines))
+    (tmp_path / "r.toml").write_text(
+        f'[model]\nencoder = "{tiny_encoder}"\n[training]\nepochs = 1\nlearning_rate = 0.01\n'
+    )
+    app = typer.Typer()
+    app.command()(main)
+
+    def run(out, *options):
+        command = [str(folder), "--recipe", str(tmp_path / "r.toml"), "--out", str(tmp_path / out)]
+        result = CliRunner().invoke(app, [*command, *options])
+        assert result.exit_code == 0, result.output
+        config = json.loads((tmp_path / out / "config.json").read_text())
+        return config["domainbert"]["manifest"]
+
+    checkpoints = ["--checkpoints", str(tmp_path / "checkpoints")]
+    manifest = run("both", "--seed", "3", "--seed", "4", *checkpoints)
+    devel = {run["seed"]: run["devel"]["small"] for run in manifest["seeds"]}
+    assert list(devel) == [3, 4]
+    assert devel[manifest["training"]["seed"]] == max(devel.values())
+    assert manifest["devel"]["small"]["all"]["f1"] == max(devel.values())
+    card = (tmp_path / "both" / "README.md").read_text()
+    assert "mean of 2 seeds" in card
+    assert "the best of several seeds" in card
+    # A run that is resumed only measures the seeds that are done.
+    again = run("again", "--seed", "3", "--seed", "4", "--resume", *checkpoints)
+    assert again["seeds"] == manifest["seeds"]
