@@ -1,25 +1,31 @@
 # make demo       the whole job on a made-up hospital, from a bare machine with Python 3.11+
 # make test       lint, types, tests
+# make numeric    only the tests whose numbers depend on the processor
+# make dist       the wheel and the source archive, in dist
+# make docs       the documentation site, in build/site
 # make notebooks  run the notebooks and keep their outputs
 # make models     rebuild every shipped model from recipes/ (hours on a CPU)
 
 PYTHON ?= python3
 DATA ?= ../shared/data
 CORPORA := $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease $(DATA)/ner/bc5cdr-chemical runs/notes
-TESTS := --test $(DATA)/ner/ncbi-disease/test.tsv --test notes
+TESTS := --test $(DATA)/ner/ncbi-disease/test.tsv --test recipes/notes/hand-tagged-notes/test.jsonl
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ENGINES := $(VENV)/.engines
 SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
 
-.PHONY: demo test lint notebooks models clean
+.PHONY: demo test numeric lint dist docs notebooks models clean
 
 demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
 
 test: lint $(ENGINES)
 	$(BIN)/pytest -n auto --dist worksteal --durations 25
+
+numeric: $(INSTALLED)
+	$(BIN)/pytest -m numeric -n auto --quiet
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -29,13 +35,19 @@ lint: $(INSTALLED)
 # The package is installed, not linked: tests and demo see what a user gets.
 $(INSTALLED): pyproject.toml constraints.txt README.md $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases,search,approximate,static,spacy]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases,spacy]' -c constraints.txt
 	touch $(INSTALLED)
 
 # Ray and Spark, half a gigabyte, for their tests alone, which are skipped without them.
 $(ENGINES): pyproject.toml constraints.txt | $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[ray,spark]' -c constraints.txt \
 		&& touch $(ENGINES) || echo "no Ray or no Spark here: their tests are skipped"
+
+dist: $(INSTALLED)
+	$(BIN)/python -m hatchling build
+
+docs: $(INSTALLED)
+	$(BIN)/python -m sphinx -b html -W --keep-going --quiet docs build/site
 
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/run.py
@@ -44,7 +56,7 @@ notebooks: $(INSTALLED)
 models: export PYTHONPATH := $(CURDIR)
 models: $(INSTALLED)
 	mkdir -p runs
-	$(BIN)/clinical diabetes130 $(DATA)/readmission --out runs/diabetes130.parquet
+	$(BIN)/python -m recipes.diabetes130 $(DATA)/readmission --out runs/diabetes130.parquet
 	$(BIN)/clinical train runs/diabetes130.parquet --recipe recipes/readmission-diabetes130.toml \
 		--out clinical/models/readmission-diabetes130
 	$(BIN)/clinical synthesize runs/hospital --stays 1500 --seed 1
@@ -57,24 +69,27 @@ models: $(INSTALLED)
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
 	$(BIN)/clinical explain runs/new.parquet --model clinical/models/readmission-demo --evaluate \
 		--split val --stays 80 --out runs/evidence.json --record
-	$(BIN)/biomed ner train $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease \
-		--recipe disease --seed 0 --seed 1 --seed 2 --out biomed/models/disease
-	$(BIN)/biomed ner calibrate biomed/models/disease $(DATA)/ner/ncbi-disease/devel.tsv \
-		$(DATA)/ner/bc5cdr-disease/devel.tsv notes $(TESTS) --texts 1000 --out biomed/models/disease
-	$(BIN)/biomed ner train $(DATA)/ner/bc5cdr-chemical \
-		--recipe drug --seed 0 --seed 1 --seed 2 --out biomed/models/drug
-	$(BIN)/biomed ner calibrate biomed/models/drug $(DATA)/ner/bc5cdr-chemical/devel.tsv notes \
-		--test notes --texts 1000 --out biomed/models/drug
-	$(BIN)/biomed ner generate runs/notes --data $(DATA)
-	$(BIN)/biomed ner train $(CORPORA) --recipe disease-drug-start --out runs/disease-drug-start
-	$(BIN)/biomed ner train $(CORPORA) --recipe disease-drug --out biomed/models/disease-drug
-	$(BIN)/biomed ner calibrate biomed/models/disease-drug $(CORPORA:%=%/devel.tsv) notes $(TESTS) \
-		--texts 1000 --out biomed/models/disease-drug --figure docs/reliability.png
+	$(BIN)/python -m recipes.entities $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease \
+		--recipe recipes/disease.toml --seed 0 --seed 1 --seed 2 --out biomed/models/disease
+	$(BIN)/python -m recipes.calibration biomed/models/disease $(DATA)/ner/ncbi-disease/devel.tsv \
+		$(DATA)/ner/bc5cdr-disease/devel.tsv recipes/notes/hand-tagged-notes/dev.jsonl $(TESTS) --texts 1000 --out biomed/models/disease
+	$(BIN)/python -m recipes.entities $(DATA)/ner/bc5cdr-chemical \
+		--recipe recipes/drug.toml --seed 0 --seed 1 --seed 2 --out biomed/models/drug
+	$(BIN)/python -m recipes.calibration biomed/models/drug $(DATA)/ner/bc5cdr-chemical/devel.tsv recipes/notes/hand-tagged-notes/dev.jsonl \
+		--test recipes/notes/hand-tagged-notes/test.jsonl --texts 1000 --out biomed/models/drug
+	$(BIN)/python -m recipes.notes.generate runs/notes --data $(DATA)
+	$(BIN)/python -m recipes.entities $(CORPORA) --recipe recipes/disease-drug-start.toml \
+		--start disease --start drug --out runs/disease-drug-start
+	$(BIN)/python -m recipes.entities $(CORPORA) --recipe recipes/disease-drug.toml --out biomed/models/disease-drug
+	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(CORPORA:%=%/devel.tsv) recipes/notes/hand-tagged-notes/dev.jsonl $(TESTS) \
+		--texts 1000 --out biomed/models/disease-drug --figure docs/lab/reliability.png
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
 		--recipe recipes/qa.toml --out biomed/models/qa
-	$(BIN)/biomed terms train $(DATA) --recipe recipes/terms.toml --out biomed/models/terms
-	$(BIN)/biomed sentences train $(DATA) --recipe recipes/sentences.toml --out biomed/models/sentences
-	$(BIN)/python benchmarks/quality.py --page docs/benchmarks.md --readme README.md
+	$(BIN)/python -m recipes.calibrate_answers biomed/models/qa $(DATA)/qa/covid_qa_train.json \
+		--held-out 0.2 --out biomed/models/qa
+	$(BIN)/python -m recipes.terms $(DATA) --out biomed/models/terms
+	$(BIN)/python -m recipes.sentences $(DATA) --out biomed/models/sentences
+	$(BIN)/python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
 
 clean:
 	rm -rf $(VENV) demo runs build dist

@@ -12,30 +12,34 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from reporting import options, report, say, versions_of
 
 from biomed import SentenceEncoder
 from biomed.sentences.augment import AugmentRecipe, augment
-from biomed.sentences.data import Examples, read_examples
-from biomed.sentences.evaluation import evaluate_sts
+from biomed.sentences.data import read_pairs, without
+from biomed.sentences.evaluation import evaluate_pairs
 from biomed.sentences.training import train_from_recipe
-from domainbert.encoders import DEFAULT_ENCODER
+from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.training.recipes import read_recipe
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 GOLD, VALIDATION = 1000, 300
-SCALE = 5.0
 CAPTIONS = "main-captions"
 
 
-def few_rated(train: Examples, test: Examples, *, seed: int, upper: bool, pooling: str) -> Any:
+def few_rated(
+    train: pd.DataFrame, test: pd.DataFrame, *, seed: int, upper: bool, pooling: str
+) -> Any:
     """Spearman on test of each way of training."""
     recipe = _recipe(seed, pooling)
-    rest = train.without(test)
-    order = np.random.default_rng(seed).permutation(len(rest)).tolist()
-    gold, validation = rest.take(order[:GOLD]), rest.take(order[GOLD : GOLD + VALIDATION])
+    rest = without(train, test)
+    order = np.random.default_rng(seed).permutation(len(rest))
+    gold, validation = rest.iloc[order[:GOLD]], rest.iloc[order[GOLD : GOLD + VALIDATION]]
     found = augment(recipe, gold, validation)
     # As many steps on gold alone as on gold and silver, so that only the pairs differ.
     longer = recipe.training.epochs * (len(gold) + len(found.silver)) / len(gold)
@@ -46,22 +50,21 @@ def few_rated(train: Examples, test: Examples, *, seed: int, upper: bool, poolin
         "cross-encoder on gold": found.cross,
     }
     if upper:
-        models["all pairs rated"] = train_from_recipe(recipe, rest.without(validation), validation)
+        models["all pairs rated"] = train_from_recipe(recipe, rest, validation)
     return {name: _spearman(model, test) for name, model in models.items()}
 
 
 def none_rated(
-    train: Examples, test: Examples, genres: list[Any], *, seed: int, pooling: str
+    train: pd.DataFrame, test: pd.DataFrame, genres: list[Any], *, seed: int, pooling: str
 ) -> Any:
     """The same for a domain without rated pairs: captions."""
     is_caption, is_test_caption = (np.array(part) == CAPTIONS for part in genres)
-    captions = test.take(np.flatnonzero(is_test_caption).tolist())
-    general = train.take(np.flatnonzero(~is_caption).tolist()).without(test)
-    domain = train.take(np.flatnonzero(is_caption).tolist())
+    captions, domain = test[is_test_caption], train[is_caption]
+    general = without(train[~is_caption], test)
     recipe = _recipe(seed, pooling)
-    order = np.random.default_rng(seed).permutation(len(general)).tolist()
-    gold, validation = general.take(order[VALIDATION:]), general.take(order[:VALIDATION])
-    texts = [*domain.first, *domain.second]
+    order = np.random.default_rng(seed).permutation(len(general))
+    gold, validation = general.iloc[order[VALIDATION:]], general.iloc[order[:VALIDATION]]
+    texts = [*domain["first"], *domain["second"]]
     found = augment(recipe, gold, validation, texts=texts, silver_only=True)
     return {
         "general pairs only": _spearman(train_from_recipe(recipe, gold, validation), captions),
@@ -79,8 +82,8 @@ def _genres(path: Path) -> list[str]:
     return [line.split("\t")[0] for line in path.read_text("utf-8").splitlines() if line]
 
 
-def _spearman(model: Any, pairs: Examples) -> float:
-    return float(evaluate_sts(model, pairs, scale=SCALE)["Spearman"].value)
+def _spearman(model: Any, pairs: pd.DataFrame) -> float:
+    return float(evaluate_pairs(model, pairs).scores["Spearman"].value or 0)
 
 
 def main() -> int:
@@ -93,7 +96,7 @@ def main() -> int:
     parser.add_argument("--pooling", default="mean")
     asked = parser.parse_args()
     paths = [asked.data / "sentences" / f"stsb_en_{side}.tsv" for side in ("train", "dev")]
-    train, test = map(read_examples, paths)
+    train, test = map(read_pairs, paths)
     genres = [_genres(path) for path in paths]
     runs = []
     for number, seed in enumerate(asked.seeds):

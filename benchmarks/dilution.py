@@ -18,11 +18,11 @@ import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
 from clinical import ReadmissionModel, aggregate, synthesize
-from clinical.cohort.splits import read_cohort, usable_stays
 from clinical.risk.aggregation import aggregate_stays
-from clinical.risk.calibration import Platt, fit_platt
-from clinical.risk.recalibration import C_GRID
+from clinical.stays.cohorts import read_cohort, usable_stays
+from clinical.training.recalibration import C_GRID
 from domainbert.markdown import table
+from domainbert.statistics.calibration import calibrated, fit_platt, logit
 from domainbert.tables import read_table
 
 NOTES, CHARACTERS = 40, 1500
@@ -39,11 +39,11 @@ def main() -> None:
     ranked = sorted((risk for risk in risks if risk.status == "ok"), key=lambda risk: risk.p_max)
     stay = [window.probability for window in ranked[-1].windows]
     neutral = [w.probability for risk in ranked[: len(ranked) // 2] for w in risk.windows]
-    calibration = Platt(*model.settings.calibration)
+    calibration = model.settings.calibration
     rows = []
     for c in GRID:
         scores = [aggregate([*stay, *islice(cycle(neutral), n)], c) for n in ADDED]
-        cells = [f"{s:.2f} ({float(calibration.apply(s)):.3f})" for s in scores]
+        cells = [f"{s:.2f} ({float(calibrated(s, *calibration)):.3f})" for s in scores]
         rows.append([f"c = {c}", *cells])
     print(table(["", *(f"{n} neutral window{'s' * (n != 1)}" for n in ADDED)], rows))
 
@@ -56,7 +56,7 @@ def by_c(cohort: str, stays: int) -> None:
     outcome, lines = rows["readmitted"].to_numpy(), []
     for c in C_GRID:
         score = aggregate_stays(values, counts, c=c)
-        chance = fit_platt(outcome, score).apply(score)
+        chance = calibrated(score, *fit_platt(logit(score), outcome))
         measured = roc_auc_score(outcome, score), -log_loss(outcome, chance)
         lines.append([f"{c:g}", *(f"{value:.3f}" for value in measured)])
     print(f"{stays} stays with {np.median(counts):g} windows in the median")

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from reporting import options, report, say, spread, versions_of
 
-from clinical.datasets.synthetic import synthesize
+from clinical.datasets.hospital import synthesize
 
 WAYS = ("one process", "spark", "ray")
 WORKERS = 2

@@ -14,7 +14,6 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -22,9 +21,9 @@ import numpy as np
 import pandas as pd
 
 from clinical import Passage, ReadmissionModel, build_cohort, synthesize
-from clinical.cohort.splits import usable_stays
-from clinical.evidence.pieces import Piece, sentence_pieces
-from domainbert.console import counted
+from clinical.evidence.case import Piece, sentence_pieces
+from clinical.stays.cohorts import usable_stays
+from domainbert.cli.console import counted
 from domainbert.markdown import table
 
 METHODS = ("occlusion", "random")
@@ -55,7 +54,7 @@ def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
     tokens = np.array([model.read(stay).risk.coverage.tokens for stay in rows["text"][:200]])
     longest = model.network.config.max_position_embeddings
     whole = ReadmissionModel(
-        model.network, model.tokenizer, settings=replace(model.settings, window=longest)
+        model.network, model.tokenizer, settings=model.settings.replaced(window=longest)
     )
     result = []
     for size, reader in [*((size, model) for size in SIZES), (SIZES[1], whole)]:
@@ -91,7 +90,7 @@ def fact_rows(model: ReadmissionModel, rows: pd.DataFrame, told: pd.DataFrame) -
                 pieces = sentence_pieces(model.read(stay.text))
                 found = [pieces[i] for i in generator.choice(len(pieces), TOP, replace=False)]
             else:
-                found = model.explain(stay.text, method=method, top=TOP).raising
+                found = model.explain(stay.text, top=TOP).raising
             hits.append([any(meets(passage, place) for place in planted) for passage in found])
         right = np.mean([any(one) for one in hits])
         share = np.mean([hit for one in hits for hit in one])

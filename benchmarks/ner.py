@@ -35,9 +35,10 @@ from reporting import options, report, say, seconds_of, spread, versions_of
 from transformers import AutoModelForTokenClassification
 
 from biomed import EntityTagger
-from biomed.corpora import read_gold, split_words, starts_after_breaks
+from biomed.corpora import read_gold
+from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.decoding import best_path
-from domainbert.encoders import find_encoder, load_tokenizer
+from domainbert.encoders.loading import find_encoder, load_tokenizer
 
 LIMIT = 512  # tokens of a window
 STRIDE = 64  # overlap of the pipeline's windows, as ours
@@ -203,7 +204,7 @@ def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
     pieces = network.reader.read([text[start:end] for start, end in words])
     scores = network.log_probabilities([pieces])
     starts = np.append(0, starts_after_breaks(text, words))
-    path = best_path(scores, scheme=network.scheme, starts=starts)
+    path = best_path(scores, starts=starts)
     return not np.array_equal(path, scores.argmax(axis=1))
 
 

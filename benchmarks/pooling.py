@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from reporting import options, report, say, versions_of
 
 from biomed import SentenceEncoder
-from biomed.sentences.data import Examples, read_examples
-from biomed.sentences.evaluation import evaluate_sts
+from biomed.sentences.data import read_pairs, scores, without
+from biomed.sentences.evaluation import evaluate_pairs
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
-from domainbert.encoders import DEFAULT_ENCODER
-from domainbert.figures import COLOURS, new_axes, save_figure
+from domainbert.encoders.loading import DEFAULT_ENCODER
+from domainbert.statistics.figures import COLOURS, new_axes, save_figure
 from domainbert.training.recipes import read_recipe
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 POOLINGS = ("mean", "cls", "max")
 OBJECTIVES = {
@@ -36,7 +39,9 @@ PAIRS, VALIDATION = 1920, 200
 SCALE = 5.0
 
 
-def cell(pooling: str, change: dict[str, Any], train: Examples, validation: Examples) -> Any:
+def cell(
+    pooling: str, change: dict[str, Any], train: pd.DataFrame, validation: pd.DataFrame
+) -> Any:
     """The encoder of one cell."""
     changes: dict[str, Any] = {"model.pooling": pooling, "training.epochs": 1.0, **change}
     changes["training.evaluations"] = 1
@@ -46,11 +51,11 @@ def cell(pooling: str, change: dict[str, Any], train: Examples, validation: Exam
     return train_from_recipe(recipe, train, validation)
 
 
-def thirds(pairs: Examples) -> Examples:
+def thirds(pairs: pd.DataFrame) -> pd.DataFrame:
     """The pairs with a class instead of a score."""
     names = ("unlike", "near", "alike")
-    classes = [names[min(2, int(3 * score))] for score in pairs.scores(SCALE)]
-    return Examples(pairs.first, pairs.second, [], classes)
+    classes = [names[min(2, int(3 * score))] for score in scores(pairs, SCALE)]
+    return pairs.assign(label=classes)
 
 
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
@@ -85,19 +90,19 @@ def main() -> int:
     parser.add_argument("--figure", type=Path, help="write the figure here")
     asked = parser.parse_args()
     folder = asked.data / "sentences"
-    test = read_examples(folder / "stsb_en_dev.tsv")
-    rest = read_examples(folder / "stsb_en_train.tsv").without(test)
-    order = np.random.default_rng(0).permutation(len(rest)).tolist()
+    test = read_pairs(folder / "stsb_en_dev.tsv")
+    rest = without(read_pairs(folder / "stsb_en_train.tsv"), test)
+    order = np.random.default_rng(0).permutation(len(rest))
     number = 64 if asked.quick else PAIRS
-    validation = rest.take(order[:VALIDATION])
-    train = rest.take(order[VALIDATION:]).without(validation).take(range(number))
+    validation = rest.iloc[order[:VALIDATION]]
+    train = without(rest.iloc[order[VALIDATION:]], validation).head(number)
     found: dict[str, dict[str, Any]] = {"plain": {}}
     for pooling in POOLINGS:
         plain = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, pooling=pooling)
-        found["plain"][pooling] = evaluate_sts(plain, test, scale=SCALE)["Spearman"]
+        found["plain"][pooling] = evaluate_pairs(plain, test).scores["Spearman"]
         for name, change in OBJECTIVES.items():
             encoder = cell(pooling, change, train, validation)
-            figures = evaluate_sts(encoder, test, scale=SCALE)["Spearman"]
+            figures = evaluate_pairs(encoder, test).scores["Spearman"]
             found.setdefault(name, {})[pooling] = figures
             say(f"{pooling}, {name}: {figures}")
     rows = [

@@ -32,11 +32,11 @@ import transformers
 from reporting import options, report, say, spread, versions_of
 from transformers import AutoModelForQuestionAnswering
 
-from biomed.qa.answerer import QuestionAnswerer, QuestionSettings
-from biomed.qa.formats import read_questions
-from biomed.qa.questions import split_by_article
-from biomed.qa.reading import asks_number
-from domainbert.encoders import find_encoder, load_model, load_tokenizer
+from biomed import QuestionAnswerer
+from biomed.qa.model import QuestionSettings
+from biomed.qa.questions import read_questions, split_by_article
+from biomed.qa.spans import asks_number
+from domainbert.encoders.loading import find_encoder, load_model, load_tokenizer
 
 WINDOW, OVERLAP = 384, 96
 TOLERANCE = 1e-4
@@ -97,9 +97,9 @@ def workloads(data: Path, *, quick: bool) -> list[Workload]:
     covid = split_by_article(read_questions(data / "qa" / "covid_qa_train.json"), share=0.2)[1]
     # One question of each article.
     plain = [q for q in covid.questions if not asks_number(q.text)]
-    articles = {q.passages[0].article: (q.text, q.passages[0].text) for q in plain}
+    articles = {q.article: (q.text, q.context) for q in plain}
     squad = read_questions(data / "qa" / "squad_v1.1_dev.json").questions[::50]
-    paragraphs = [(q.text, q.passages[0].text) for q in squad if not asks_number(q.text)]
+    paragraphs = [(q.text, q.context) for q in squad if not asks_number(q.text)]
     sizes = (1, 8) if quick else (len(articles), len(paragraphs))
     return [
         Workload("articles", list(articles.values())[: sizes[0]]),
@@ -209,7 +209,7 @@ def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> C
     for number in range(1, rounds + 1):
         say(f"  round {number} of {rounds}")
         for name, way in ways.items():
-            answerer.reader._known.clear()  # each round tokenises anew, as the loop does
+            answerer.reader.read.cache_clear()  # each round tokenises anew, as the loop does
             start = time.perf_counter()
             results[name] = way()
             seconds[name].append(time.perf_counter() - start)

@@ -1,6 +1,6 @@
 """How good the shipped models are on data that training never saw; fills the pages.
 
-    python benchmarks/quality.py --page docs/benchmarks.md --readme README.md
+    PYTHONPATH=. python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
 
 The readmission models are measured here; the baselines are fitted on the very stays that the model
 was trained on. Needs the public data sets (../shared/data or $DOMAINBERT_DATA) for
@@ -21,26 +21,26 @@ from typing import Any
 
 import pandas as pd
 
-from biomed.folder import score_rows, spell
-from biomed.models import shipped
-from biomed.ner.notes import evaluate_notes
-from biomed.ner.tagger import EntityTagger
-from clinical import ReadmissionModel, build_cohort, build_diabetes130, synthesize
-from clinical.demo import best_possible
+from biomed.tagger import EntityTagger
+from clinical import ReadmissionModel, build_cohort, synthesize
+from clinical.demo import expected_ranking
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
-from domainbert.intervals import Interval
 from domainbert.markdown import table
+from domainbert.models.shipped import score_rows, score_text, shipped_models
+from domainbert.statistics.bootstrap import Interval
 from domainbert.tables import read_table
+from recipes.diabetes130.encounters import build_diabetes130
+from recipes.notes.evaluate import evaluate_notes
 
 FRESH_SEED, FRESH_STAYS = 2027, 1000
-NOTES = "hand-tagged notes test"
+NOTES = "hand-tagged-notes test"
 # The two hospitals that readmission-demo was trained on; see its recipe.
 TRAINING = (("hospital", 1500, 1, False), ("brief", 20_000, 2, True))
 
 
 def made_up(work: Path) -> tuple[Comparison, float]:
-    """readmission-demo on a hospital it has never seen, and the best possible AUROC there."""
+    """readmission-demo on a hospital that it has never seen, and the best AUROC to expect there."""
     parts = []
     for name, stays, seed, brief in TRAINING:
         synthesize(work / name, stays=stays, seed=seed, brief=brief)
@@ -52,7 +52,7 @@ def made_up(work: Path) -> tuple[Comparison, float]:
     parts.append(fresh[fresh["exclusion"].isna()].assign(split="test"))
     comparison = compare(ReadmissionModel.from_pretrained("readmission-demo"), pd.concat(parts))
     truth = read_table(work / "fresh" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
-    return comparison, best_possible(comparison.stays, truth)
+    return comparison, expected_ranking(comparison.stays, truth)[0]
 
 
 def metrics_table(comparison: Comparison) -> str:
@@ -64,7 +64,7 @@ def metrics_table(comparison: Comparison) -> str:
 def trained_tables() -> str:
     """The tables of biomed's models, as their training wrote them."""
     parts = []
-    for name, folder in shipped().items():
+    for name, folder in shipped_models("biomed").items():
         manifest = manifest_of(folder)
         head, *rows = score_rows(manifest)
         parts.append(f"`{name}`. {manifest.get('scores_note', '')}\n\n{table(head, rows)}")
@@ -76,18 +76,20 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     rows = []
     for name, comparison in comparisons.items():
         found = comparison.evaluations.items()
-        scores = {key: spell(evaluation.to_dict()["auroc"]) for key, evaluation in found}
+        scores = {key: score_text(evaluation.to_dict()["auroc"]) for key, evaluation in found}
         patients = comparison.stays["patient_id"].nunique()
         data = f"30-day readmission, {len(comparison.stays)} stays of {patients} patients"
         note = f"; best possible {best:.3f}" if name == "readmission-demo" else ""
         rows.append([f"`{name}`", data, "AUROC", scores[MODEL], f"TF-IDF {scores['TF-IDF']}{note}"])
-    models = {name: manifest_of(folder)["scores"] for name, folder in shipped().items()}
+    models = {
+        name: manifest_of(folder)["scores"] for name, folder in shipped_models("biomed").items()
+    }
     for name, side, other in (
         ("disease", "ncbi-disease test", "BERT-base 0.856"),
         ("drug", "bc5cdr-chemical devel", ""),
     ):
         mean, sd = models[name]["f1, mean of 3 seeds"], models[name]["its standard deviation"]
-        own = spell(models[name]["f1"][side])
+        own = score_text(models[name]["f1"][side])
         score = f"{own} (3 seeds: {mean[side]:.3f} ± {sd[side]:.3f})"
         rows.append([f"`{name}`", side, "entity F1", score, other])
     for side, data, other in (
@@ -95,16 +97,16 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
         ("bc5cdr-chemical devel", "", ""),
         (NOTES, "100 hand-tagged texts in the style of notes (test)", separate_models()),
     ):
-        found = spell(models["disease-drug"]["f1"][side])
+        found = score_text(models["disease-drug"]["f1"][side])
         rows.append(["`disease-drug`", data or side, "entity F1", found, other])
     for data, found in models["qa"]["F1"].items():
-        rows.append(["`qa`", data, "F1", spell(found), ""])
+        rows.append(["`qa`", data, "F1", score_text(found), ""])
     for name, measure in (("terms", "Spearman"), ("sentences", "MRR@10")):
         for data, found in models[name]["this model"].items():
             if measure in data:
                 what = data.removesuffix(f": {measure}")
-                plain = f"plain encoder {spell(models[name]['plain encoder'][data])}"
-                rows.append([f"`{name}`", what, measure, spell(found), plain])
+                plain = f"plain encoder {score_text(models[name]['plain encoder'][data])}"
+                rows.append([f"`{name}`", what, measure, score_text(found), plain])
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
 
 
@@ -148,9 +150,9 @@ def main() -> None:
         fresh, best = made_up(Path(work))
     gap = best - fresh.evaluations[MODEL].auroc.value
     text = (
-        "Written by `python benchmarks/quality.py --page docs/benchmarks.md`; 95% intervals from "
-        "1,000 bootstrap resamples of patients. The baselines were fitted on the stays the model "
-        f"was trained on.\n\n`readmission-demo`, {len(fresh.stays)} stays of a new made-up "
+        "Written by `python benchmarks/quality.py --page docs/lab/benchmarks.md`; 95% intervals "
+        "from 1,000 bootstrap resamples of patients. The baselines were fitted on the stays the "
+        f"model was trained on.\n\n`readmission-demo`, {len(fresh.stays)} stays of a new made-up "
         f"hospital (seed {FRESH_SEED}). The best possible AUROC is **{best:.3f}**, which is "
         f"{gap:.3f} above the model's (the goal was a gap of at most 0.012):\n\n"
         f"{metrics_table(fresh)}\n\n"

@@ -2,7 +2,7 @@
 
 Seconds are of the CPU (user and system, all threads), so that other programs disturb them little.
 
-    python benchmarks/scale.py --page docs/benchmarks.md             # all but the million stays
+    python benchmarks/scale.py --page docs/lab/benchmarks.md             # all but the million stays
     python benchmarks/scale.py --stays 1000 10000 100000 1000000 --only growth
 """
 
@@ -54,7 +54,7 @@ def stub_model() -> Any:
     from transformers import BertConfig
 
     from clinical import ReadmissionModel
-    from domainbert.encoders import find_encoder, load_tokenizer
+    from domainbert.encoders.loading import find_encoder, load_tokenizer
 
     class Stub(torch.nn.Module):
         config = BertConfig(num_labels=1)
@@ -171,7 +171,7 @@ def daily() -> list[dict[str, str]]:
 def hospital(work: Path, *, stays: int) -> pd.DataFrame:
     """Labelled stays of a new made-up hospital, with short discharge summaries."""
     from clinical.cohort.build import build_cohort
-    from clinical.datasets.synthetic import synthesize
+    from clinical.datasets.hospital import synthesize
 
     synthesize(work / "hospital", stays=stays, seed=SEED, brief=True)
     found = build_cohort(work / "hospital", out=work / "hospital.parquet").to_frame()
@@ -231,8 +231,8 @@ def int8_speed(*, windows: int = 2, tokens: int = 512) -> list[dict[str, str]]:
     import torch
     from scoring import load_network
 
-    from domainbert.inference import WindowRunner
-    from domainbert.int8 import measure_ranges, to_int8
+    from domainbert.encoders.int8 import measure_ranges, to_int8
+    from domainbert.text.runner import WindowRunner
 
     rows = []
     for shape in ("minilm", "bert-base"):
@@ -266,12 +266,13 @@ def int8_quality(cohort: pd.DataFrame) -> list[dict[str, str]]:
 
     from clinical import ReadmissionModel
     from clinical.risk.int8 import STAYS as SAMPLE
-    from clinical.risk.int8 import calibrate
+    from clinical.risk.int8 import load_int8
 
     model = ReadmissionModel.from_pretrained("readmission-demo", device="cpu")
     stays = [list(notes) for notes in cohort["text"]]
     say("int8: calibrating")
-    fast, _, change = calibrate(model, stays[:SAMPLE])
+    with tempfile.TemporaryDirectory() as folder:
+        fast, change = load_int8(model, Path(folder), lambda: stays[:SAMPLE])
     say(str(change))
     rows = []
     labels = cohort["readmitted"].to_numpy()[SAMPLE:]

@@ -33,11 +33,11 @@ from reporting import options, report, say, seconds_of, spread, versions_of
 from transformers import AutoModelForSequenceClassification, BertConfig
 
 from clinical import ReadmissionModel
-from clinical.datasets.synthetic import synthesize
-from clinical.risk.stays import clean
-from domainbert.classifier import CLSClassifier
-from domainbert.encoders import find_encoder, load_model, load_tokenizer
-from domainbert.windows import Windower
+from clinical.datasets.hospital import synthesize
+from clinical.stays.stays import clean
+from domainbert.encoders.classifier import CLSClassifier
+from domainbert.encoders.loading import find_encoder, load_model, load_tokenizer
+from domainbert.text.windows import Windower
 
 # Word-pieces of a note, about, and how many notes are scored for each stay asked for.
 WORKLOADS = {"discharge summaries": (1700, 1), "short notes": (100, 4)}

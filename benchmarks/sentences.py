@@ -1,10 +1,9 @@
-"""Sentences per second against `SentenceTransformer.encode`, search, and mining in bounded memory.
+"""Sentences per second against `SentenceTransformer.encode`, and the time of a search.
 
 Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
 sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
-folder, beside one plain product of the same matrices in memory. Then a process of its own mines
-hard negatives of 10,000 queries among 100,000 runs of six words, and tells its peak memory; the
-encoder has one layer there. `--only` runs some of these parts, and `--students` compares models
+folder, beside one plain product of the same matrices in memory.
+`--only` runs some of these parts, and `--students` compares models
 from `biomed sentences distill`.
 
     python benchmarks/sentences.py --data ../shared/data --out sentences.json
@@ -12,10 +11,7 @@ from `biomed sentences distill`.
 
 from __future__ import annotations
 
-import argparse
 import gzip
-import resource
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -29,18 +25,15 @@ from reporting import markdown, options, report, say, seconds_of, spread, versio
 from sentence_transformers import SentenceTransformer
 
 from biomed import SentenceEncoder
-from biomed.sentences.data import Examples, read_examples
-from biomed.sentences.negatives import mine_negatives
-from domainbert.encoders import DEFAULT_ENCODER, EncoderError, find_encoder
-from domainbert.index import VectorIndex
-from domainbert.pooling import unit
-from domainbert.training.distillation import with_layers
+from biomed.sentences.data import read_pairs, scores
+from domainbert.encoders.loading import DEFAULT_ENCODER, EncoderError, find_encoder
+from domainbert.models.pooling import unit
+from domainbert.search.vectors import VectorIndex
 from domainbert.training.sentences import spearman
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
 DIMENSION, QUERIES, PIECE = 384, 100, 250  # rows that an encoder gives at a time
-WORDS, ANSWERS = 6, 10  # words of a text that is mined, and right texts of a query
 TOLERANCE = 1e-5
 
 
@@ -96,8 +89,8 @@ def students(
 
     A static model has no windows and is read by sentence-transformers; every other one is ours.
     """
-    pairs = read_examples(data / "sentences" / "stsb_en_dev.tsv")
-    rated = np.array(pairs.scores(5))
+    pairs = read_pairs(data / "sentences" / "stsb_en_dev.tsv")
+    rated = scores(pairs, 5)
     encoders: dict[str, Any] = {}
     for name in models:
         try:
@@ -106,7 +99,10 @@ def students(
             encoders[name] = SentenceTransformer(name, device="cpu", local_files_only=True)
     found: dict[str, dict[str, Any]] = {}
     for name, encoder in encoders.items():
-        first, second = (unit(encoder.encode(column)) for column in (pairs.first, pairs.second))
+        first, second = (
+            unit(encoder.encode(column))
+            for column in (pairs["first"].tolist(), pairs["second"].tolist())
+        )
         score = spearman((first * second).sum(axis=1), rated)
         found[name] = {"spearman": score, "texts": len(texts), "seconds": []}
     for number in range(rounds):
@@ -114,32 +110,6 @@ def students(
         for name, encoder in encoders.items():
             found[name]["seconds"].append(seconds_of(partial(encoder.encode, texts)))
     return found
-
-
-def mining(data: Path, number: int) -> dict[str, Any]:
-    """Seconds and peak memory (MiB) of a fresh process that mines among so many texts."""
-    say(f"mining {number:,} texts")
-    command = [sys.executable, __file__, "--data", str(data), "--mine", str(number)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    triplets, seconds, peak = map(float, done.stdout.split())
-    return {"texts": number, "triplets": int(triplets), "seconds": [seconds], "peak_mib": peak}
-
-
-def mine(sentences: list[str], number: int) -> None:
-    """Mine among runs of words of sentences; ten runs that follow one another share a query."""
-    words = " ".join(sentences).split()
-    runs = [" ".join(words[start : start + WORDS]) for start in range(0, len(words), WORDS)]
-    texts = list(dict.fromkeys(runs))[:number]
-    if len(texts) < number:
-        sys.exit(f"the sentences have {len(texts)} runs of words, fewer than {number}")
-    queries = [texts[row - row % ANSWERS] for row in range(number)]
-    encoder = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, device="cpu")
-    found: list[Examples] = []
-    with_layers(encoder, 1)  # for the memory, which is measured, the others change nothing
-    pairs = Examples(queries, texts, [], [])
-    seconds = seconds_of(lambda: found.append(mine_negatives(pairs, encoder, margin=0)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(len(found[0]), seconds, peak)
 
 
 def ratio(seconds: dict[str, list[float]], first: str, second: str) -> str:
@@ -167,15 +137,6 @@ def _searching_row(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _mining_row(found: dict[str, Any]) -> dict[str, str]:
-    return {
-        "what": f"hard negatives among {found['texts']:,} texts",
-        "ours, s": "",
-        "reference, s": "",
-        "ratio": f"{found['peak_mib']:,.0f} MiB at the peak",
-    }
-
-
 def _student_row(name: str, found: dict[str, Any]) -> dict[str, str]:
     speeds = 60 * found["texts"] / np.array(found["seconds"])
     return {
@@ -185,7 +146,7 @@ def _student_row(name: str, found: dict[str, Any]) -> dict[str, str]:
     }
 
 
-ROWS = {"encoding": _encoding_row, "searching": _searching_row, "mining": _mining_row}
+ROWS = {"encoding": _encoding_row, "searching": _searching_row}
 PARTS = tuple(ROWS)
 
 
@@ -195,25 +156,18 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="data sets")
     parser.add_argument("--sentences", type=int, default=20_000, help="how many (20,000)")
     parser.add_argument("--vectors", type=int, default=1_000_000, help="how many (1,000,000)")
-    parser.add_argument("--texts", type=int, default=100_000, help="how many to mine (100,000)")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run")
     parser.add_argument("--students", nargs="+", default=[], help="compare these model folders")
-    parser.add_argument("--mine", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     with gzip.open(asked.data / "text" / "pubmed_sentences.txt.gz", "rt") as lines:
         sentences = [line.strip() for line in lines if line.strip()]
-    if asked.mine:
-        mine(sentences, asked.mine)
-        return
     if asked.quick:
-        asked.sentences, asked.vectors, asked.texts, asked.rounds = 500, 20_000, 500, 1
+        asked.sentences, asked.vectors, asked.rounds = 500, 20_000, 1
     measured: dict[str, Any] = {}
     if "encoding" in asked.only:
         measured["encoding"] = encoding(sentences[: asked.sentences], rounds=asked.rounds)
     if "searching" in asked.only:
         measured["searching"] = searching(asked.vectors, rounds=asked.rounds)
-    if "mining" in asked.only:
-        measured["mining"] = mining(asked.data, asked.texts)
     if asked.students:
         names = [DEFAULT_ENCODER, *asked.students]
         some = sentences[: asked.sentences]

@@ -26,7 +26,7 @@ from reporting import options, report, say, seconds_of, spread, versions_of
 from sentence_transformers import SentenceTransformer
 
 from biomed import TermEmbedder, medical_terms
-from domainbert.encoders import DEFAULT_ENCODER, find_encoder
+from domainbert.encoders.loading import DEFAULT_ENCODER, find_encoder
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 2000  # terms on which sentence-transformers' batch size is chosen

@@ -1,0 +1,1 @@
+"""How the shipped models are built: settings, and the data that they are trained on."""

@@ -1,0 +1,244 @@
+"""Calibration of entity scores: how often an entity with a score of 0.8 is right.
+
+    python -m recipes.calibration MODEL DEVEL... --test TEST --out MODEL
+
+Platt scaling (Platt 1999) of the log-odds of the network's score, for each entity type, fitted on
+the entities that the network finds in devel sides. The map is monotone, so the order of the
+entities of a type stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.table import Table
+
+from biomed.corpora.corpus import Gold, read_gold
+from biomed.corpora.documents import spans_of
+from biomed.ner.evaluation import evaluate_documents, evaluate_words
+from biomed.ner.network import WordTagger
+from biomed.ner.tagger import Tagger
+from domainbert.cli.console import one_line_errors, say, stdout
+from domainbert.errors import UserError
+from domainbert.files import check_output, write_json
+from domainbert.models.shipped import score_text
+from domainbert.statistics.calibration import (
+    calibrated,
+    calibration_error,
+    fit_platt,
+    logit,
+    reliability_curve,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_FEWEST = 50  # entities to fit a type on
+_NOTE = (
+    "Platt scaling for each entity type makes the score the probability that an entity is right; "
+    "fitted on the {entities} entities that the model finds in {devel}. The expected calibration "
+    "error before and after is {errors}; on devel each half was measured by a fit on the other. "
+    "The table is of {table}."
+)
+
+
+def plot_reliability(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path) -> None:
+    """Draw the share of right ones against the score, a line for each {name: (scores, right)}."""
+    from domainbert.statistics.figures import COLOURS, DASHES, GREY, new_axes, save_figure
+
+    figure, (axes,) = new_axes((5, 4.2))
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+    for number, (name, (scores, right)) in enumerate(curves.items()):
+        curve = reliability_curve(right, scores)
+        axes.plot(
+            curve["predicted"],
+            curve["observed"],
+            marker="o",
+            markersize=4,
+            color=COLOURS[number % len(COLOURS)],
+            linestyle=DASHES[number % len(DASHES)],
+            label=f"{name} (error {calibration_error(right, scores):.3f})",
+        )
+    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score", ylabel="share that is right")
+    axes.legend(loc="upper left", frameon=False)
+    save_figure(figure, path)
+
+
+def scored_entities(model: WordTagger, golds: Iterable[Gold]) -> pd.DataFrame:
+    """The entities that a network finds in corpora, of the types that each corpus annotates.
+
+    Returns:
+        Columns `kind`, `score` (the network's own, whatever calibration the model has) and `right`,
+        one row for each entity, in text order.
+    """
+    rows: list[tuple[str, float, bool]] = []
+    for gold in golds:
+        entities = model.entities_of((text.words for text in gold.texts), raw=True)
+        for text, spans in zip(gold.texts, entities, strict=True):
+            right = set(spans_of(text.tags))
+            rows += [
+                (kind, score, (first, end, kind) in right)
+                for first, end, kind, score in spans
+                if kind in gold.types
+            ]
+    return pd.DataFrame(rows, columns=["kind", "score", "right"])
+
+
+def fit_maps(entities: pd.DataFrame) -> dict[str, list[float]]:
+    """Slope and intercept on the log-odds of each type, from `scored_entities`.
+
+    Raises:
+        UserError: fewer than 50 entities of a type, none that is right or wrong, or scores that
+            allow no calibration (see `fit_platt`).
+    """
+    maps: dict[str, list[float]] = {}
+    for kind, part in entities.groupby("kind"):
+        if len(part) < _FEWEST or part["right"].nunique() < 2:
+            msg = f"{kind}: {len(part)} entities found; expected {_FEWEST}, right and wrong"
+            raise UserError(msg)
+        try:
+            maps[str(kind)] = list(fit_platt(logit(part["score"]), part["right"]))
+        except UserError as error:
+            raise UserError(f"{kind}: {error}") from None
+    if not maps:
+        raise UserError("the model finds no entity in these corpora; nothing to calibrate on")
+    return maps
+
+
+def apply(maps: Mapping[str, Sequence[float]], entities: pd.DataFrame) -> np.ndarray:
+    """The calibrated scores, shape (entities,); those of types without a map stay."""
+    result = entities["score"].to_numpy(copy=True)
+    for kind, (slope, intercept) in maps.items():
+        chosen = (entities["kind"] == kind).to_numpy()
+        result[chosen] = calibrated(result[chosen], slope, intercept)
+    return result
+
+
+def cross_fitted(entities: pd.DataFrame) -> np.ndarray:
+    """Calibrated scores by maps that were fitted on the other half, every second entity."""
+    half = np.arange(len(entities)) % 2 == 0
+    result = np.empty(len(entities))
+    for side in (half, ~half):
+        result[side] = apply(fit_maps(entities[~side]), entities[side])
+    return result
+
+
+def calibrate(
+    model: WordTagger, devel: Sequence[Gold], test: Sequence[Gold] = ()
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Fit a model's scores on devel sides, and measure them on others.
+
+    The model's settings and manifest are changed; precision, recall and F1 on the sides that are
+    only measured go to its card.
+
+    Raises:
+        UserError: too few entities, see `fit_maps`, or two test sides of one name.
+
+    Returns:
+        The manifest's note, the errors on each side, and bins of the scores after (on the sides
+        that were only measured, or on devel); and the entities of these sides (see
+        `scored_entities`), with their calibrated scores in the column `after`.
+    """
+    names = ["devel", *(gold.name for gold in test)]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise UserError(f"two sides are named {', '.join(twice)}; rename one of the files")
+    entities = scored_entities(model, devel)
+    maps = fit_maps(entities)
+    parts = {"devel": entities.assign(after=cross_fitted(entities))}
+    for gold in test:
+        other = scored_entities(model, [gold])
+        parts[gold.name] = other.assign(after=apply(maps, other))
+        scores = (
+            evaluate_documents(Tagger(model), gold)
+            if gold.documents
+            else evaluate_words(model, gold)
+        )
+        scores.add_to_card(model.manifest, gold.name)
+    sides = {
+        name: {
+            "entities": len(part),
+            "right": float(part["right"].mean()),
+            "before": calibration_error(part["right"], part["score"]),
+            "after": calibration_error(part["right"], part["after"]),
+        }
+        for name, part in parts.items()
+    }
+    shown = names[1:] or names
+    table = pd.concat([parts[name] for name in shown])
+    curve = reliability_curve(table["right"], table["after"])
+    errors = (f"{e['before']:.3f} and {e['after']:.3f} on {name}" for name, e in sides.items())
+    note = _NOTE.format(
+        entities=f"{len(entities):,}",
+        devel=", ".join(gold.name for gold in devel),
+        errors=", ".join(errors),
+        table=", ".join(shown),
+    )
+    bins = curve[["predicted", "observed", "count"]].itertuples(index=False)
+    numbers = {"note": note, "sides": sides, "bins": [*map(list, bins)]}
+    model.settings = model.settings.replaced(calibration=maps)
+    model.manifest["calibration"] = numbers
+    return numbers, table
+
+
+def thinned(gold: Gold, most: int | None) -> Gold:
+    """At most so many of the texts, evenly spread."""
+    if most is None or len(gold.texts) <= most:
+        return gold
+    places = np.linspace(0, len(gold.texts) - 1, most).astype(int).tolist()
+    return Gold(gold.name, tuple(gold.texts[place] for place in places))
+
+
+@one_line_errors
+def main(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")],
+    golds: Annotated[
+        list[Path], typer.Argument(metavar="GOLD...", help="Devel sides, never a test side.")
+    ],
+    test: Annotated[
+        list[Path] | None,
+        typer.Option(help="A test side, whose scores go to the card; may be repeated."),
+    ] = None,
+    texts: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of texts of each GOLD, evenly spread.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the calibrated model to this folder.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
+) -> None:
+    """Calibrate an entity model's scores, and show the calibration error before and after."""
+    for path in filter(None, (figure, json)):
+        check_output(path, [*golds, *(test or [])])
+    model = WordTagger.from_pretrained(name)
+    devel = [thinned(_side(path), texts) for path in golds]
+    numbers, scored = calibrate(model, devel, [_side(path) for path in test or []])
+    table = Table("expected calibration error", "entities", "right", "before", "after")
+    for side, each in numbers["sides"].items():
+        table.add_row(side, *map(score_text, each.values()))
+    stdout.print(table)
+    if figure:
+        curves = {"before": scored["score"], "calibrated": scored["after"]}
+        right = scored["right"].to_numpy()
+        plot_reliability({k: (v.to_numpy(), right) for k, v in curves.items()}, figure)
+    if json:
+        write_json({"maps": model.settings.calibration, **numbers}, json)
+    if out:
+        model.save_pretrained(out)
+        say(f"calibrated model in {out}")
+
+
+def _side(path: Path) -> Gold:
+    """A gold standard, named after its folder and file."""
+    return replace(read_gold(path), name=f"{path.resolve().parent.name} {path.stem}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

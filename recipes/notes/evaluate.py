@@ -1,0 +1,152 @@
+"""Scores on the notes corpus: entities, assertions, and two lists of names.
+
+python -m recipes.notes.evaluate --model disease-drug
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from biomed.ner.assertion import ASSERTIONS, assert_spans
+from biomed.ner.commands import print_scores, renaming
+from biomed.ner.evaluation import Scores, evaluate_documents
+from biomed.ner.tagger import Tagger
+from domainbert.cli.console import one_line_errors, stdout
+from domainbert.errors import UserError
+from domainbert.files import write_json
+from recipes.notes.corpus import SIDES, Side, note_names, notes_gold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from biomed.corpora.corpus import Gold
+
+
+@dataclass(frozen=True)
+class AssertionScore:
+    """How often the rules give gold entities their assertion.
+
+    Attributes:
+        counts: entities by (right assertion, given assertion).
+    """
+
+    counts: Mapping[tuple[str, str], int]
+
+    @property
+    def accuracy(self) -> float:
+        """Share of entities with the right assertion."""
+        right = sum(count for (gold, given), count in self.counts.items() if gold == given)
+        return right / max(sum(self.counts.values()), 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Accuracy, and for each assertion its entities and those that got it, for JSON."""
+        each = {}
+        for name in ASSERTIONS:
+            rows = {given: n for (gold, given), n in self.counts.items() if gold == name}
+            each[name] = {
+                "gold": sum(rows.values()),
+                "given": sum(n for (_, given), n in self.counts.items() if given == name),
+                "correct": rows.get(name, 0),
+            }
+        return {"accuracy": self.accuracy, **each}
+
+
+@dataclass(frozen=True)
+class NoteScores:
+    """Scores of one side, and how many names of each list are found, of how many."""
+
+    side: str
+    entities: Scores
+    assertions: AssertionScore
+    names: Mapping[str, tuple[int, int]]
+
+
+def evaluate_assertions(gold: Gold) -> AssertionScore:
+    """The rules of `biomed.ner.assertion` on the gold entities of a corpus with assertions."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for document in gold.documents:
+        given = assert_spans(document.text, [(s.start, s.end, s.label) for s in document.spans])
+        right = (span.assertion for span in document.spans)
+        counts.update((r, g) for r, g in zip(right, given, strict=True) if r)
+    return AssertionScore(counts)
+
+
+def evaluate_notes(
+    tagger: Tagger, side: Side, *, labels: dict[str, str] | None = None
+) -> NoteScores:
+    """Scores on one side of the notes corpus, of the entity types that the tagger finds.
+
+    `labels` renames the corpus' types, Disease and Chemical.
+
+    Raises:
+        UserError: the tagger finds none of them.
+    """
+    gold = notes_gold(side, labels=labels)
+    known = [kind for kind in gold.types if kind in tagger.labels]
+    if not known:
+        found = ", ".join(tagger.labels)
+        msg = (
+            f"the notes have {', '.join(gold.types)}; the model finds {found}. "
+            "Map them: --label OLD=NEW"
+        )
+        raise UserError(msg)
+    scores = evaluate_documents(tagger, gold)
+    names = _names_found(tagger, known, labels or {})
+    return NoteScores(side, scores, evaluate_assertions(gold), names)
+
+
+def _names_found(
+    tagger: Tagger, known: Sequence[str], labels: Mapping[str, str]
+) -> dict[str, tuple[int, int]]:
+    """For each list, the names that are found exactly, and all of them."""
+    names = [name for name in note_names() if labels.get(name.label, name.label) in known]
+    texts = [f"{name.context} {name.name}" for name in names]
+    found: Counter[str] = Counter()
+    for name, entities in zip(names, tagger.tag_many(texts), strict=True):
+        wanted = (len(name.context) + 1, labels.get(name.label, name.label))
+        found[name.kind] += any(
+            (e.start, e.label) == wanted and e.text == name.name for e in entities
+        )
+    total = Counter(name.kind for name in names)
+    return {kind: (found[kind], count) for kind, count in total.items()}
+
+
+@one_line_errors
+def main(
+    model: Annotated[
+        list[str], typer.Option(help="Shipped name or model folder; several are used together.")
+    ],
+    label: Annotated[
+        list[str] | None, typer.Option(help="Rename an entity type: OLD=NEW. Repeatable.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
+) -> None:
+    """Score models, and the rules for assertions, on the notes corpus."""
+    tagger = Tagger.from_pretrained(*model)
+    result: dict[str, Any] = {}
+    for side in SIDES:
+        scores = evaluate_notes(tagger, side, labels=renaming(label))
+        given = scores.assertions.to_dict()
+        result[side] = {"entities": scores.entities.to_dict(), "assertions": given}
+        print_scores(f"notes {side}", scores.entities)
+        table = Table(f"assertions {side}", "gold", "given", "correct")
+        for name in ASSERTIONS:
+            counts = given[name]
+            table.add_row(name, *(str(counts[key]) for key in ("gold", "given", "correct")))
+        stdout.print(table)
+        stdout.print(f"accuracy of assertions on gold entities: {given['accuracy']:.3f}")
+    result["names"] = {kind: list(pair) for kind, pair in scores.names.items()}
+    for kind, (found, count) in scores.names.items():
+        stdout.print(f"{kind}: {found} of {count} found")
+    if json:
+        write_json(result, json)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,216 @@
+"""The shipped model `terms`: vectors of medical terms, trained on public vocabularies.
+
+Run it with `python -m recipes.terms ../shared/data --out MODEL`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import pandas as pd
+import typer
+from pydantic import Field
+
+from biomed.sentences.data import read_pairs
+from biomed.sentences.training import fit_encoder
+from biomed.terms.evaluation import evaluate_terms
+from biomed.terms.names import medical_terms
+from biomed.terms.similarity import TermModel
+from biomed.terms.training import TermRecipe
+from domainbert.cli import options
+from domainbert.cli.console import one_line_errors, say
+from domainbert.settings import Settings
+from domainbert.training.checkpoints import training_run
+from domainbert.training.recipes import read_recipe
+from recipes.relations import (
+    context_relations,
+    definition_relations,
+    held_out_names,
+    icd9_relations,
+    name_keys,
+    name_relations,
+    read_concepts,
+    read_sentences,
+    synonym_pairs,
+    vocabulary_relations,
+    without_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from recipes.relations import Concept, Relation
+
+MEDQUAD = "text/medquad.jsonl.gz"
+ICD9 = "readmission/icd9_diagnosis_long_titles.txt"
+PUBMED = "text/pubmed_sentences.txt.gz"
+RATED_PAIRS = "terms/umnsrs_similarity_half.csv"
+CONTEXTS = 5  # sentences of one name
+SCORES_NOTE = (
+    "No rated pair was trained on, and no training text contains a held-out term or its synonym as "
+    "whole words. 95% intervals from 1,000 resamples of pairs or terms."
+)
+Times = Annotated[float, Field(ge=0)]
+AnyRow = TypeVar("AnyRow")
+Row = tuple[str, str, str]  # first text, second text, key of what both are about
+
+
+class Relations(Settings):
+    """How often an epoch reads each source; 0.5 is a random half of it.
+
+    Attributes:
+        synonyms: a term of the vocabulary with its synonyms.
+        groups: terms of one group.
+        categories: terms of one category.
+        names: the names of a MedQuAD concept.
+        definitions: a name with a sentence that defines it, in which the name is replaced.
+        icd9: titles of one ICD-9 category.
+        contexts: a name with a sentence that contains it, in which the name is replaced.
+    """
+
+    synonyms: Times = 1.0
+    groups: Times = 1.0
+    categories: Times = 1.0
+    names: Times = 1.0
+    definitions: Times = 1.0
+    icd9: Times = 1.0
+    contexts: Times = 1.0
+
+
+class MedicalTermRecipe(TermRecipe):
+    """A recipe of term vectors from public vocabularies.
+
+    Attributes:
+        relations: what is trained on.
+    """
+
+    relations: Relations = Relations()
+
+
+def train_medical_terms(
+    recipe: MedicalTermRecipe,
+    data: Path,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> TermModel:
+    """Train by a recipe, and measure beside the plain encoder.
+
+    Args:
+        recipe: the plan.
+        data: folder of the public data sets; rated pairs there are only measured on.
+        checkpoints: folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
+
+    Raises:
+        TableError: a file that training needs is missing.
+    """
+    terms, concepts = medical_terms(), read_concepts(data / MEDQUAD)
+    seed = recipe.training.seed
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    pairs = {
+        name: frame(drawn(repeated(part, getattr(recipe.relations, name), seed=seed), chooser))
+        for name, part in all_relations(terms, concepts, data).items()
+    }
+    trained = fit_encoder(
+        pairs,
+        frame(synonym_pairs(concepts)),
+        recipe,
+        model_class=TermModel,
+        checkpoints=checkpoints,
+        resume=resume,
+    )
+    trained.manifest["counts"]["terms of the vocabulary held out"] = int(terms["held_out"].sum())
+    plain = TermModel.from_pretrained(recipe.model.encoder)
+    trained.manifest |= {
+        "card": recipe.card.model_dump(),
+        "scores_note": SCORES_NOTE,
+        "scores": {
+            "plain encoder": measure(plain, terms, data / RATED_PAIRS),
+            "this model": measure(trained, terms, data / RATED_PAIRS),
+        },
+    }
+    return trained
+
+
+def drawn(relations: Sequence[Relation], chooser: random.Random) -> list[Row]:
+    """Two texts of each relation, drawn at random, and its key."""
+    return [(*chooser.sample(r.texts, 2), r.key) for r in relations]
+
+
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Rows of two texts and the key of what they are about: `first, second, key`."""
+    return pd.DataFrame(rows, columns=["first", "second", "key"])
+
+
+def all_relations(
+    vocabulary: pd.DataFrame, concepts: list[Concept], data: Path, *, limit: int | None = None
+) -> dict[str, list[Relation]]:
+    """All training relations by source; no text contains a held-out name.
+
+    Args:
+        vocabulary: from `medical_terms`.
+        concepts: from `recipes.relations.read_concepts`.
+        data: folder of the public data sets.
+        limit: sentences read for contexts at most.
+
+    Raises:
+        TableError: a file is missing.
+    """
+    held_out = held_out_names(vocabulary)
+    without = {name.casefold() for name in held_out}
+    sentences = islice(read_sentences(data / MEDQUAD, data / PUBMED), limit)
+    names = name_keys(concepts, vocabulary)
+    sources = {
+        "synonyms": vocabulary_relations(vocabulary, level="term"),
+        "groups": vocabulary_relations(vocabulary, level="group"),
+        "categories": vocabulary_relations(vocabulary, level="category"),
+        "names": name_relations(concepts, without=without),
+        "definitions": definition_relations(concepts, without=without),
+        "icd9": icd9_relations(data / ICD9, without=without),
+        "contexts": context_relations(names, sentences, limit=CONTEXTS),
+    }
+    return {name: without_names(part, held_out) for name, part in sources.items()}
+
+
+def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[AnyRow]:
+    """The rows repeated `times` times; 1.5 is all rows and a random half of them again."""
+    whole = int(times)
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    part = chooser.sample(list(relations), round((times - whole) * len(relations)))
+    return [*relations] * whole + part
+
+
+def measure(embedder: TermModel, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
+    """The rows of the card's table of scores; rated pairs where the file is there."""
+    rated = read_pairs(pairs) if pairs.is_file() else None
+    measured = evaluate_terms(embedder, pairs=rated, vocabulary=vocabulary)
+    return {
+        f"{name}, {len(evaluation.table)} {kind}": asdict(score)
+        for kind, evaluation in measured.items()
+        for name, score in evaluation.scores.items()
+    }
+
+
+@one_line_errors
+def main(
+    data: Annotated[Path, typer.Argument(help="Folder of the public data sets.")],
+    *,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
+) -> None:
+    """Train the model by recipes/terms.toml, measure it, and write the model folder."""
+    plan = read_recipe(MedicalTermRecipe, recipe or "terms")
+    with training_run(out, checkpoints, resume=resume) as run:
+        run.save(train_medical_terms(plan, data, checkpoints=run.checkpoints, resume=resume))
+    say(f"model in {out}; its card says how it was made and how good it is")
+
+
+if __name__ == "__main__":
+    typer.run(main)
