@@ -157,7 +157,7 @@ def tag(
             raise typer.BadParameter("a text from stdin is shown, or written with --format")
         score_source(lambda: TagTask(load()), source, out, scoring)
         return
-    names = ("keep", "metrics", "restart", "stay", "patient", "time")
+    names = ("keep", "restart", "stay", "patient", "time")
     scoring.refuse(*names, because="unless --out is a table of entities")
     if source == STDIN:
         scoring.refuse("text", "note", "delimiter", "query", because="on a text from stdin")

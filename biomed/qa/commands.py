@@ -113,7 +113,7 @@ def ask(
             score_source(make_task, source, out, scoring, text=column)
         return
     columns = ("text", "stay", "patient", "note", "time", "keep")
-    unused = (*columns, "delimiter", "query", "restart", "metrics")
+    unused = (*columns, "delimiter", "query", "restart")
     scoring.refuse(*unused, because="on answers that are shown; name --out for a table of them")
     texts = [_text(Path(source), scoring.reading()) for source in sources]
     for answer in answerer().answer(str(question), texts, top_k=top_k, threshold=threshold):

@@ -70,10 +70,6 @@ Encoding = Annotated[
 ]
 Query = Annotated[str | None, typer.Option(help="With a database: the SELECT statement to run.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]
-Metrics = Annotated[
-    Path | None,
-    typer.Option(help="Also write the run's numbers for Prometheus' textfile collector, .prom."),
-]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
 ]
@@ -100,7 +96,6 @@ class ScoringOptions:
     encoding: Encoding = None
     query: Query = None
     restart: Restart = False
-    metrics: Metrics = None
     device: Device = None
 
     def named(self, *, text: str = "text") -> dict[str, str]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.text.meter import count_hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,7 +130,6 @@ class WindowCache:
             keys, known = [self._key(window) for window in windows], {}
         todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
         self.hits += len(windows) - len(todo)
-        count_hits(len(windows) - len(todo))
         self.misses += len(todo)
         if todo:
             scored = np.asarray(score(list(todo.values())), dtype=np.float64)

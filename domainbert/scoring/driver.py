@@ -17,7 +17,6 @@ from domainbert.scoring.store import RunStore
 from domainbert.scoring.survey import Survey, checked, gathered, survey
 from domainbert.scoring.task import Fault, Task
 from domainbert.tables import ReadOptions, Row, SourceRows, TableError, frame_rows, open_rows
-from domainbert.text.meter import stage, timed
 from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
@@ -152,10 +151,8 @@ def score_file(
         open_rows(source, options or ReadOptions(), spool=work) as rows,
     ):
         if not isinstance(task, Task):
-            with stage("load"):
-                task = task()
-        with stage("survey"):
-            plan, found = _survey(task, rows, named=named, keep=list(keep), salt=store.salt)
+            task = task()
+        plan, found = _survey(task, rows, named=named, keep=list(keep), salt=store.salt)
         sample = (_read(task, plan, item) for item in found.sample)
         task.prepare([item for item in sample if not isinstance(item, Fault)])
         facts = {
@@ -202,23 +199,20 @@ def _score(
         run.items += 1
     seen = counts.done
     chunks = chunked(items, size=_size, limit=PART_CHARACTERS)
-    for chunk in timed(read_ahead(chunks), "read"):
+    for chunk in read_ahead(chunks):
         made: list[list[OutputRow]] = []
-        with stage("prepare"):
-            for rows_in, rows_out in zip(chunk, score_items(task, plan, chunk), strict=True):
-                made.append(rows_out)
-                seen += len(rows_in)
-                run.report(seen, counts.rows)
-        with stage("write"):
-            table = plan.to_table([row for item in made for row in item])
-            store.write(table, items=len(made))
+        for rows_in, rows_out in zip(chunk, score_items(task, plan, chunk), strict=True):
+            made.append(rows_out)
+            seen += len(rows_in)
+            run.report(seen, counts.rows)
+        table = plan.to_table([row for item in made for row in item])
+        store.write(table, items=len(made))
         run.items += len(made)
         counts.made += len(table)
         counts.items.update(str(item[0]["status"]) for item in made)
         if run.asked:
             raise KeyboardInterrupt(*run.asked)
-    with stage("assemble"):
-        store.finish(plan.schema, items=run.items, ids=plan.carried)
+    store.finish(plan.schema, items=run.items, ids=plan.carried)
     return counts
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.text.meter import count_batch, stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -154,11 +153,9 @@ class WindowRunner:
         batches = plan_batches([len(window) for window in windows], batch_tokens=self.batch_tokens)
         on_cuda = self.device.type == "cuda"
         half = torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_cuda)
-        with stage("model"), self._evaluating(), torch.inference_mode(), half:
+        with self._evaluating(), torch.inference_mode(), half:
             for batch in batches:
                 ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
-                tokens = sum(len(windows[i]) for i in batch)
-                count_batch(windows=len(batch), tokens=tokens, cells=ids.numel())
                 inputs = {"input_ids": ids.to(self.device)}
                 if mask is not None:
                     mask = inputs["attention_mask"] = mask.to(self.device)

@@ -126,7 +126,6 @@ def test_stdin(model, tmp_path):
         (["--format", "xml"], "'xml' is not one of"),
         (["--format", "brat"], "name it with --out"),
         (["--format", "pubtator", "--keep", "age"], "--keep: no effect unless --out is a table"),
-        (["--format", "pubtator", "--metrics", "m.prom"], "--metrics: no effect unless"),
         (["--restart"], "--restart: no effect unless --out is a table"),
     ],
 )

@@ -32,7 +32,7 @@ def count(
 ) -> None:
     """Count words."""
     if shown:
-        scoring.refuse("keep", "metrics", "restart", because="without --out")
+        scoring.refuse("keep", "restart", because="without --out")
     typer.echo(scoring.device)
     score_source(WordCount, source, out, scoring)
 
@@ -49,7 +49,7 @@ def test_every_shared_option_reaches_the_run(source, tmp_path):
     semicolons.write_bytes(source.read_bytes().replace(b"\t", b";").replace(b"a b", b"a \xe4"))
     words = [str(semicolons), "--out", str(tmp_path / "o.csv"), "--text", "Body", "--keep", "ward"]
     words += ["--patient", "Who", "--time", "day", "--delimiter", ";", "--encoding", "cp1252"]
-    words += ["--device", "cpu", "--metrics", str(tmp_path / "o.prom"), "--restart"]
+    words += ["--device", "cpu", "--restart"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert result.stdout == "cpu\n"
@@ -58,7 +58,6 @@ def test_every_shared_option_reaches_the_run(source, tmp_path):
     expected = {"Who": "p", "ward": "7", "day": "1", "row": "0", "words": "2", "status": "ok"}
     assert {name: found[name] for name in expected} == expected
     assert json.loads((tmp_path / "o.csv.summary.json").read_text())["rows"] == 1
-    assert (tmp_path / "o.prom").exists()
 
 
 def test_a_named_column_that_is_not_there_is_an_error(source, tmp_path):
@@ -77,6 +76,6 @@ def test_an_option_without_effect_is_refused(source, tmp_path):
 
 def test_help_lists_the_shared_options():
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
-    for name in ("--text", "--stay", "--keep", "--delimiter", "--query", "--metrics", "--device"):
+    for name in ("--text", "--stay", "--keep", "--delimiter", "--query", "--device"):
         assert name in shown
     assert "scoring" not in shown
