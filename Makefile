@@ -67,8 +67,7 @@ models: $(INSTALLED)
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/new --stays 1500 --seed 3 --notes-per-stay many
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
-	$(BIN)/clinical explain runs/new.parquet --model clinical/models/readmission-demo --evaluate \
-		--split val --stays 80 --out runs/evidence.json --record
+	$(BIN)/python -m recipes.evidence runs/new.parquet clinical/models/readmission-demo
 	$(BIN)/python -m recipes.entities $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease \
 		--recipe recipes/disease.toml --seed 0 --seed 1 --seed 2 --out biomed/models/disease
 	$(BIN)/python -m recipes.calibration biomed/models/disease $(DATA)/ner/ncbi-disease/devel.tsv \

@@ -1,4 +1,4 @@
-"""Scoring at scale: memory and time over the number of stays, cache, overhead, int8.
+"""Scoring at scale: memory and time over the number of stays, cache, overhead.
 
 Seconds are of the CPU (user and system, all threads), so that other programs disturb them little.
 
@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +30,6 @@ NOTE = "Pt. {number} admitted with dyspnea, diuresed, discharged home on day {da
 DAYS, GROWING = 10, 20
 WORDS = ["pain", "dyspnea", "stable", "furosemide", "home", "denies", "fever", "edema", "renal"]
 OVERHEAD_STAYS, ROUNDS = 1000, 3
-AUROC_STAYS = 400
 SEED = 2029
 
 
@@ -226,78 +224,11 @@ def overhead(stays: list[list[str]]) -> list[dict[str, str]]:
     ]
 
 
-def int8_speed(*, windows: int = 2, tokens: int = 512) -> list[dict[str, str]]:
-    """float32 against int8 at two shapes, in turn."""
-    import torch
-    from scoring import load_network
-
-    from domainbert.encoders.int8 import measure_ranges, to_int8
-    from domainbert.text.runner import WindowRunner
-
-    rows = []
-    for shape in ("minilm", "bert-base"):
-        network = load_network(shape)
-        rng = np.random.default_rng(0)
-        batch = [rng.integers(1000, 30000, tokens) for _ in range(windows)]
-        runner = WindowRunner(network, pad_token_id=0, device="cpu")
-        fast = runner.with_model(to_int8(network, measure_ranges(network, batch, runner=runner)))
-        fast.logits(batch)
-        ratios, rates = [], []
-        for _ in range(2 * ROUNDS):
-            _, plain = timed(partial(runner.logits, batch))
-            _, int8 = timed(partial(fast.logits, batch))
-            ratios.append(plain / int8)
-            rates.append(windows * tokens / int8)
-        say(f"{shape}: {ratios}")
-        rows.append(
-            {
-                "shape": shape,
-                "× float32": spread(ratios, ".2f"),
-                "int8 tokens per CPU second": spread(rates, ".0f"),
-                "threads": str(torch.get_num_threads()),
-            }
-        )
-    return rows
-
-
-def int8_quality(cohort: pd.DataFrame) -> list[dict[str, str]]:
-    """AUROC of readmission-demo in both precisions; calibrated on stays that are not measured."""
-    from sklearn.metrics import roc_auc_score
-
-    from clinical import ReadmissionModel
-    from clinical.risk.int8 import STAYS as SAMPLE
-    from clinical.risk.int8 import load_int8
-
-    model = ReadmissionModel.from_pretrained("readmission-demo", device="cpu")
-    stays = [list(notes) for notes in cohort["text"]]
-    say("int8: calibrating")
-    with tempfile.TemporaryDirectory() as folder:
-        fast, change = load_int8(model, Path(folder), lambda: stays[:SAMPLE])
-    say(str(change))
-    rows = []
-    labels = cohort["readmitted"].to_numpy()[SAMPLE:]
-    for name, own in (("float32", model), ("int8", fast)):
-        say(f"AUROC in {name} over {len(labels)} stays")
-        risks, seconds = timed(lambda own=own: list(own.predict_many(stays[SAMPLE:])))
-        chances = np.array([risk.probability for risk in risks])
-        rows.append(
-            {
-                "precision": name,
-                "stays": str(len(labels)),
-                "AUROC": f"{roc_auc_score(labels, chances):.4f}",
-                "Brier score": f"{np.mean((chances - labels) ** 2):.4f}",
-                "mean probability": f"{chances.mean():.4f}",
-                "CPU seconds": f"{seconds:.0f}",
-            }
-        )
-    return rows
-
-
 def main() -> None:
     """Measure what was asked for; print the tables, or write them into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stays", type=int, nargs="+", default=list(STAYS))
-    parser.add_argument("--only", choices=["growth", "daily", "overhead", "speed", "quality"])
+    parser.add_argument("--only", choices=["growth", "daily", "overhead"])
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--page", type=Path, help="file whose sections scale-NAME are replaced")
     options = parser.parse_args()
@@ -312,8 +243,6 @@ def main() -> None:
             "overhead": lambda: overhead(
                 [list(s) for s in hospital(work, stays=OVERHEAD_STAYS)["text"]]
             ),
-            "speed": int8_speed,
-            "quality": lambda: int8_quality(hospital(work, stays=AUROC_STAYS + 200)),
         }
         for name in [options.only] if options.only else parts:
             text = markdown(parts[name]())

@@ -62,13 +62,8 @@ class ReadmissionModel(RiskModel):
         return explain(self, stay, top=top, windows=windows)
 
     def show(self, stay: str | Sequence[str]) -> StayView:
-        """The notes of a stay, tinted where a window raises or lowers its risk, for a notebook.
-
-        For passages instead of whole windows see `explain`.
-        """
-        from clinical.evidence.view import show_risk
-
-        return show_risk(self, stay)
+        """The notes of a stay with those passages tinted, for a notebook."""
+        return self.explain(stay).show()
 
     def trajectory(self, notes: Sequence[str], *, times: Sequence[Any] | None = None) -> Trajectory:
         """The risk of one stay after each of its notes; each window is scored once.

@@ -34,9 +34,10 @@ class Passage:
 
     Attributes:
         window: number of its window in `StayRisk.windows`.
-        value: what it adds to the log-odds of its window, times the window's probability; negative
-            where it lowers the risk. It ranks passages; see `occlusion`.
-        score_contribution: the stay's score minus its score without the passage, measured.
+        value: what it adds to the log-odds of its window, times the window's probability. It
+            ranks passages; see `occlusion`.
+        score_contribution: the stay's score minus its score without the passage, measured; its
+            sign is the direction, which a `value` of the other sign does not change.
         probability_contribution: the same for the probability. It is small where another passage
             says the same thing, because the risk then stays high without this one.
         text: the passage itself, not in the repr.
@@ -50,6 +51,11 @@ class Passage:
     score_contribution: float
     probability_contribution: float
     text: str = field(repr=False)
+
+    @property
+    def raises(self) -> bool:
+        """Whether the stay's score is lower without the passage; else it is higher."""
+        return self.score_contribution > 0
 
 
 @dataclass(frozen=True)
@@ -77,12 +83,12 @@ class Explanation:
     @property
     def raising(self) -> tuple[Passage, ...]:
         """The passages that raise the risk, the strongest first."""
-        return tuple(passage for passage in self.passages if passage.value > 0)
+        return tuple(passage for passage in self.passages if passage.raises)
 
     @property
     def lowering(self) -> tuple[Passage, ...]:
         """The passages that lower the risk, the strongest first."""
-        return tuple(passage for passage in self.passages if passage.value < 0)
+        return tuple(passage for passage in self.passages if not passage.raises)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a passage, with the columns of `Passage`."""
@@ -96,9 +102,9 @@ class Explanation:
         largest = max((abs(passage.value) for passage in self.passages), default=1.0)
         marks = tuple(
             Mark(
-                *(passage.note, passage.start, passage.end, passage.value > 0),
+                *(passage.note, passage.start, passage.end, passage.raises),
                 strength=abs(passage.value) / largest,
-                label=f"{number}{'▲' if passage.value > 0 else '▼'}",
+                label=f"{number}{'▲' if passage.raises else '▼'}",
                 title="without it the probability changes by "
                 f"{-passage.probability_contribution:+.3f}",
             )
@@ -127,8 +133,8 @@ def explain(
 ) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
 
-    Each sentence of the riskiest windows is left out in turn; see `occlusion`. The contributions
-    of the strongest ones are then measured by removing them from the stay.
+    Each sentence of the riskiest windows is left out in turn; see `occlusion`. The strongest ones
+    are then removed from the stay, and what that changes is their contribution and direction.
 
     Args:
         model: that scores the stay.
@@ -150,7 +156,13 @@ def explain(
     pieces = sentence_pieces(case.stay)
     examined = windows_that_matter(case, pieces, windows=windows)
     values = occlusion(case, pieces, examined)
-    return _measured(case, _strongest(pieces, values, top), examined)
+    named = _named(case, pieces, values, top=top)
+    without = alone = None
+    if raising := [piece for piece, passage in named if passage.raises]:
+        kept = case.kept(raising)
+        without, alone = case.risks([kept, [~mask for mask in kept]])[1].tolist()
+    passages = tuple(passage for _, passage in named)
+    return Explanation(case.risk, passages, tuple(examined), without, alone, case.stay.texts)
 
 
 def windows_that_matter(
@@ -201,31 +213,23 @@ def occlusion(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np
     return values
 
 
-def _strongest(pieces: Sequence[Piece], values: np.ndarray, top: int) -> list[tuple[Piece, float]]:
-    """The `top` pieces of either sign, the largest values without their sign first."""
+def _named(
+    case: Case, pieces: Sequence[Piece], values: np.ndarray, *, top: int
+) -> list[tuple[Piece, Passage]]:
+    """At most `top` pieces of either direction with what they change, the largest value first."""
     order = np.argsort(-values, kind="stable")
-    chosen = [i for i in order[:top] if values[i] > 0] + [i for i in order[-top:] if values[i] < 0]
-    chosen.sort(key=lambda i: -abs(values[i]))
-    return [(pieces[i], float(values[i])) for i in chosen]
-
-
-def _measured(
-    case: Case, strongest: Sequence[tuple[Piece, float]], examined: Sequence[int]
-) -> Explanation:
-    """An explanation from pieces with their values: what the risk is without each and all."""
-    risk, texts = case.risk, case.stay.texts
-    raising = case.kept([piece for piece, value in strongest if value > 0])
-    choices = [case.kept([piece]) for piece, _ in strongest]
-    scores, risks = case.risks([*choices, raising, [~kept for kept in raising]])
-    passages = [
-        Passage(
-            *(piece.note, piece.start, piece.end, piece.window, value),
-            score_contribution=risk.score - float(score),
-            probability_contribution=risk.probability - float(probability),
-            text=texts[piece.note][piece.start : piece.end],
-        )
-        for (piece, value), score, probability in zip(strongest, scores, risks, strict=False)
+    strongest = [i for i in order[:top] if values[i] > 0] + [
+        i for i in order[-top:] if values[i] < 0
     ]
-    some = any(value > 0 for _, value in strongest)
-    without, alone = map(float, risks[-2:]) if some else (None, None)
-    return Explanation(risk, tuple(passages), tuple(examined), without, alone, texts)
+    strongest.sort(key=lambda i: -abs(values[i]))
+    scores, risks = case.risks([case.kept([pieces[i]]) for i in strongest])
+    effects = case.risk.score - scores, case.risk.probability - risks
+    named: list[tuple[Piece, Passage]] = []
+    for i, score, probability in zip(strongest, *effects, strict=True):
+        piece, alike = pieces[i], sum(passage.raises == (score > 0) for _, passage in named)
+        if score and alike < top:
+            text = case.stay.texts[piece.note][piece.start : piece.end]
+            place = (piece.note, piece.start, piece.end, piece.window)
+            effect = (float(values[i]), float(score), float(probability))
+            named.append((piece, Passage(*place, *effect, text)))
+    return named

@@ -76,7 +76,7 @@ class ExplainTask(ReadmissionTask):
                 **same,
                 **{name: value for name, value in vars(passage).items() if name in columns},
                 "passage": number,
-                "direction": "raises" if passage.value > 0 else "lowers",
+                "direction": "raises" if passage.raises else "lowers",
             }
             for number, passage in enumerate(result.passages, start=1)
         ]

@@ -16,13 +16,9 @@ from typing import TYPE_CHECKING, Any
 from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from clinical.risk.model import RiskModel
     from clinical.stays.stays import StayRisk
-
-WEAK = 0.005
-"""A contribution to the probability below this is neither tinted nor shown."""
 
 
 @dataclass(frozen=True)
@@ -83,26 +79,6 @@ class StayView:
         for start, end in itertools.pairwise(sorted(edges)):
             over = next((mark for mark in marks if mark.start <= start < mark.end), None)
             yield text[start:end], over, over is not None and over.end == end
-
-
-def show_risk(model: RiskModel, stay: str | Sequence[str]) -> StayView:
-    """The notes of a stay, tinted where a window raises or lowers the risk, for a notebook."""
-    read = model.read(stay)
-    windows = [window.input_ids for _, window in read.windows]
-    risk = model.risk_of(read, model.score_token_ids(windows))
-    shares = [window.probability_contribution or 0.0 for window in risk.windows]
-    largest = max((abs(share) for share in shares), default=0.0)
-    marks = tuple(
-        Mark(
-            *(window.note, window.start, window.end, share > 0),
-            strength=abs(share) / largest,
-            label=f"{'▲' if share > 0 else '▼'}{share:+.3f}",
-            title=f"window probability {window.probability:.3f}",
-        )
-        for window, share in zip(risk.windows, shares, strict=True)
-        if abs(share) >= WEAK
-    )
-    return StayView(risk, read.texts, marks)
 
 
 @cache

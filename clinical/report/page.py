@@ -14,7 +14,6 @@ from clinical.evaluation.group_measures import GROUP_MEASURES
 from clinical.evaluation.groups import READINGS, SMALLEST_GROUP
 from clinical.evaluation.measures import MEASURES
 from clinical.evaluation.verdicts import FEW_EVENTS
-from clinical.evidence.view import WEAK
 from clinical.report import documents, figures, figures_of_use
 from clinical.report.facts import environment
 from clinical.report.hospital import FLAGS, NUMBERS, questions
@@ -139,7 +138,6 @@ def write_report(
         "size": size,
         "smallest_group": SMALLEST_GROUP,
         "few_events": FEW_EVENTS,
-        "weak": WEAK,
         "rule": documents.RULE,
         "checklist_name": documents.CHECKLIST,
         "attributes": attributes,

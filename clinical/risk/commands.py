@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +30,6 @@ def score(
     contributions: Annotated[
         bool, typer.Option("--contributions", help="Add each stay's windows, as JSON.")
     ] = False,
-    precision: options.Precision = "fp32",
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
     from domainbert.cli.scoring import score_source
@@ -41,30 +39,9 @@ def score(
         from clinical.risk.task import ReadmissionTask
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        if precision == "int8":
-            return _int8_task(loaded, model, cache, cache_size, contributions=contributions)
         return ReadmissionTask(_cached(loaded, cache, cache_size), contributions=contributions)
 
     score_source(make_task, source, out, scoring)
-
-
-def _int8_task(
-    model: Any, name: str, cache: Path | None, cache_size: int, *, contributions: bool
-) -> Any:
-    """The task in int8, calibrated on the notes to be scored if it is the first time."""
-    from clinical.risk.int8 import STAYS, int8_folder, load_int8
-    from clinical.risk.task import ReadmissionTask
-
-    class Int8Task(ReadmissionTask):
-        sample = STAYS
-
-        def prepare(self, items: Sequence[Any]) -> None:
-            folder = int8_folder(type(model).resolve(name))
-            quick, change = load_int8(model, folder, lambda: [stay.notes for stay in items])
-            say(str(change))
-            self._model = _cached(quick, cache, cache_size)
-
-    return Int8Task(model, contributions=contributions)
 
 
 @one_line_errors

@@ -119,18 +119,17 @@ class RiskModel(Model):
         return AnyClassifier
 
     @classmethod
-    def of(cls, model: RiskModel, *, network: PreTrainedModel | None = None) -> Self:
-        """The same model as this class, perhaps with another network, such as one in int8."""
+    def of(cls, model: RiskModel) -> Self:
+        """The same model as this class."""
         result = cls(
-            network or model.network,
+            model.network,
             model.tokenizer,
             settings=model.settings,
             device=model.runner.device,
             batch_tokens=model.runner.batch_tokens,
         )
         result.manifest = model.manifest
-        if network is None:
-            result.config, result.adapter = model.config, model.adapter
+        result.config, result.adapter = model.config, model.adapter
         return result
 
     def predict(self, stay: str | Sequence[str]) -> StayRisk:

@@ -22,14 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from clinical.risk.model import RiskModel
     from clinical.stays.stays import Status, StayRisk
-
-_BOXES = ((0.1, 0.44, 0.87, 0.46), (0.1, 0.12, 0.87, 0.24))  # left, bottom, width, height
-_HOURS = 24.0 * 3  # a longer stay is drawn in days
 
 
 @dataclass(frozen=True)
@@ -83,8 +79,25 @@ class Trajectory:
         return pd.DataFrame([asdict(point) for point in self.points], columns=list(names))
 
     def plot(self) -> Figure:
-        """The risk over time; see `plot_trajectory`."""
-        return plot_trajectory(self.to_frame(), threshold=self.alert_threshold)
+        """The risk after each note, over the days since the first one where all have times."""
+        table = self.to_frame().dropna(subset=["probability"])
+        if table.empty:
+            raise UserError("no note of this stay has a risk, so there is nothing to draw")
+        figure, (axes,) = new_axes((7.2, 3.6), (0.1, 0.15, 0.87, 0.75))
+        times = note_times(table["chart_time"])
+        is_timed = times.notna().all()
+        days = (times - times.iloc[0]).dt.total_seconds() / 86_400
+        places = days if is_timed else table["n_notes"]
+        lines = {"probability": "risk", "p_max": "largest window", "p_mean": "mean of windows"}
+        for name, colour, dash in zip(lines, COLOURS, DASHES, strict=False):
+            style = {"color": colour, "linestyle": dash, "marker": "o", "markersize": 3.5}
+            axes.step(places, table[name], where="post", label=lines[name], **style)
+        if self.alert_threshold is not None:
+            axes.axhline(self.alert_threshold, color=GREY, linewidth=1, label="alert threshold")
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_xlabel("days since the first note" if is_timed else "notes")
+        axes.legend(frameon=False, ncols=2, fontsize=8)
+        return figure
 
 
 def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
@@ -173,60 +186,3 @@ def _time_order(times: Sequence[Any], notes: int) -> list[int]:
         msg = f"times: number {number} is no date; expected ISO dates such as 2026-03-01 08:00"
         raise UserError(msg)
     return [int(i) for i in read.argsort(kind="stable")]
-
-
-def plot_trajectory(table: pd.DataFrame, *, threshold: float | None = None) -> Figure:
-    """Draw the risk of one stay over time: a step at each note.
-
-    Time runs from the first note; where a note has no readable time, notes are counted instead.
-
-    Args:
-        table: `Trajectory.to_frame()`, or the rows of one stay that `clinical trajectory` wrote.
-        threshold: the model's alert threshold, drawn as a line.
-
-    Raises:
-        UserError: no row has a probability.
-    """
-    table = table[table["probability"].notna()]
-    if table.empty:
-        raise UserError("no note of this stay has a risk, so there is nothing to draw")
-    figure, (risk, windows) = new_axes((7.2, 4.6), *_BOXES)
-    places, label = _places(table)
-    end = places[-1] + (places[-1] - places[0] or 1) * 0.04  # so that the last step shows
-    _steps(risk, places, end, table["probability"], "probability", 0)
-    if threshold is not None:
-        risk.axhline(threshold, color=GREY, linestyle="--", linewidth=1, label="alert threshold")
-    _steps(windows, places, end, table["p_max"], "largest window", 1)
-    _steps(windows, places, end, table["p_mean"], "mean of windows", 2)
-    highest = max(float(table["probability"].max()), threshold or 0.0)
-    for axes, name, top in ((risk, "readmission risk", 1.3 * highest), (windows, "windows", 1.02)):
-        top = min(1.02, max(top, 0.1))
-        axes.set_ylim(-0.02 * top, top)
-        axes.set_ylabel(name)
-        axes.legend(frameon=False, loc="best", ncols=2, fontsize=8)
-    windows.sharex(risk)
-    risk.tick_params(labelbottom=False)
-    windows.set_xlabel(label)
-    notes, count = int(table["n_notes"].iloc[-1]), int(table["n_windows"].iloc[-1])
-    risk.set_title(f"{notes} notes, {count} windows", loc="left", fontsize=10)
-    return figure
-
-
-def _steps(
-    axes: Axes, places: list[float], end: float, values: pd.Series, label: str, number: int
-) -> None:
-    line = {"color": COLOURS[number], "linestyle": DASHES[number], "label": label}
-    heights = [float(value) for value in values]
-    axes.step([*places, end], [*heights, heights[-1]], where="post", linewidth=1.6, **line)
-    axes.plot(places, heights, "o", color=COLOURS[number], markersize=3.5)
-
-
-def _places(table: pd.DataFrame) -> tuple[list[float], str]:
-    """Where each note stands on the time axis, and the axis' label."""
-    times = note_times(table["chart_time"])
-    if times.isna().any() or not times.is_monotonic_increasing:
-        return [float(n) for n in table["n_notes"]], "notes"
-    hours = (times - times.iloc[0]).dt.total_seconds() / 3600
-    if hours.iloc[-1] <= _HOURS:
-        return hours.tolist(), "hours since the first note"
-    return (hours / 24).tolist(), "days since the first note"

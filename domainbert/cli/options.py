@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
 import typer
 
@@ -72,10 +72,6 @@ Query = Annotated[str | None, typer.Option(help="With a database: the SELECT sta
 Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
-]
-Precision = Annotated[
-    Literal["fp32", "int8"],
-    typer.Option(help="int8 is faster on a CPU; see docs/scale.md for what it changes."),
 ]
 
 

@@ -153,8 +153,6 @@ def score_file(
         if not isinstance(task, Task):
             task = task()
         plan, found = _survey(task, rows, named=named, keep=list(keep), salt=store.salt)
-        sample = (_read(task, plan, item) for item in found.sample)
-        task.prepare([item for item in sample if not isinstance(item, Fault)])
         facts = {
             "task": {"name": task.name, **task.facts()},
             "input": {"rows": found.rows, "digest": found.digest},
@@ -234,7 +232,7 @@ def _survey(
                 raise
             columns = complete
             continue
-        found = survey(rows, plan, salt=salt, sample=task.sample)
+        found = survey(rows, plan, salt=salt)
         if set(found.columns) <= set(columns):
             return plan, found
         # JSON lines: a column that no line at the beginning has.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -34,40 +34,31 @@ class Survey:
         digest: keyed hash of all rows in their order.
         contiguous: whether the rows of every group lie together.
         columns: names of the cells, in order of first appearance.
-        sample: the rows of the first items; neighbours only, where a group's rows lie apart.
     """
 
     rows: int
     digest: str
     contiguous: bool
     columns: list[str]
-    sample: list[list[Row]] = field(repr=False)
 
 
-def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes, sample: int = 0) -> Survey:
-    """Count and identify the rows; ten bytes of memory per group, and the first `sample` items."""
+def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes) -> Survey:
+    """Count and identify the rows; ten bytes of memory per group."""
     digest = blake2b(key=salt)
     columns: dict[str, None] = {}
     starts = array("Q")
-    first: list[list[Row]] = []
     number, last = 0, None
     for row in rows:
         number += 1
         digest.update(plan.content(row) + b"\n")
         columns |= dict.fromkeys(row.cells)
         key = plan.key(row)
-        if key is not None and key == last:
-            if len(first) < sample:
-                first[-1].append(row)
-        else:
-            if key is not None:
-                starts.append(hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
-            if len(first) < sample:
-                first.append([row])
+        if key is not None and key != last:
+            starts.append(hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
         last = key
     keys = np.sort(np.frombuffer(starts, dtype=np.uint64)) if starts else np.array([])
     contiguous = not (keys[1:] == keys[:-1]).any()
-    return Survey(number, digest.hexdigest(), contiguous, list(columns), first)
+    return Survey(number, digest.hexdigest(), contiguous, list(columns))
 
 
 def checked(rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str) -> Iterator[Row]:

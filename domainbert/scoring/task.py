@@ -34,13 +34,11 @@ class Task(ABC, Generic[Item, Result]):
         name: of the task, such as "readmission".
         columns: what it reads; columns of kind "id" are carried into the output.
         group: name of the column whose equal values make one item; None for one row an item.
-        sample: number of items that `prepare` gets.
     """
 
     name: ClassVar[str]
     columns: tuple[Column, ...]
     group: str | None = None
-    sample: int = 0
 
     @property
     @abstractmethod
@@ -57,9 +55,6 @@ class Task(ABC, Generic[Item, Result]):
         Args:
             rows: of the item, cells under the names of `columns`; a missing column is None.
         """
-
-    def prepare(self, items: Sequence[Item]) -> None:
-        """Look at the first `sample` items of a file before `facts` is asked and any is scored."""
 
     @abstractmethod
     def run(self, items: Iterable[Item]) -> Iterator[Result | Fault]:

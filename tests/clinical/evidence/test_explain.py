@@ -100,3 +100,16 @@ def test_bad_requests(evidence_model, asked, message):
     with pytest.raises(UserError) as raised:
         explain(evidence_model, "He lives alone.", **asked)
     assert str(raised.value) == message
+
+
+def test_the_direction_is_that_of_the_measured_effect(evidence_model_of_words):
+    # A routine window: its sentence raises the window's probability, but the stay's mean is lower
+    # with the window than without it.
+    stay = ["Chest pain and edema, renal failure. Insulin missed.", "Home."]
+    found = explain(evidence_model_of_words, stay, top=9, windows=2)
+    assert any(passage.value > 0 > passage.score_contribution for passage in found.passages)
+    for passage in found.passages:
+        assert passage.raises == (passage.score_contribution > 0)
+        assert (passage.score_contribution > 0) == (passage.probability_contribution > 0)
+    assert all(passage.probability_contribution > 0 for passage in found.raising)
+    assert all(passage.probability_contribution < 0 for passage in found.lowering)

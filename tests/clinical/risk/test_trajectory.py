@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
 from clinical.risk.aggregation import aggregate, aggregate_running
-from clinical.risk.trajectory import plot_trajectory
+from clinical.risk.trajectory import Trajectory
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table, write_table
 from domainbert.text.runner import WindowRunner
@@ -150,13 +150,12 @@ def place(words, folder):
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_the_figure_shows_every_note_in_its_place(calibrated, timed):
-    frame = calibrated.trajectory_frame(table().head(5))
-    figure = plot_trajectory(frame if timed else frame.assign(chart_time=None), threshold=0.5)
-    risk, windows = figure.axes
-    places = [0, 1, 2, 3, 8] if timed else [1, 2, 3, 4, 5]
-    drawn = [line for line in risk.lines if len(line.get_xdata()) == 5]
-    assert drawn[0].get_xdata().tolist() == pytest.approx(places)
-    assert drawn[0].get_ydata().tolist() == pytest.approx(frame["probability"].tolist())
-    assert windows.get_xlabel() == ("days since the first note" if timed else "notes")
+    times = [f"2026-03-0{day}" for day in (1, 2, 3, 4, 9)] if timed else None
+    found = calibrated.trajectory(NOTES, times=times)
+    (axes,) = found.plot().axes
+    risk = axes.lines[0]
+    assert risk.get_xdata().tolist() == pytest.approx([0, 1, 2, 3, 8] if timed else [1, 2, 3, 4, 5])
+    assert risk.get_ydata().tolist() == pytest.approx([p.probability for p in found.points])
+    assert axes.get_xlabel() == ("days since the first note" if timed else "notes")
     with pytest.raises(UserError, match="nothing to draw"):
-        plot_trajectory(frame.assign(probability=np.nan))
+        Trajectory((), calibrated=True).plot()

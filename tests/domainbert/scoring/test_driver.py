@@ -239,17 +239,6 @@ def test_a_query_runs_once(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["h.db", "out.parquet"]
 
 
-def test_a_task_sees_a_sample_before_it_is_asked_for_its_facts(tmp_path):
-    write_table(notes(20), tmp_path / "n.csv")
-    task, seen = WordCount(), []
-    task.sample, task.prepare = 5, seen.append
-    task.facts = lambda: {"seen": len(seen[0])}
-    score_file(task, tmp_path / "n.csv", tmp_path / "out")
-    assert seen == [
-        ["word", "word word", "word word word", "word " * 3 + "word"]
-    ]  # the first is empty
-
-
 def test_a_new_format_is_one_reader_and_one_line(tmp_path, monkeypatch):
     def cells(path, options, columns):
         for number, line in enumerate(path.read_text().split("|")):

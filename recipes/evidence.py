@@ -1,0 +1,38 @@
+"""Measure how faithful a model's explanations are, and add the result to its card.
+
+python -m recipes.evidence COHORT.parquet MODEL [--split val] [--stays 80]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clinical.evidence.faithfulness import evaluate_faithfulness
+from clinical.model import ReadmissionModel
+from clinical.stays.cohorts import read_cohort, usable_stays
+from clinical.stays.patients import check_unseen
+from domainbert.cli.console import one_line_errors, say
+
+
+@one_line_errors
+def main(
+    cohort: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="Stays not trained on.")],
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
+    split: Annotated[str, typer.Option(help="The side to measure on.")] = "val",
+    stays: Annotated[int, typer.Option(min=1, help="At most, drawn at random.")] = 80,
+) -> None:
+    """Measure faithfulness on a random part of one side."""
+    model, rows = ReadmissionModel.from_pretrained(folder), usable_stays(read_cohort(cohort))
+    side = rows[rows["split"] == split]
+    check_unseen(side["patient_id"], model.manifest, side=split)
+    found = evaluate_faithfulness(model, side.sample(min(stays, len(side)), random_state=0))
+    say(found.verdict())
+    model.manifest["evidence"] = {"cohort": cohort.name, "side": split, **found.to_dict()}
+    model.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    typer.run(main)
