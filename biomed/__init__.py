@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from biomed.embedder import TermEmbedder as TermEmbedder
     from biomed.embedder import compare_encoders as compare_encoders
     from biomed.embedder import embed_frame as embed_frame
+    from biomed.embedder import plot_terms as plot_terms
     from biomed.ner.entities import Entity as Entity
     from biomed.ner.export import to_spacy as to_spacy
     from biomed.ner.linking import Dictionary as Dictionary
     from biomed.ner.linking import EntityLinker as EntityLinker
-    from biomed.plots import plot_similarity as plot_similarity
-    from biomed.plots import plot_terms as plot_terms
     from biomed.qa.model import Answer as Answer
     from biomed.sentences.data import read_pairs as read_pairs
     from biomed.sentences.encoder import CrossEncoder as CrossEncoder
@@ -36,14 +35,13 @@ _NAMES = {
     "ner.entities": "Entity",
     "ner.export": "to_spacy",
     "ner.linking": "Dictionary EntityLinker",
-    "plots": "plot_similarity plot_terms",
     "qa.model": "Answer",
     "sentences.data": "read_pairs",
     "sentences.encoder": "CrossEncoder SentenceEncoder",
     "sentences.search": "SentenceIndex",
     "sentences.evaluation": "evaluate_pairs",
     "tagger": "EntityTagger",
-    "embedder": "TermEmbedder compare_encoders embed_frame",
+    "embedder": "TermEmbedder compare_encoders embed_frame plot_terms",
     "terms.evaluation": "evaluate_categories",
     "terms.similarity": "TermIndex",
     "terms.names": "medical_terms read_vocabulary",

@@ -1,8 +1,8 @@
-"""TermEmbedder: the model of terms that users hold; tables of vectors; encoders side by side."""
+"""TermEmbedder: the model of terms that users hold; tables, comparisons and a plot."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from domainbert.models.embedder import Embedder
 
@@ -108,3 +109,32 @@ def compare_encoders(
             raise UserError(msg)
         evaluations[embedder.name] = evaluate_terms(embedder, pairs=pairs, vocabulary=vocabulary)
     return compare({name: merged(each.values()) for name, each in evaluations.items()})
+
+
+def plot_terms(
+    terms: Sequence[str],
+    categories: Sequence[str] | None = None,
+    *,
+    embedder: Embedder | None = None,
+    **options: Any,
+) -> Figure:
+    """Draw medical terms by t-SNE: similar terms are close, and colours are categories.
+
+    The caption gives the perplexity and the share of true neighbourhoods that the picture keeps.
+    Labels never overlap; a label without room is left out.
+
+    Args:
+        terms: two or more (thousands take minutes).
+        categories: one for each term, for colours and legend.
+        embedder: by default the shipped one.
+        **options: method, perplexity and seed, see `biomed.terms.layout.layout_terms`.
+
+    Raises:
+        UserError: fewer than two terms, or another number of categories.
+    """
+    from biomed.terms.layout import layout_terms
+    from biomed.terms.plots import plot_layout
+
+    terms = list(terms)
+    vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
+    return plot_layout(layout_terms(terms, vectors, categories=categories, **options))

@@ -63,15 +63,6 @@ class Scores:
             columns.setdefault(column, {})[row] = value
 
 
-def score_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
-    """Strict IOB2 scores of the tags of each text, as seqeval's strict mode gives them."""
-    for number, (right, tags) in enumerate(zip(gold, predicted, strict=False)):
-        if len(right) != len(tags):
-            msg = f"text number {number} has {len(right)} gold tags but {len(tags)} predictions"
-            raise UserError(msg)
-    return score_spans(list(map(spans_of, gold)), list(map(spans_of, predicted)))
-
-
 def score_spans(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -> Scores:
     """Scores of exact spans: (start, end, type) of each entity of each text."""
     if len(gold) != len(predicted):

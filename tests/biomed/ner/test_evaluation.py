@@ -3,16 +3,20 @@ import random
 import pytest
 
 from biomed.corpora import Gold, TaggedText, read_gold
-from biomed.corpora.documents import tags_of
+from biomed.corpora.documents import spans_of, tags_of
 from biomed.ner.evaluation import (
     check_types,
     evaluate_documents,
     evaluate_words,
     score_spans,
-    score_tags,
 )
 
 TAGS = ("O", "B-x", "I-x", "B-y", "I-y")
+
+
+def score_tags(gold, found):
+    """Scores of the entities of tag sequences."""
+    return score_spans(list(map(spans_of, gold)), list(map(spans_of, found)))
 
 
 def test_by_hand():
@@ -55,9 +59,7 @@ def test_parity_with_seqeval_on_random_sequences():
             )
 
 
-def test_exactly_one_prediction_for_each_tag():
-    with pytest.raises(ValueError, match="text number 1 has 2 gold tags but 1 predictions"):
-        score_tags([["O"], ["O", "O"]], [["O"], ["O"]])
+def test_each_gold_text_has_a_prediction():
     with pytest.raises(ValueError, match="2 gold texts but 1 predicted ones"):
         score_tags([["O"], ["O"]], [["O"]])
     with pytest.raises(ValueError, match="1 gold texts but 0 predicted"):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import biomed.ner.commands
 from biomed.corpora import CorpusError, Document, Gold, Span, TaggedText, read_gold
 from biomed.corpora.documents import tagged
-from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words, score_tags
+from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
 from biomed.ner.task import TagTask
 from biomed.tagger import EntityTagger
 from domainbert.scoring import score_file
@@ -68,7 +68,6 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
         attempt(check_types, ["Disease"], gold)
         attempt(evaluate_words, disease, gold)
         attempt(evaluate_documents, tagger, gold)
-        attempt(score_tags, [[CANARY]], [[CANARY, "O"]])
         attempt(tagged, document)
         said += map(repr, (gold, document, tagger, disease, disease.reader))
     said += [str(warning.message) for warning in caught]
