@@ -10,7 +10,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.definition import Request, check_choice, load_definition, load_schema
+from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.flow import (
     SUMMARY_KEY,
     UNMATCHED,
@@ -21,7 +21,7 @@ from clinical.cohort.flow import (
 from clinical.cohort.result import Cohort, issues_path
 from clinical.cohort.source import Reader, Tables, find_tables, insert_columns, step
 from clinical.stays.patients import FRACTIONS, assign_splits
-from domainbert.errors import UserError
+from domainbert.errors import UserError, check_choice
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
 from domainbert.tables.databases import open_source
 

@@ -26,10 +26,8 @@ def synthesize(
 
     style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates}
     hospital = make(folder, stays=stays, seed=seed, **style)
-    say(
-        f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes in "
-        f"{folder}; the best possible AUROC is {hospital.best_auroc:.3f}"
-    )
+    counts = f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes"
+    say(f"{counts} in {folder}")
 
 
 @one_line_errors

@@ -5,7 +5,6 @@ Both are commented TOML files, checked key by key.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from domainbert.errors import UserError
+from domainbert.errors import UserError, check_choice
 from domainbert.settings import Positive, Settings
 from domainbert.training.recipes import read_recipe
 
@@ -256,14 +255,6 @@ def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
     path = _shipped(f"schemas/{schema}.toml") if mapping is None else Path(mapping)
     _read_text(path)
     return read_recipe(Schema, path, {"name": schema})
-
-
-def check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise `UserError` with the nearest known value if a value is not one of them."""
-    if value not in known:
-        near = difflib.get_close_matches(value.lower(), known, n=1)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"unknown {what} {value!r}{guess}; expected one of {known}")
 
 
 def _shipped(name: str) -> Path:

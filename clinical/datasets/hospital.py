@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from clinical.datasets.notes import Chart
 from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
 from clinical.datasets.sentences import read_data
-from domainbert.errors import UserError
+from domainbert.errors import UserError, check_choice
 from domainbert.tables import atomic_path
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ class Hospital:
         admissions: rows of ADMISSIONS.csv.
         stays: index stays, which have a true risk; rows of TRUE_RISK.csv.
         notes: rows of NOTEEVENTS.csv.
-        best_auroc: AUROC of the true risks against the drawn outcomes, an upper limit for any
-            model; NaN if all outcomes are the same.
     """
 
     folder: Path
@@ -52,7 +50,6 @@ class Hospital:
     admissions: int
     stays: int
     notes: int
-    best_auroc: float
 
 
 def synthesize(
@@ -89,10 +86,8 @@ def synthesize(
     """
     if stays < 1:
         raise UserError(f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)")
-    if notes_per_stay not in NOTES_PER_STAY:
-        raise UserError(f"notes_per_stay is {notes_per_stay!r}, expected 'few' or 'many'")
-    if dates not in CALENDARS:
-        raise UserError(f"dates is {dates!r}, expected 'shifted' or 'real'")
+    check_choice("notes_per_stay", notes_per_stay, tuple(NOTES_PER_STAY))
+    check_choice("dates", dates, tuple(CALENDARS))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     # Separate generators: a new phrase does not change the patients.
@@ -108,22 +103,7 @@ def synthesize(
         "TOLD": writer.told,
     }
     counts = [_write(folder, name, rows) for name, rows in tables.items()]
-    index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
-    return Hospital(
-        folder=folder,
-        patients=counts[0],
-        admissions=counts[1],
-        stays=counts[3],
-        notes=counts[2],
-        best_auroc=_auroc(index),
-    )
-
-
-def _auroc(stays: list[Stay]) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    outcomes, risks = zip(*((stay.readmitted, stay.risk) for stay in stays), strict=True)
-    return float(roc_auc_score(outcomes, risks)) if len(set(outcomes)) == 2 else float("nan")
+    return Hospital(folder, *counts[:2], stays=counts[3], notes=counts[2])
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:
@@ -221,10 +201,10 @@ class _Writer:
             charted = stay.admitted + timedelta(hours=hour)
             stored = _time(charted + timedelta(minutes=rng.randint(3, 90)))
             if rng.random() < 0.5:
-                kind, text = ["Nursing/other", "Report"], chart.nursing_note(told=told)
+                kind, text = ["Nursing/other", "Report"], chart.short_note("nursing", told=told)
             else:
                 kind = ["Physician ", "Physician Resident Progress Note"]
-                text = chart.physician_note(told=told)
+                text = chart.short_note("physician", told=told)
             stamps = [f"{charted:%Y-%m-%d}", _time(charted), stored]
             yield [*stamps, *kind, rng.randint(14_000, 21_000), "", text]
 

@@ -1,13 +1,19 @@
-"""The made-up notes: discharge summaries, addenda, nursing and physician notes."""
+"""The made-up notes: discharge summaries, addenda, nursing and physician notes.
+
+`notes.j2` has their layout, `filler.toml` and `phrases.toml` their words.
+"""
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 import textwrap
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment
 
 from clinical.datasets.sentences import (
     FILLER,
@@ -28,10 +34,20 @@ if TYPE_CHECKING:
     from clinical.datasets.patients import Patient, Stay
     from clinical.datasets.sentences import Names
 
-_WIDTH = 75
 _TYPICAL_PIECES = 1330
 _LEAST_PIECES, _MOST_PIECES = 1120, 3400
 _SHORT_PIECES = (65, 125)  # of a nursing or physician note
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 75, break_long_words=False, break_on_hyphens=False)
+
+
+_ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - plain text
+_ENVIRONMENT.filters["wrap"] = _wrap
+_LAYOUT = _ENVIRONMENT.from_string(
+    (resources.files(__package__) / "notes.j2").read_text(encoding="utf-8")
+)
 
 
 class Chart:
@@ -66,48 +82,55 @@ class Chart:
         Each has about 300 word-pieces, so a cut between two windows leaves one of them whole. With
         `brief`, these two sections only.
         """
-        rng = self._begin()
+        write, rng = self._begin(), self.rng
         if brief:
-            return self._hospital_course() + "\n"
+            return f"{write.course()}\n"
         target = _TYPICAL_PIECES * math.exp(rng.gauss(0.0, 0.42))
         target = min(max(target, _LEAST_PIECES), _MOST_PIECES)
-        head = [self._header(), self._history()]
-        core = self._hospital_course()
-        tail = [self._discharge_medications(), self._instructions()]
-        middle = [self._background(), self._exam()]
-        pieces = sum(count_pieces(text) for text in (*head, core, *tail, *middle))
-        writers = [functools.partial(self._report, report) for report in FILLER["reports"]]
-        writers += [functools.partial(self._laboratory), functools.partial(self._progress)] * 12
-        for write in rng.sample(writers, len(writers)):
+        head = [write.header(), write.history()]
+        course = write.course()
+        tail = [write.medications(), write.instructions()]
+        middle = [write.background(), write.exam()]
+        pieces = sum(map(count_pieces, (*head, course, *tail, *middle)))
+        writers = [partial(write.report, *text.split(": ", 1)) for text in FILLER["reports"]]
+        writers += [write.laboratory, write.progress] * 12
+        for section in rng.sample(writers, len(writers)):
             if pieces >= target:
                 break
-            middle.append(write())
+            middle.append(section())
             pieces += count_pieces(middle[-1])
-        middle.insert(rng.randint(0, len(middle)), core)
+        middle.insert(rng.randint(0, len(middle)), course)
         return "\n\n".join([*head, *middle, *tail]) + "\n"
+
+    def short_note(self, kind: str, *, told: float = 0.5) -> str:
+        """A "nursing" or "physician" note of 60 to 150 word-pieces.
+
+        It tells each true fact with the chance `told`; other lines fill up the note.
+        """
+        write, rng = self._begin(), self.rng
+        # Absent facts are denied less often in notes that tell less.
+        parts = statements(self.true, rng, told=told, refuted=0.4 * told)
+        story, lines = "", list[str]()
+        for one in tell(parts, self.names, rng, clause_share=0.6):
+            if count_pieces(story + one.sentence) <= _SHORT_PIECES[1]:
+                story = f"{story} {one.sentence}".strip()
+                self.told.append(one)
+        for line in self._draw(kind, len(FILLER[kind])):
+            if lines and count_pieces(" ".join([story, *lines])) >= _SHORT_PIECES[0]:
+                break
+            lines.append(line)
+        return f"{getattr(write, kind)(story, lines)}\n"
 
     def addendum(self) -> str:
         """A short addendum to a discharge summary, without any fact."""
-        self._begin()
-        return f"{self._dates()}\n\nADDENDUM:\n{_wrap(' '.join(self._draw('progress', 4)))}\n"
-
-    def nursing_note(self, *, told: float = 0.5) -> str:
-        """A nursing note of 60 to 150 word-pieces; it tells each true fact with chance `told`."""
-        story, lines = self._short_note("nursing", told)
-        return "\n".join(["NPN 1900-0700", *lines, _wrap(f"NOTE: {story}")]) + "\n"
-
-    def physician_note(self, *, told: float = 0.5) -> str:
-        """A physician's note, otherwise like `nursing_note`."""
-        story, lines = self._short_note("physician", told)
-        return "\n".join([f"Chief Complaint: {self.complaint}", _wrap(story), *lines]) + "\n"
+        return f"{self._begin().addendum()}\n"
 
     def newborn_summary(self) -> str:
         """A short discharge summary of a healthy newborn."""
-        text = _wrap(self._fill(FILLER["newborn"][0]))
-        return f"{self._dates()}\n\nService: NEONATOLOGY\n\n{text}\n"
+        return f"{self._sections().newborn()}\n"
 
-    def _begin(self) -> random.Random:
-        """Draw the names of a new note."""
+    def _begin(self) -> Any:
+        """Draw the names of a new note; returns its sections."""
         female = ("she", "her", "Ms.", "woman")
         forms = ("he", "his", "Mr.", "man") if self.patient.sex == "M" else female
         admitted, rng = self.stay.admitted, self.rng
@@ -124,7 +147,24 @@ class Chart:
             "kin": [kin for people in KIN.values() for kin in people],
             "date": [_date(admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)],
         }
-        return rng
+        return self._sections()
+
+    def _sections(self) -> Any:
+        """The sections of `notes.j2` as functions."""
+        rng = self.rng
+        known = {
+            "admitted": _date(self.stay.admitted),
+            "discharged": _date(self.stay.discharged),
+            "born": _date(self.patient.birth),
+            "sex": self.patient.sex,
+            "died": self.stay.kind == "death",
+            "complaint": self.complaint,
+            "filler": FILLER,
+        }
+        draws = {name: getattr(rng, name) for name in ("choice", "randint", "sample")}
+        draws |= {"fill": self._fill, "draw": self._draw, "tell": self._tell}
+        draws |= {"shuffled": lambda lines: rng.shuffle(lines) or lines}
+        return _LAYOUT.make_module({**known, **draws})
 
     def _fill(self, template: str) -> str:
         return fill(template, self.names, self.rng)
@@ -143,107 +183,11 @@ class Chart:
         self.told += sentences
         return [one.sentence for one in sentences]
 
-    def _short_note(self, kind: str, told: float) -> tuple[str, list[str]]:
-        """A few sentences on the facts, and lines that fill up the note."""
-        rng = self._begin()
-        # Absent facts are denied less often in notes that tell less.
-        parts = statements(self.true, rng, told=told, refuted=0.4 * told)
-        story, lines = "", list[str]()
-        for one in tell(parts, self.names, rng, clause_share=0.6):
-            if count_pieces(story + one.sentence) <= _SHORT_PIECES[1]:
-                story = f"{story} {one.sentence}".strip()
-                self.told.append(one)
-        for line in self._draw(kind, len(FILLER[kind])):
-            if lines and count_pieces(" ".join([story, *lines])) >= _SHORT_PIECES[0]:
-                break
-            lines.append(line)
-        return story, lines
-
-    def _dates(self) -> str:
-        admitted, discharged = _date(self.stay.admitted), _date(self.stay.discharged)
-        return f"Admission Date:  [**{admitted}**]     Discharge Date:  [**{discharged}**]"
-
-    def _header(self) -> str:
-        rng = self.rng
-        service = rng.choice(("MEDICINE", "CARDIOTHORACIC", "SURGERY", "NEUROLOGY", "ORTHOPAEDICS"))
-        procedure = self._fill(rng.choice(FILLER["procedures"]))
-        allergy = rng.choice(FILLER["allergies"])
-        return (
-            f"{self._dates()}\n\nDate of Birth:  [**{_date(self.patient.birth)}**]     "
-            f"Sex:  {self.patient.sex}\n\nService: {service}\n\n"
-            f"Allergies:\n{allergy}\n\n"
-            f"Attending: [**First Name{rng.randint(1, 9)} (NamePattern{rng.randint(1, 2)}) **]\n\n"
-            f"Chief Complaint:\n{self.complaint.capitalize()}\n\n"
-            f"Major Surgical or Invasive Procedure:\n{procedure}"
-        )
-
-    def _history(self) -> str:
-        opening = self._fill(self.rng.choice(FILLER["presentation"]))
-        # Charts copy part of the hospital course forward.
-        told = self._tell(told=0.5, refuted=0.15, clause_share=0.8)
-        lines = self._draw("hpi", 3, 5) + told
-        self.rng.shuffle(lines)
-        return "HISTORY OF PRESENT ILLNESS:\n" + _wrap(" ".join([opening, *lines]))
-
-    def _hospital_course(self) -> str:
-        course, issues = self._tell(clause_share=0.7), self._tell(clause_share=0.1)
-        numbered = "\n".join(_wrap(f"{i}. {line}") for i, line in enumerate(issues, start=1))
-        choice = self.rng.choice
-        title = choice(("BRIEF HOSPITAL COURSE", "HOSPITAL COURSE", "ASSESSMENT AND PLAN"))
-        second = choice(("TRANSITIONAL ISSUES", "ISSUES", "SUMMARY FOR THE NEXT CARE TEAM"))
-        return f"{title}:\n{_wrap(' '.join(course))}\n\n{second}:\n{numbered}"
-
-    def _background(self) -> str:
-        history = self._draw("history", 3, 7) + self._draw("surgeries", 0, 2)
-        listed = "\n".join(f"{i}. {item.capitalize()}" for i, item in enumerate(history, 1))
-        social, family = self._draw("social", 2, 3), self._draw("family", 1, 3)
-        return (
-            f"PAST MEDICAL HISTORY:\n{listed}\n\nSOCIAL HISTORY:\n{_wrap(' '.join(social))}\n\n"
-            f"FAMILY HISTORY:\n{_wrap(' '.join(family))}"
-        )
-
-    def _exam(self) -> str:
-        lines = FILLER["exam"]
-        kept = self.rng.sample(range(len(lines)), self.rng.randint(6, len(lines)))
-        return "PHYSICAL EXAM:\n" + "\n".join(self._fill(lines[i]) for i in sorted(kept))
-
-    def _laboratory(self) -> str:
-        lines = self._draw("labs", 2, 4)
-        title = self.rng.choice(("PERTINENT RESULTS", "LABS", "LABORATORY DATA"))
-        stamp = "[**{date}**] {4..11}:{10..59}AM "
-        return f"{title}:\n" + "\n".join(_wrap(self._fill(stamp) + line) for line in lines)
-
-    def _report(self, report: str) -> str:
-        title, text = report.split(": ", 1)
-        return f"{title} {self._fill('[**{date}**]')}:\n{_wrap(self._fill(text))}"
-
-    def _progress(self) -> str:
-        lines = self._draw("progress", 4, 8)
-        return f"EVENTS {self._fill('[**{date}**]')}:\n{_wrap(' '.join(lines))}"
-
-    def _discharge_medications(self) -> str:
-        new = self.rng.randint(1, 3)
-        drugs = self._draw("medications", self.rng.randint(4, 8) + new)
-        lines = [f"{i}. {item}" for i, item in enumerate(drugs, 1)]
-        before, after = "\n".join(lines[:-new]), "\n".join(lines)
-        return f"MEDICATIONS ON ADMISSION:\n{before}\n\nDISCHARGE MEDICATIONS:\n{after}"
-
-    def _instructions(self) -> str:
-        if self.stay.kind == "death":
-            return "DISCHARGE CONDITION:\nExpired."
-        condition = _wrap(self.rng.choice(FILLER["conditions"]))
-        lines = _wrap(" ".join(self._draw("instructions", 3, 6)))
-        return f"DISCHARGE CONDITION:\n{condition}\n\nDISCHARGE INSTRUCTIONS:\n{lines}"
-
 
 def count_pieces(text: str) -> int:
     """A rough count of the word-pieces of an English text, within about a tenth."""
     tokens = re.findall(r"[A-Za-z]+|\d{1,3}|[^\w\s]", text)
     return sum(1 + (len(token) - 1) // 7 for token in tokens)
-
-
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _date(moment: datetime) -> str:
