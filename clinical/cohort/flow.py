@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from domainbert.tables.csv_files import NO_ROW
@@ -33,27 +34,12 @@ STEPS: tuple[tuple[str, str, str], ...] = (
     ("Cohort", "no_text", "no note to predict from"),
 )
 
-SINGLE_CENTRE = (
-    "Readmissions to other hospitals are not in this data: a patient who went elsewhere counts as "
-    "not readmitted, so the true rate is higher."
-)
 # Our column -> the lists of the definition that give its values a meaning.
 UNMATCHED = {
     "discharge_location": ("died_locations",),
     "admission_type": ("planned_types", "newborn_types"),
 }
-# What follows from rows of the source -> how many there are.
-COUNTED = {
-    "notes write their stay id as a decimal; read as whole numbers.":
-        "count_if(id_was_decimal) FROM notes",
-    "notes have no readable chart time: they follow the other notes of their stay, in the order of "
-    "their ids.":
-        "count_if(status = 'used' AND charted_by IS NULL) FROM notes",
-    "admissions have times that are not ISO 8601 (2019-12-31 10:00): day and month are never "
-    "guessed; give time_format in a mapping (schema='generic').":
-        "count_if(fault = 'unreadable_time') FROM admissions",
-}  # fmt: skip
-_SHOWN = 10
+_SHOWN = 10  # values in a caveat
 
 
 def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
@@ -106,14 +92,35 @@ def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
 
 
 def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
-    """The caveats of a cohort as sentences, most general first."""
-    caveats = [SINGLE_CENTRE, *_missing(request, tables)]
-    if request.schema.name == "generic":
-        caveats += _vocabulary(con, request, tables)
-    if request.data_end is None:
-        caveats.append(_data_end(con, request))
-    counts = {caveat: _one(con, f"SELECT {query}") for caveat, query in COUNTED.items()}
-    return caveats + [f"{count} {caveat}" for caveat, count in counts.items() if count]
+    """The caveats of a cohort as sentences, most general first; `caveats.j2` has their words."""
+    from jinja2 import Environment
+
+    patients, definition = request.schema.patients, request.definition
+    counts = {
+        "dead": "count_if(list_contains(died_locations, discharge_location)) FROM admissions, rules",
+        "decimal_ids": "count_if(id_was_decimal) FROM notes",
+        "untimed": "count_if(status = 'used' AND charted_by IS NULL) FROM notes",
+        "unreadable": "count_if(fault = 'unreadable_time') FROM admissions",
+        "derived_end": "any_value(data_end) FROM rules WHERE derive_data_end",
+    }
+    environment = Environment(autoescape=False)  # noqa: S701 - plain text
+    environment.filters["listed"] = _listed
+    template = (resources.files("clinical.cohort") / "caveats.j2").read_text("utf-8")
+    lines = environment.from_string(template).render(
+        {name: _one(con, f"SELECT {query}") for name, query in counts.items()},
+        known=tables.known,
+        absent=", ".join(tables.absent),
+        has_notes=bool(tables.notes),
+        has_patients=tables.patients is not None,
+        patients=patients.table if patients else "",
+        generic=request.schema.name == "generic",
+        locations=unmatched_values(con, "discharge_location", limit=_SHOWN + 1),
+        types=unmatched_values(con, "admission_type", limit=_SHOWN + 1),
+        died_locations=definition.index.died_locations,
+        given_end=request.data_end,
+        days=f"{definition.readmission.horizon_days:g}",
+    )
+    return [line for line in lines.splitlines() if line]
 
 
 def unmatched_values(con: duckdb.DuckDBPyConnection, column: str, *, limit: int) -> dict[str, int]:
@@ -126,65 +133,6 @@ def unmatched_values(con: duckdb.DuckDBPyConnection, column: str, *, limit: int)
         f"WHERE {column} IS NOT NULL AND NOT ({lists}) GROUP BY 1 ORDER BY n DESC, 1 LIMIT {limit}"
     )
     return dict(con.execute(query).fetchall())
-
-
-def _missing(request: Request, tables: Tables) -> list[str]:
-    """What follows from tables and columns that the source lacks."""
-    known, absent = tables.known, ", ".join(tables.absent)
-    patients = request.schema.patients
-    sentences = {
-        f"No table of notes ({absent or 'none is mapped'}): the cohort has labels but no text.":
-            not tables.notes,
-        f"Tables of notes that were not found: {absent}.": tables.notes and absent,
-        f"No table {patients.table if patients else ''}: age and sex may be unknown.":
-            patients and not tables.patients,
-        "No dates of death: deaths after discharge are unknown.": "death_date" not in known,
-        "No column records deaths in hospital: such stays count as discharged alive.":
-            not {"died", "death_time", "discharge_location"} & known,
-        "No admission types: planned returns and newborns cannot be told apart.":
-            "admission_type" not in known,
-    }  # fmt: skip
-    return [sentence for sentence, applies in sentences.items() if applies]
-
-
-def _vocabulary(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
-    """Words of the source that the definition does not have, and what follows from them."""
-    sentences = []
-    locations = unmatched_values(con, "discharge_location", limit=_SHOWN + 1)
-    if locations:
-        sentences.append(
-            f"Discharge locations that count as alive: {_listed(locations)}. Add words for death "
-            "to died_locations of the definition."
-        )
-    dead = "SELECT count_if(list_contains(died_locations, discharge_location)) FROM admissions"
-    if locations and not _one(con, f"{dead}, rules") and not {"died", "death_time"} & tables.known:
-        words = " or ".join(request.definition.index.died_locations) or "listed"
-        sentences.append(
-            f"Deaths in hospital cannot be told: no discharge location is {words}, and "
-            "no other column tells of them, so every stay counts as discharged alive."
-        )
-    if types := unmatched_values(con, "admission_type", limit=_SHOWN + 1):
-        sentences.append(
-            f"Admission types that count as unplanned: {_listed(types)}. Add words for planned "
-            "admissions to planned_types of the definition."
-        )
-    return sentences
-
-
-def _data_end(con: duckdb.DuckDBPyConnection, request: Request) -> str:
-    """What is assumed about the end of the data when none was given."""
-    days = f"{request.definition.readmission.horizon_days:g} days"
-    if end := _one(con, "SELECT data_end FROM rules"):
-        return (
-            f"No end of data was given: the last admission, {end:%Y-%m-%d %H:%M}, is taken for it. "
-            f"Stays discharged less than {days} before it are excluded (data_end sets another end; "
-            "'none' keeps them)."
-        )
-    why = ", and the dates of MIMIC are shifted, so it cannot be derived"
-    return (
-        f"No end of data was given{'' if request.schema.name == 'generic' else why}: a stay "
-        f"discharged less than {days} before it counts as not readmitted."
-    )
 
 
 def _one(con: duckdb.DuckDBPyConnection, query: str, values: Any = None) -> Any:
