@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
 # Shares of the stays after which the validation and the test period begin.
 TIME_SHARES = {"val_from": FRACTIONS["train"], "test_from": FRACTIONS["train"] + FRACTIONS["val"]}
-_DAY_US = 86_400_000_000
-_HOUR_US = 3_600_000_000
 
 
 def build_cohort(
@@ -231,30 +229,22 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
 
 def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
-    episode, index = request.definition.episode, request.definition.index
-    readmission, schema = request.definition.readmission, request.schema
-    rules: dict[str, tuple[Any, str]] = {
-        "gap_us": (round(episode.transfer_gap_hours * _HOUR_US), "BIGINT"),
-        "horizon_us": (round(readmission.horizon_days * _DAY_US), "BIGINT"),
-        "hours_us": (round(request.hours * _HOUR_US), "BIGINT"),
-        "data_end": (request.data_end, "TIMESTAMP"),
-        "derive_data_end": (request.derive_data_end, "BOOLEAN"),
-        "early": (request.notes == "early", "BOOLEAN"),
-        "exclude_deaths": (readmission.death_after_discharge == "exclude", "BOOLEAN"),
-        "minimum_age": (index.minimum_age, "DOUBLE"),
-        "maximum_age": (index.maximum_age, "DOUBLE"),
-        "newborn_types": (list(index.newborn_types), "VARCHAR[]"),
-        "died_locations": (list(index.died_locations), "VARCHAR[]"),
-        "planned_types": (list(readmission.planned_types), "VARCHAR[]"),
-        "discharge_categories": (list(schema.summary_categories), "VARCHAR[]"),
-        "addendum_kinds": (list(schema.addendum_kinds), "VARCHAR[]"),
-        "has_patients": (tables.patients is not None, "BOOLEAN"),
-        "has_notes": (bool(tables.notes), "BOOLEAN"),
-        "has_types": ("admission_type" in tables.admissions.chosen, "BOOLEAN"),
-        "deaths_known": ("death_date" in tables.known, "BOOLEAN"),
+    tables_of = request.definition.model_dump(include={"episode", "index", "readmission"})
+    values = {name: value for table in tables_of.values() for name, value in table.items()}
+    values |= {
+        "hours": request.hours,
+        "data_end": request.data_end,
+        "derive_data_end": request.derive_data_end,
+        "early": request.notes == "early",
+        "discharge_categories": request.schema.summary_categories,
+        "addendum_kinds": request.schema.addendum_kinds,
+        "has_patients": tables.patients is not None,
+        "has_notes": bool(tables.notes),
+        "has_types": "admission_type" in tables.admissions.chosen,
+        "deaths_known": "death_date" in tables.known,
     }
-    columns = ", ".join(f"${name}::{kind} AS {name}" for name, (_, kind) in rules.items())
-    con.execute(f"CREATE TABLE rules AS SELECT {columns}", {k: v for k, (v, _) in rules.items()})
+    lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+    con.execute(step("rules"), values | lists)
 
 
 def _summary(

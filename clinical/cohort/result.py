@@ -17,15 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Inches throughout: the axes span the page, one unit an inch, so that text fits its box.
-_WIDTH = 7.2
-_LINE = 0.175
-_PADDING = 0.12
-_GAP = 0.26
-_MAIN = (0.1, 3.0)  # left edge and width of the boxes that lead down
-_ASIDE = (3.45, 3.65)  # of the boxes of what was left out
-_MIDDLE = _MAIN[0] + _MAIN[1] / 2
-_MAIN_AND_ASIDE = _ASIDE[0] + _ASIDE[1] - _MAIN[0] + 0.2
+_SIZE = 8.5  # of the letters of the figure, in points; its axes count lines of text
+_LEFT, _MIDDLE, _RIGHT, _WIDTH, _LINE = 0.2, 1.2, 3.4, 7.2, _SIZE * 1.2 / 72  # inches
 _SIDES = {"train": "Training", "val": "Validation", "test": "Test"}
 
 
@@ -124,32 +117,35 @@ def issues_path(path: str | Path) -> Path:
 def plot_flow(summary: dict[str, Any]) -> Figure:
     """Draw a flow, as `Cohort.save_flow_json` writes it, with what was left out on the right.
 
-    Reasons that removed nothing are not drawn; boxes that no reason separates are drawn as one.
+    Reasons that removed nothing are not drawn, nor are the boxes after them, except for the last.
     """
     from matplotlib.figure import Figure
 
-    titles = {step: title for title, step, _ in STEPS}
-    levels = []
-    for title, group in groupby(summary["steps"][1:], key=lambda row: titles[row["step"]]):
-        if rows := [row for row in group if row["removed"]]:
-            levels.append(([f"{title} (n = {rows[-1]['left']:,})"], rows))
-    *before, (_, last) = levels or [([""], [])]
     figure = Figure()
     axes = figure.add_axes((0, 0, 1, 1))
     axes.axis("off")
-    y = _box(axes, _MAIN, -0.05, [f"Admissions (n = {summary['steps'][0]['left']:,})"])
-    for lines, rows in [*before, (_cohort_lines(summary), last)]:
-        y = _step(axes, y, rows, lines)
-    sides = [name for name in _SIDES if name in summary["splits"]]
-    top, bottom, width = y, y, _MAIN_AND_ASIDE / max(1, len(sides))
-    for number, name in enumerate(sides):
-        left, counts = _MAIN[0] + number * width, summary["splits"][name]
-        lines = [f"{_SIDES[name]} (n = {counts['stays']:,})", *_count_lines(counts)]
-        _arrow(axes, (_MIDDLE, top), (left + width / 2, top - 2 * _GAP))
-        bottom = _box(axes, (left, width - 0.2), top - 2 * _GAP, lines)
-    figure.set_size_inches(_WIDTH, 0.1 - bottom)
-    axes.set_xlim(0, _WIDTH)
-    axes.set_ylim(bottom - 0.1, 0)
+    top = _box(axes, _LEFT, -1, [f"Admissions (n = {summary['steps'][0]['left']:,})"])
+    titles = {step: title for title, step, _ in STEPS}
+    for title, group in groupby(summary["steps"][1:], key=lambda row: titles[row["step"]]):
+        rows, y = [row for row in group if row["removed"]], top
+        is_last = title == STEPS[-1][0]
+        if rows:
+            aside = [f"Left out (n = {sum(row['removed'] for row in rows):,})"]
+            aside += [f"   {row['reason']} (n = {row['removed']:,})" for row in rows]
+            y = _box(axes, _RIGHT, top - 1, aside)
+            _arrow(axes, (_MIDDLE, (top + y) / 2), (_RIGHT - 0.05, (top + y) / 2))
+        if rows or is_last:
+            lines = _cohort_lines(summary) if is_last else [f"{title} (n = {rows[-1]['left']:,})"]
+            _arrow(axes, (_MIDDLE, top + 0.5), (_MIDDLE, y - 0.5))
+            top = _box(axes, _LEFT, y - 1, lines)
+    bottom = top
+    for number, (side, counts) in enumerate(summary["splits"].items()):
+        x = _LEFT + number * (_WIDTH - _LEFT) / 3
+        _arrow(axes, (_MIDDLE, top + 0.5), (x + 1, top - 1.5))
+        lines = [f"{_SIDES[side]} (n = {counts['stays']:,})", *_count_lines(counts)]
+        bottom = _box(axes, x, top - 2, lines)
+    figure.set_size_inches(_WIDTH, -bottom * _LINE)
+    axes.set(xlim=(0, _WIDTH), ylim=(bottom, 0))
     return figure
 
 
@@ -167,35 +163,11 @@ def _count_lines(counts: dict[str, int], *, within: str = "") -> list[str]:
     return [f"patients: {counts['patients']:,}", readmitted]
 
 
-def _step(axes: Axes, top: float, rows: list[dict[str, Any]], lines: list[str]) -> float:
-    """An arrow down to the next box, with a branch to what was left out; the new bottom."""
-    space = 2 * _GAP
-    if rows:
-        aside = [f"Left out (n = {sum(row['removed'] for row in rows):,})"]
-        aside += [f"   {row['reason']} (n = {row['removed']:,})" for row in rows]
-        height = 2 * _PADDING + _LINE * len(aside)
-        space += height
-        branch = top - space / 2
-        _arrow(axes, (_MIDDLE, branch), (_ASIDE[0], branch))
-        _box(axes, _ASIDE, branch + height / 2, aside)
-    _arrow(axes, (_MIDDLE, top), (_MIDDLE, top - space))
-    return _box(axes, _MAIN, top - space, lines)
-
-
-def _box(axes: Axes, place: tuple[float, float], top: float, lines: list[str]) -> float:
-    """A box of text, its first line bold; returns its bottom."""
-    from matplotlib.patches import Rectangle
-
-    left, width = place
-    bottom = top - 2 * _PADDING - _LINE * len(lines)
-    axes.add_patch(
-        Rectangle((left, bottom), width, top - bottom, facecolor="white", edgecolor="black")
-    )
-    for number, line in enumerate(lines):
-        weight = "normal" if number else "bold"
-        y = top - _PADDING - (number + 0.5) * _LINE
-        axes.text(left + 0.1, y, line, fontsize=8.5, va="center", fontweight=weight)
-    return bottom
+def _box(axes: Axes, x: float, y: float, lines: list[str]) -> float:
+    """Text in a box; returns how far down it reaches, with the line after it."""
+    box = {"boxstyle": "square,pad=0.5", "facecolor": "white"}
+    axes.text(x, y, "\n".join(lines), va="top", fontsize=_SIZE, bbox=box, linespacing=1.2)
+    return y - len(lines) - 1
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:

@@ -1,0 +1,23 @@
+-- The definition and the request as one row, for all other steps.
+-- In:  one value for each name.  Out: rules.
+
+CREATE TABLE rules AS
+SELECT
+    round($transfer_gap_hours * 3600e6)::BIGINT AS gap_us,
+    round($horizon_days * 86400e6)::BIGINT AS horizon_us,
+    round($hours * 3600e6)::BIGINT AS hours_us,
+    $data_end::TIMESTAMP AS data_end,
+    $derive_data_end::BOOLEAN AS derive_data_end,
+    $early::BOOLEAN AS early,
+    $death_after_discharge = 'exclude' AS exclude_deaths,
+    $minimum_age::DOUBLE AS minimum_age,
+    $maximum_age::DOUBLE AS maximum_age,
+    $newborn_types::VARCHAR[] AS newborn_types,
+    $died_locations::VARCHAR[] AS died_locations,
+    $planned_types::VARCHAR[] AS planned_types,
+    $discharge_categories::VARCHAR[] AS discharge_categories,
+    $addendum_kinds::VARCHAR[] AS addendum_kinds,
+    $has_patients::BOOLEAN AS has_patients,
+    $has_notes::BOOLEAN AS has_notes,
+    $has_types::BOOLEAN AS has_types,
+    $deaths_known::BOOLEAN AS deaths_known;
