@@ -97,7 +97,7 @@ def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Table
 
     patients, definition = request.schema.patients, request.definition
     counts = {
-        "dead": "count_if(list_contains(died_locations, discharge_location)) FROM admissions, rules",
+        "dead": "count_if(discharge_location IN died_locations) FROM admissions, rules",
         "decimal_ids": "count_if(id_was_decimal) FROM notes",
         "untimed": "count_if(status = 'used' AND charted_by IS NULL) FROM notes",
         "unreadable": "count_if(fault = 'unreadable_time') FROM admissions",

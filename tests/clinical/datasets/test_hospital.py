@@ -366,7 +366,9 @@ def test_many_notes_per_stay_mostly_say_nothing_about_the_risk(tmp_path):
 
 
 def test_unknown_number_of_notes_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match=r"unknown notes_per_stay 'lots'; expected one of \('few', 'many'\)"):
+    with pytest.raises(
+        ValueError, match=r"unknown notes_per_stay 'lots'; expected one of \('few', 'many'\)"
+    ):
         synthesize(tmp_path, notes_per_stay="lots")
 
 
