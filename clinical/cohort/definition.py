@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from domainbert.tables import ReadOptions
 
 SCHEMAS = ("mimic3", "mimic4", "generic")
+SHIPPED = Path(__file__).parent
 
 
 def _upper(value: Any) -> Any:
@@ -199,14 +199,13 @@ class Schema(Settings):
         """The tables of notes that a prediction, "early" or at "discharge", can use.
 
         A table of nothing but summaries is not opened for an early prediction, and a table without
-        summaries not for one at discharge.
+        summaries not for one at discharge. Without a `category_value` the rows tell.
         """
 
         def is_usable(table: Notes) -> bool:
-            if table.category_value is None:  # its rows tell
-                return True
-            is_summary = table.category_value.strip().upper() in self.summary_categories
-            return is_summary == (prediction == "discharge")
+            category = (table.category_value or "").strip().upper()
+            is_summary = category in self.summary_categories
+            return not category or is_summary == (prediction == "discharge")
 
         return [table for table in self.notes if is_usable(table)]
 
@@ -233,7 +232,7 @@ def load_definition(path: str | Path | None = None) -> Definition:
     Raises:
         UserError: no such file, not TOML, a missing or unknown key, or a wrong value.
     """
-    path = _shipped("definitions/readmission-30d.toml") if path is None else Path(path)
+    path = SHIPPED / "definitions/readmission-30d.toml" if path is None else Path(path)
     return read_recipe(Definition, path, {"text": _read_text(path)})
 
 
@@ -252,18 +251,14 @@ def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
         )
     if schema != "generic" and mapping is not None:
         raise UserError(f"mapping belongs to schema='generic', not to {schema!r}")
-    path = _shipped(f"schemas/{schema}.toml") if mapping is None else Path(mapping)
+    path = SHIPPED / f"schemas/{schema}.toml" if mapping is None else Path(mapping)
     _read_text(path)
     return read_recipe(Schema, path, {"name": schema})
-
-
-def _shipped(name: str) -> Path:
-    return Path(str(resources.files("clinical.cohort"))) / name
 
 
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read as a TOML file ({type(error).__name__})"
-        raise UserError(msg) from None
+        kind = type(error).__name__
+        raise UserError(f"{path} cannot be read as a TOML file ({kind})") from None

@@ -143,26 +143,17 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
 
 def _check_early(found: Found, schema: Schema) -> None:
     """Raise if a discharge summary or a late note could get into an early prediction."""
-    rule = "early prediction must never see a discharge summary"
+    rule, name = "early prediction must never see a discharge summary", found.name
     has_value = isinstance(found.table, Notes) and found.table.category_value is not None
     if "category" not in found.chosen and not has_value:
-        msg = (
-            f"{rule}, and {found.name} does not say what kind of note each row is; add to [notes]: "
-            'category = "its column"'
-        )
-    elif not schema.discharge_categories:
-        msg = (
-            f"{rule}; say at the top of the mapping what your notes call one: "
-            'discharge_categories = ["Discharge summary"]'
-        )
-    elif not {"chart_time", "chart_date"} & set(found.chosen):
-        msg = (
-            f"early prediction needs the time of each note; add to [notes] for {found.name}: "
-            'chart_time = "its column"'
-        )
-    else:
-        return
-    raise UserError(msg)
+        fix = 'say what kind of note each row is: category = "its column" in [notes]'
+        raise UserError(f"{rule}, and {name} does not {fix}")
+    if not schema.discharge_categories:
+        fix = 'discharge_categories = ["Discharge summary"] at the top of the mapping'
+        raise UserError(f"{rule}; say what your notes call one: {fix}")
+    if not {"chart_time", "chart_date"} & set(found.chosen):
+        fix = 'chart_time = "its column" in [notes]'
+        raise UserError(f"early prediction needs the time of each note of {name}: {fix}")
 
 
 @dataclass(frozen=True)

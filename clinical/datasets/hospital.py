@@ -35,15 +35,7 @@ NOTES_PER_STAY = {"few": ((1, 2, 2, 2, 3), 0.5), "many": (range(20, 61), 0.06)}
 
 @dataclass(frozen=True)
 class Hospital:
-    """What was written.
-
-    Attributes:
-        folder: folder of the tables.
-        patients: rows of PATIENTS.csv.
-        admissions: rows of ADMISSIONS.csv.
-        stays: index stays, which have a true risk; rows of TRUE_RISK.csv.
-        notes: rows of NOTEEVENTS.csv.
-    """
+    """What was written: numbers of rows, and of `stays` that have a true risk."""
 
     folder: Path
     patients: int
@@ -64,11 +56,10 @@ def synthesize(
     """Write a made-up hospital whose readmission risks are known.
 
     PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv have the columns of MIMIC-III. TRUE_RISK.csv
-    holds the probability with which the 30-day readmission of each index stay was drawn: the
-    logistic function of the weights of the stay's facts (`phrases.toml`), which its notes tell.
-    TOLD.csv lists every sentence of these notes that names a fact, and whether it is "true" of the
-    stay, "denied", or told of "elsewhere": another time or person. Newborns, deaths in hospital and
-    stays that end in a transfer have no true risk. Planned returns are not readmissions.
+    holds the probability with which the 30-day readmission of each index stay was drawn (the
+    logistic function of the weights of its facts in `phrases.toml`); newborns, deaths in hospital
+    and stays that end in a transfer have none. TOLD.csv lists every sentence of the notes that
+    names a fact: "true" of the stay, "denied", or told of "elsewhere", another time or person.
 
     Args:
         folder: where to write; created if absent. Existing tables of these names are replaced.
