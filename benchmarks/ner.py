@@ -119,7 +119,7 @@ def workloads(data: Path, *, quick: bool) -> list[Workload]:
 
 def make_pipeline(tagger: EntityTagger) -> Any:
     """Hugging Face's pipeline with the same weights and its own tokenizer."""
-    network = tagger.networks[0].network
+    network = tagger.network.network
     model = AutoModelForTokenClassification.from_config(copy.deepcopy(network.config))
     model.load_state_dict(network.state_dict())
     return transformers.pipeline(
@@ -190,7 +190,7 @@ def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Compari
 
 def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
     """Whether the pipeline reads the text in one window, with the same word pieces."""
-    (network,) = tagger.networks
+    network = tagger.network
     pieces = network.reader.read([text[start:end] for start, end in split_words(text)])
     theirs = network.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     fits = len(pieces.ids) + 2 <= min(network.window, LIMIT)
@@ -199,7 +199,7 @@ def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
 
 def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
     """Whether the most likely tags, or breaks in the text, are not what the decoder uses."""
-    (network,) = tagger.networks
+    network = tagger.network
     words = split_words(text)
     pieces = network.reader.read([text[start:end] for start, end in words])
     scores = network.log_probabilities([pieces])

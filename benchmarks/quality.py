@@ -21,17 +21,14 @@ from typing import Any
 
 import pandas as pd
 
-from biomed.tagger import EntityTagger
 from clinical import ReadmissionModel, build_cohort, synthesize
 from clinical.demo import expected_ranking
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
 from domainbert.markdown import table
 from domainbert.models.shipped import score_rows, score_text, shipped_models
-from domainbert.statistics.bootstrap import Interval
 from domainbert.tables import read_table
 from recipes.diabetes130.encounters import build_diabetes130
-from recipes.notes.evaluate import evaluate_notes
 
 FRESH_SEED, FRESH_STAYS = 2027, 1000
 NOTES = "hand-tagged-notes test"
@@ -95,7 +92,7 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     for side, data, other in (
         ("ncbi-disease test", "", ""),
         ("bc5cdr-chemical devel", "", ""),
-        (NOTES, "100 hand-tagged texts in the style of notes (test)", separate_models()),
+        (NOTES, "100 hand-tagged texts in the style of notes (test)", ""),
     ):
         found = score_text(models["disease-drug"]["f1"][side])
         rows.append(["`disease-drug`", data or side, "entity F1", found, other])
@@ -108,13 +105,6 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
                 plain = f"plain encoder {score_text(models[name]['plain encoder'][data])}"
                 rows.append([f"`{name}`", what, measure, score_text(found), plain])
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
-
-
-def separate_models() -> str:
-    """F1 of `disease` and `drug`, used together, on the test side of the notes corpus."""
-    models = EntityTagger.from_pretrained("disease", "drug")
-    scores = evaluate_notes(models, "test").entities
-    return f"`disease` and `drug` {Interval(scores.overall.f1, *scores.interval)}"
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:

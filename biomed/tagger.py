@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from biomed.ner.entities import TaggedView
 from biomed.ner.tagger import Tagger
-from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,11 +30,8 @@ class EntityTagger(Tagger):
         return cls(fit(corpora, recipe, **options))
 
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
-        """Write the folder of the only network; see `Model.save_pretrained`."""
-        if len(self.networks) > 1:
-            msg = "a folder holds one model: tagger.networks[0].save_pretrained(folder)"
-            raise UserError(msg)
-        self.networks[0].save_pretrained(folder, merged=merged)
+        """Write the model's folder; see `Model.save_pretrained`."""
+        self.network.save_pretrained(folder, merged=merged)
 
     def tag_frame(
         self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()

@@ -35,17 +35,6 @@ Labels = Annotated[
     list[str] | None,
     typer.Option("--label", help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable."),
 ]
-Models = Annotated[
-    list[str],
-    typer.Option("--model", help="Shipped name, model folder, or hub:owner/name; may be repeated."),
-]
-OutputNames = Annotated[
-    str | None,
-    typer.Option(
-        help="The network's outputs in order, such as O,B-Disease,I-Disease, if its config.json "
-        "does not name them; a scheme in front (iob1:, iobes:, raw:) says how to read them."
-    ),
-]
 
 
 @app.command()
@@ -108,7 +97,6 @@ def tag(
             "a database (postgresql://, sqlite:///) with --query; or - for a text on stdin.",
         ),
     ],
-    model: Models,
     scoring: ScoringOptions,
     out: Annotated[
         Path | None,
@@ -116,6 +104,7 @@ def tag(
             help="A table (.csv, .parquet, .jsonl) or folder; without it, marked texts are shown."
         ),
     ] = None,
+    model: options.ModelName = "disease-drug",
     form: Annotated[
         Format | None,
         typer.Option(
@@ -133,7 +122,6 @@ def tag(
     exact: Annotated[
         bool, typer.Option("--exact", help="Link by name only, not by vectors.")
     ] = False,
-    labels: OutputNames = None,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts."""
     from biomed.ner.entities import TaggedView
@@ -146,9 +134,7 @@ def tag(
         link = {"model": None} if exact else {}
         linker = EntityLinker.from_table(dictionary, **link) if dictionary else None
         least = MIN_SCORE if min_score is None else min_score
-        return Tagger.from_pretrained(
-            *model, min_score=least, linker=linker, labels=labels, device=scoring.device
-        )
+        return Tagger.from_pretrained(model, min_score=least, linker=linker, device=scoring.device)
 
     if form == "brat" and out is None:
         raise typer.BadParameter("--format brat writes a folder: name it with --out")
@@ -220,7 +206,6 @@ def evaluate(
     ],
     model: options.ModelName,
     label: Labels = None,
-    labels: OutputNames = None,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
 ) -> None:
@@ -233,7 +218,7 @@ def evaluate(
     if json:
         check_output(json, [gold])
     right = read_gold(gold, labels=renaming(label))
-    network = WordTagger.from_pretrained(model, labels=labels, device=device)
+    network = WordTagger.from_pretrained(model, device=device)
     check_types(network.types, right)
     scores = {"words": evaluate_words(network, right)}
     if right.documents:

@@ -19,7 +19,6 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMES = ("iob2", "iob1", "iobes", "raw")
 NO_WORDS = np.zeros(0, dtype=np.int64)
 _MARKED = re.compile(r"([BIESLUWM])[-_](.+)")
 _BEGIN = frozenset("BSUW")  # the marks of IOBES and BILOU that begin an entity
@@ -68,35 +67,19 @@ class Outputs:
         return tags
 
 
-def read_labels(names: Sequence[str], given: str | None = None) -> Outputs:
-    """How to read a network's outputs.
-
-    Args:
-        names: of the outputs, from the model's configuration.
-        given: replaces them: "O,B-Disease,I-Disease". A scheme may stand in front, or alone:
-            "iob1:" for entities that start with I, "iobes:" (or BILOU), "raw:" for types without
-            marks, "iob2:". By default the names tell the scheme.
+def read_labels(names: Sequence[str]) -> Outputs:
+    """How to read a network's outputs, from their names in its configuration.
 
     Raises:
-        UserError: names that say nothing (`LABEL_0`), no O, or another number of names.
+        UserError: names that say nothing (`LABEL_0`), or no O.
     """
-    front, colon, rest = (given or "").partition(":")
-    scheme = front.strip().casefold() if colon else None
-    if scheme is not None and scheme not in SCHEMES:
-        msg = f"labels: expected one of {', '.join(SCHEMES)} before the colon, got {front!r}"
-        raise UserError(msg)
-    listed = [name.strip() for name in (rest if colon else front).split(",") if name.strip()]
-    if listed and len(listed) != len(names):
-        msg = f"labels: the network has {len(names)} outputs, but {len(listed)} names were given"
-        raise UserError(msg)
-    named = tuple(listed or names)
-    if all(map(_UNNAMED.fullmatch, named)):
+    if all(map(_UNNAMED.fullmatch, names)):
         msg = (
-            f"the network's {len(named)} outputs have no names ({named[0]}, …); name them in order "
-            "with labels (--labels), such as O,B-Disease,I-Disease"
+            f"the network's {len(names)} outputs have no names ({names[0]}, …); name them in its "
+            'config.json: "id2label": {"0": "O", "1": "B-Disease", "2": "I-Disease"}'
         )
         raise UserError(msg)
-    return _mapped(named, scheme or _guessed(named))
+    return _mapped(tuple(names), _guessed(names))
 
 
 def _guessed(names: Sequence[str]) -> str:
@@ -127,7 +110,7 @@ def _mapped(names: tuple[str, ...], scheme: str) -> Outputs:
     if OUTSIDE not in places or sum(map(len, places.values())) != len(names) or not types:
         msg = (
             f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
-            "B-type and I-type: name them in order with labels (--labels)"
+            "B-type and I-type: name them in its config.json (id2label)"
         )
         raise UserError(msg)
     columns = tuple(tuple(places.get(tag, ())) for tag in tags_for(types))

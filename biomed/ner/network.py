@@ -6,12 +6,11 @@ window where it has the most context.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -27,12 +26,10 @@ from domainbert.text.windows import SPECIAL_TOKENS, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.text.runner import Device
 
 TASK = "entities"
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # lone surrogates, which tokenizers refuse
@@ -135,10 +132,8 @@ def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndar
 class WordTagger(Model):
     """A token-classification network, read at the first piece of each word; see `Model`.
 
-    `labels` names and explains the outputs, see `biomed.ner.decoding.read_labels`.
-
     Raises:
-        UserError: labels that cannot be read, or windows larger than the encoder's limit.
+        UserError: outputs whose names cannot be read, or windows beyond the encoder's limit.
     """
 
     package, task, settings_class = "biomed", TASK, EntitySettings
@@ -148,31 +143,16 @@ class WordTagger(Model):
         self,
         network: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        *,
-        labels: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(network, tokenizer, **options)
         names = network.config.id2label
-        self._outputs = read_labels([names[number] for number in sorted(names)], labels)
+        self._outputs = read_labels([names[number] for number in sorted(names)])
         self.types, self.labels = self._outputs.types, self._outputs.names
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
         self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
         cut(0, window=self.window, overlap=self.overlap)  # checks the settings
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        labels: str | None = None,
-        device: Device = None,
-        batch_tokens: int | None = None,
-    ) -> Self:
-        """See `Model.from_pretrained`; `labels` names and explains the network's outputs."""
-        run = {"device": device, "batch_tokens": batch_tokens}
-        return cls.from_loaded(cls.load(name), labels=labels, **run)
 
     def __repr__(self) -> str:
         """Entity types and window."""
@@ -184,11 +164,6 @@ class WordTagger(Model):
         from transformers import AutoModelForTokenClassification
 
         return AutoModelForTokenClassification
-
-    @property
-    def tokenizer_hash(self) -> bytes:
-        """Equal for models that share their word pieces."""
-        return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).digest()
 
     def log_probabilities(
         self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from biomed.corpora import words as marks
 from biomed.ner.assertion import assert_spans
@@ -30,7 +30,7 @@ MIN_SCORE = 0.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those of `biomed.corpora.words`, and the pieces by tokenizer."""
+    """A text, its words, those of `biomed.corpora.words`, and its pieces."""
 
     text: str
     words: np.ndarray
@@ -38,15 +38,15 @@ class _ReadText:
     breaks: np.ndarray
     shorthand: np.ndarray
     joined: np.ndarray
-    pieces: dict[bytes, Pieces]
+    pieces: Pieces
 
     def __len__(self) -> int:
         """Tokens, for the size of a chunk."""
-        return 1 + max(len(pieces.ids) for pieces in self.pieces.values())
+        return 1 + len(self.pieces.ids)
 
 
 class Tagger:
-    """Finds entities in raw text with one or more networks.
+    """Finds entities in raw text.
 
     The text is split into words as the training corpora are (`biomed.corpora.split_words`). Each
     word is read in the window where it has the most context, and the tags are the best IOB2
@@ -57,78 +57,62 @@ class Tagger:
     shorthand such as "s/p" (`biomed.corpora.words`). They do not end before an attached number
     ("COVID-19").
 
-    Make one with `from_pretrained`. Each network has its own entity types. Threads may share it.
+    Make one with `from_pretrained`. Threads may share it.
     """
 
     def __init__(
         self,
-        *networks: WordTagger,
+        network: WordTagger,
+        *,
         min_score: float = MIN_SCORE,
         linker: EntityLinker | None = None,
     ) -> None:
-        if not networks:
-            msg = 'name a model: EntityTagger.from_pretrained("disease", "drug")'
-            raise UserError(msg)
-        kinds = [kind for network in networks for kind in network.types]
-        if twice := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
-            msg = f"two of the models find {', '.join(twice)}; use one of them at a time"
-            raise UserError(msg)
         if not 0 <= min_score <= 1:
             msg = f"min_score: expected a number from 0 to 1, got {min_score!r}"
             raise UserError(msg)
-        self.networks, self.min_score, self.linker = networks, min_score, linker
-        self._buffer = min(network.runner.buffer_tokens for network in networks)
-        # Networks with the same tokenizer share one reader.
-        self._keys = [network.tokenizer_hash for network in networks]
-        self._readers = {
-            key: network.reader for key, network in zip(self._keys, networks, strict=True)
-        }
+        self.network, self.min_score, self.linker = network, min_score, linker
 
     @classmethod
     def from_pretrained(
         cls,
-        *names: str | Path,
+        name: str | Path = "disease-drug",
+        *,
         min_score: float = MIN_SCORE,
         linker: EntityLinker | None = None,
-        labels: str | None = None,
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load shipped models by name ("disease", "drug"), model folders, or hub:owner/name.
+        """Load a shipped model by name, a model folder, or hub:owner/name.
 
         Hugging Face checkpoints for token classification load too, of any encoder family that has
-        a fast tokenizer; `labels` names and explains their outputs, see
-        `biomed.ner.decoding.read_labels`. Entities with a score below `min_score` are left out;
-        `linker` gives them ids. For `device` and `batch_tokens` see `Model`.
+        a fast tokenizer; see `biomed.ner.decoding.read_labels`. Entities with a score below
+        `min_score` are left out; `linker` gives them ids. For `device` and `batch_tokens` see
+        `Model`.
 
         Raises:
             EncoderError: no such model, or an encoder without a trained head.
-            UserError: labels that are not IOB2, no name, or two models for one entity type.
+            UserError: outputs whose names are no tags of entities.
         """
-        run: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
-        networks = [WordTagger.from_pretrained(name, labels=labels, **run) for name in names]
-        return cls(*networks, min_score=min_score, linker=linker)
+        network = WordTagger.from_pretrained(name, device=device, batch_tokens=batch_tokens)
+        return cls(network, min_score=min_score, linker=linker)
 
     @property
     def score_kind(self) -> str:
         """What tables call the scores: "calibrated" if those of all entity types are."""
-        known = {kind for network in self.networks for kind in network.settings.calibration}
-        return CALIBRATED if known >= set(self.labels) else SCORE_KIND
+        known = self.network.settings.calibration
+        return CALIBRATED if known.keys() >= set(self.labels) else SCORE_KIND
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The entity types that it finds."""
-        return tuple(kind for network in self.networks for kind in network.types)
+        return self.network.types
 
     def __repr__(self) -> str:
         """The entity types."""
         return f"{type(self).__name__}({', '.join(self.labels)})"
 
     def tag(self, text: str) -> list[Entity]:
-        """The entities of a text, in order; `text[e.start:e.end] == e.text`.
-
-        Entities of different networks may overlap; those of one network never do.
-        """
+        """The entities of a text, in order; `text[e.start:e.end] == e.text`; none overlap."""
         return next(self.tag_many([text]))
 
     def tag_many(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
@@ -148,21 +132,18 @@ class Tagger:
 
     def _tag_many(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
         read = (self._read(text, number) for number, text in enumerate(texts))
-        for chunk in read_ahead(chunked(read, size=len, limit=self._buffer)):
-            tagged: list[list[Entity]] = [[] for _ in chunk]
-            marked: dict[str, Any] = {
-                "breaks": [t.breaks for t in chunk],
-                "joined": [t.joined for t in chunk],
-            }
-            for network, key in zip(self.networks, self._keys, strict=True):
-                spans = network.entities([text.pieces[key] for text in chunk], **marked)
-                for text, here, entities in zip(chunk, spans, tagged, strict=True):
-                    entities += _kept(text, here)
-            yield from self._linked(list(map(self._finished, chunk, tagged)))
+        limit = self.network.runner.buffer_tokens
+        for chunk in read_ahead(chunked(read, size=len, limit=limit)):
+            spans = self.network.entities(
+                [text.pieces for text in chunk],
+                breaks=[text.breaks for text in chunk],
+                joined=[text.joined for text in chunk],
+            )
+            yield from self._linked(list(map(self._finished, chunk, spans)))
 
-    def _finished(self, read: _ReadText, entities: list[Entity]) -> list[Entity]:
-        """The entities with a sufficient score in order, with their assertions."""
-        entities.sort(key=lambda e: (e.start, e.end, e.label))
+    def _finished(self, read: _ReadText, spans: Iterable[WordSpan]) -> list[Entity]:
+        """The entities with a sufficient score, with their assertions."""
+        entities = list(_kept(read, spans))
         asserted = assert_spans(read.text, [(e.start, e.end, e.label) for e in entities])
         return [
             replace(e, assertion=a)
@@ -188,7 +169,7 @@ class Tagger:
         words = marks.split_words(text)
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
-        pieces = {key: r.read(strings, spaced=spaced) for key, r in self._readers.items()}
+        pieces = self.network.reader.read(strings, spaced=spaced)
         breaks = marks.starts_after_breaks(text, words)
         shorthand = marks.starts_of_shorthand(text, words)
         joined = marks.words_of_numbers(text, words)

@@ -57,11 +57,10 @@ class TagTask(Task):
         ] or [{}]
 
     def facts(self) -> dict[str, Any]:
-        """Weights, tokenizers and settings of the models."""
-        models = [network.fingerprint() for network in self._tagger.networks]
-        linker = self._tagger.linker
+        """Weights, tokenizer and settings of the model."""
+        model, linker = self._tagger.network.fingerprint(), self._tagger.linker
         links = {"linker": linker.facts()} if linker else {}
-        return {"models": models, "min_score": self._tagger.min_score, **links}
+        return {"model": model, "min_score": self._tagger.min_score, **links}
 
 
 def _row(entity: Entity, kind: str, *, linked: bool) -> dict[str, Any]:

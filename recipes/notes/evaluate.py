@@ -119,16 +119,14 @@ def _names_found(
 
 @one_line_errors
 def main(
-    model: Annotated[
-        list[str], typer.Option(help="Shipped name or model folder; several are used together.")
-    ],
+    model: Annotated[str, typer.Option(help="Shipped name or model folder.")],
     label: Annotated[
         list[str] | None, typer.Option(help="Rename an entity type: OLD=NEW. Repeatable.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
 ) -> None:
-    """Score models, and the rules for assertions, on the notes corpus."""
-    tagger = Tagger.from_pretrained(*model)
+    """Score a model, and the rules for assertions, on the notes corpus."""
+    tagger = Tagger.from_pretrained(model)
     result: dict[str, Any] = {}
     for side in SIDES:
         scores = evaluate_notes(tagger, side, labels=renaming(label))

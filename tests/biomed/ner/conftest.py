@@ -85,8 +85,18 @@ def drug(tokenizer):
 
 
 @pytest.fixture(scope="session")
-def tagger(disease, drug):
-    """Both in one."""
+def both(tokenizer):
+    """Knows both; windows of 24 tokens."""
+    from biomed.ner.network import EntitySettings, WordTagger
+
+    labels = ("O", "B-Disease", "I-Disease", "B-Drug", "I-Drug")
+    network = make_rules(tokenizer, labels=labels)
+    return WordTagger(network, tokenizer, settings=EntitySettings(window=24))
+
+
+@pytest.fixture(scope="session")
+def tagger(both):
+    """Finds both."""
     from biomed.tagger import EntityTagger
 
-    return EntityTagger(disease, drug)
+    return EntityTagger(both)

@@ -70,7 +70,7 @@ def test_found_entities_are_right_or_wrong(disease):
     assert found["right"].mean() == pytest.approx(2 / 3)
 
 
-def test_a_calibrated_model(disease, drug, tmp_path):
+def test_a_calibrated_model(disease, tmp_path):
     disease.save_pretrained(tmp_path / "model")
     lines = "heart\tB-Disease\nfailure\tI-Disease\n\n" * 60 + "heart\tO\nfailure\tO\n\n" * 40
     lines += "kidney\tB-Disease\nwas\tO\n\n" * 36 + "kidney\tO\nwas\tO\n\n" * 4
@@ -92,7 +92,6 @@ def test_a_calibrated_model(disease, drug, tmp_path):
     (before,), (after,) = plain.tag("heart failure"), mapped.tag("heart failure")
     assert after.score == pytest.approx(float(calibrated(before.score, slope, intercept)))
     assert (plain.score_kind, mapped.score_kind) == ("span_probability", "calibrated")
-    assert EntityTagger(better, drug).score_kind == "span_probability"
     assert better.fingerprint() != disease.fingerprint()
     card = (tmp_path / "better" / "README.md").read_text()
     assert "140 entities that the model finds in" in card

@@ -17,10 +17,10 @@ PUBTATOR = "1|t|Heart failure\n1|a|no pneumonia\n1\t0\t13\tHeart failure\tDiseas
 
 
 @pytest.fixture
-def saved(disease, drug, tmp_path):
+def saved(both, disease, tmp_path):
     disease.save_pretrained(tmp_path / "disease")
-    drug.save_pretrained(tmp_path / "drug")
-    return [str(tmp_path / "disease"), str(tmp_path / "drug")]
+    both.save_pretrained(tmp_path / "both")
+    return [str(tmp_path / "disease"), str(tmp_path / "both")]
 
 
 def test_every_command_has_help():
@@ -36,12 +36,11 @@ def test_help_waits_for_no_torch():
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
-def test_tag_writes_entities_of_two_models_and_a_row_for_every_text(saved, tmp_path, ending):
+def test_tag_writes_entities_and_a_row_for_every_text(saved, tmp_path, ending):
     texts = pd.DataFrame({"doc_id": ["a", "b"], "text": ["insulin for heart failure", None]})
     write_table(texts, tmp_path / f"in{ending}")
     out = tmp_path / "entities.parquet"
-    models = [part for name in saved for part in ("--model", name)]
-    command = ["tag", str(tmp_path / f"in{ending}"), *models, "--device", "cpu"]
+    command = ["tag", str(tmp_path / f"in{ending}"), "--model", saved[1], "--device", "cpu"]
     result = run.invoke(app, [*command, "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "2 rows in, 3 rows out: 1 empty, 1 ok" in result.output

@@ -56,7 +56,7 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
             attempt(tagger.tag_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object))
         attempt(tagger.tag_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]}))
         attempt(disease.tags, [[CANARY], TEXT])
-        attempt(EntityTagger.from_pretrained)
+        attempt(EntityTagger.from_pretrained, "nowhere")
         for name in files:
             attempt(read_gold, tmp_path / name)
             attempt(score_file, TagTask(tagger), tmp_path / name, tmp_path / "o.csv")

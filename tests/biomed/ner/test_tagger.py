@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +25,7 @@ def found(tagger, text):
     return [(e.text, e.label) for e in tagger.tag(text)]
 
 
-def test_entities_of_two_models_in_order(tagger):
+def test_entities_of_two_types_in_order(tagger):
     text = "Patient: insulin medication for heart failure\nand kidney pain, renal disease."
     entities = tagger.tag(text)
     assert [(e.text, e.label) for e in entities] == [
@@ -230,7 +229,7 @@ def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
         ]
     tagger = EntityTagger(WordTagger(network, tokenizer))
     assert disease.tags([["9"]]) == [["O"]]
-    assert tagger.networks[0].tags([["9"]]) == [["B-Disease"]]
+    assert tagger.network.tags([["9"]]) == [["B-Disease"]]
     assert found(tagger, "9 was - heart was 1 - 9") == [("heart", "Disease")]
 
 
@@ -275,36 +274,6 @@ def test_ten_threads_share_a_tagger(new_tokenizer, new_random, monkeypatch):
         assert [result[number] for number in range(len(texts))] == alone
 
 
-def test_two_models_for_one_type_or_none(disease):
-    with pytest.raises(ValueError, match="two of the models find Disease"):
-        EntityTagger(disease, disease)
-    with pytest.raises(ValueError, match="name a model"):
-        EntityTagger()
-
-
-def test_models_with_tokenizers_of_their_own(disease, new_rules, new_tokenizer):
-    cased = new_tokenizer(lower_case=False)
-    drug = WordTagger(new_rules(cased, labels=("O", "B-Drug", "I-Drug")), cased)
-    assert found(EntityTagger(disease, drug), "HEART INSULIN insulin") == [
-        ("HEART", "Disease"),
-        ("insulin", "Drug"),
-    ]
-
-
-def test_three_models_of_which_two_share_a_tokenizer(disease, drug, new_rules, new_tokenizer):
-    cased = new_tokenizer(lower_case=False)
-    network = new_rules(cased, labels=("O", "B-Organ", "I-Organ"))
-    words = network.bert.embeddings.word_embeddings.weight
-    words.data[cased.convert_tokens_to_ids("blood")] = torch.eye(8)[1]
-    organ = WordTagger(network, cased)
-    for models in ((disease, drug, organ), (organ, disease, drug), (disease, organ, drug)):
-        assert found(EntityTagger(*models), "BLOOD blood HEART INSULIN") == [
-            ("blood", "Organ"),
-            ("HEART", "Disease"),
-            ("INSULIN", "Drug"),
-        ]
-
-
 def test_tags_of_words_cut_by_someone_else(disease):
     sentences = [["renal", "failure-", "was"], [], ["kidney", "\x10", "pain", "\x10", "\x10"]]
     assert disease.tags(sentences) == [
@@ -344,7 +313,7 @@ class TestWithHuggingFace:
         model = WordTagger(new_rules(tokenizer), tokenizer, settings=EntitySettings(window=40))
         model.save_pretrained(tmp_path / "ours")
         ours = EntityTagger.from_pretrained(tmp_path / "ours")
-        assert ours.networks[0].window == 40
+        assert ours.network.window == 40
         found = [(e.start, e.end, e.label) for e in ours.tag(self.TEXT)]
         assert found == self.pipeline(tmp_path / "ours")
         document = json.loads((tmp_path / "ours" / "config.json").read_text())
