@@ -56,18 +56,11 @@ def models() -> None:
     from domainbert.statistics.bootstrap import spell
 
     for name, folder in shipped_models("clinical").items():
-        config = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]
-        manifest = config["manifest"]
-        title = manifest.get("card", {}).get("title", "no title")
-        stdout.print(f"[bold]{name}[/bold]: {title}", soft_wrap=True)
-        stdout.print(f"    encoder {config['encoder']}", soft_wrap=True)
-        if scores := manifest.get("scores"):
-            own = next(iter(scores.values()))
-            others = [f"{other} {spell(scores[other]['auroc'])}" for other in list(scores)[1:]]
-            stdout.print(
-                f"    AUROC {spell(own['auroc'])} on the {own['n_stays']:,} stays of "
-                f"{own['n_patients']:,} held-out patients of its own cohort; "
-                f"{', '.join(others)}",
-                markup=False,
-                soft_wrap=True,
-            )
+        manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
+        own = next(iter(manifest["scores"].values()))
+        stdout.print(
+            f"{name}: {manifest['card']['title']}\n    AUROC {spell(own['auroc'])} on the "
+            f"{own['n_stays']:,} stays of {own['n_patients']:,} held-out patients",
+            markup=False,
+            soft_wrap=True,
+        )

@@ -49,18 +49,11 @@ def sentence_pieces(stay: ReadStay) -> list[Piece]:
         for note, text in stay.texts.items()
     }
     return [
-        piece_of(stay, number, first, last)
+        Piece(number, *(first, last, note), *map(int, (offsets[first, 0], offsets[last - 1, 1])))
         for number, (note, window) in enumerate(stay.windows)
+        for offsets in [window.offsets]
         for first, last in _cuts(window, starts[note])
     ]
-
-
-def piece_of(stay: ReadStay, window: int, first: int, last: int) -> Piece:
-    """Tokens `first` to `last` of a window, with their place in the note."""
-    note, found = stay.windows[window]
-    return Piece(
-        window, first, last, note, int(found.offsets[first, 0]), int(found.offsets[last - 1, 1])
-    )
 
 
 def word_starts(window: Window) -> np.ndarray:
@@ -130,10 +123,7 @@ class Case:
 
     def shortened(self, number: int, pieces: Iterable[Piece]) -> np.ndarray:
         """The token ids of a window without some of its pieces."""
-        kept = np.ones(len(self.window(number).offsets), dtype=bool)
-        for piece in pieces:
-            kept[piece.first : piece.last] = False
-        return _only(self.window(number), kept)
+        return _only(self.window(number), self.kept(pieces)[number])
 
     def kept(self, pieces: Iterable[Piece]) -> list[np.ndarray]:
         """Whether each token of each window, between [CLS] and [SEP], is in none of the pieces."""

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clinical.evidence.case import Case, sentence_pieces
-from clinical.evidence.view import Mark, StayView
+from clinical.evidence.view import StayView
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import logit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import pandas as pd
 
@@ -98,29 +97,8 @@ class Explanation:
         return pd.DataFrame([vars(p) for p in self.passages], columns=columns)
 
     def show(self) -> StayView:
-        """The notes with the passages tinted and numbered, for a notebook."""
-        largest = max((abs(passage.value) for passage in self.passages), default=1.0)
-        marks = tuple(
-            Mark(
-                *(passage.note, passage.start, passage.end, passage.raises),
-                strength=abs(passage.value) / largest,
-                label=f"{number}{'▲' if passage.raises else '▼'}",
-                title="without it the probability changes by "
-                f"{-passage.probability_contribution:+.3f}",
-            )
-            for number, passage in enumerate(self.passages, start=1)
-        )
-        facts = {
-            "examined": len(self.examined),
-            "raising": len(self.raising),
-            "without_raising": self.without_raising,
-            "raising_alone": self.raising_alone,
-        }
-        return StayView(self.risk, self.texts, marks, facts)
-
-    def save_html(self, path: str | Path) -> Path:
-        """Write the notes with the passages tinted as one self-contained page."""
-        return self.show().save_html(path)
+        """The notes with the passages tinted and numbered: in a notebook, or `save_html`."""
+        return StayView(self)
 
 
 def explain(

@@ -99,11 +99,8 @@ def evaluate_faithfulness(
     falls = np.array(rows)
     codes = patient_codes(patients, n=len(rows))
     means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap, seed=seed)
-    intervals = {
-        NAMED: means[0].interval(),
-        CHANCE: means[1].interval(),
-        LEAD: (means[0] - means[1]).interval(),
-    }
+    named = zip((NAMED, CHANCE, LEAD), (*means, means[0] - means[1]), strict=True)
+    intervals = {name: resampled.interval() for name, resampled in named}
     return Faithfulness(len(rows), len(set(patients)), intervals)
 
 

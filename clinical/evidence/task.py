@@ -69,7 +69,9 @@ class ExplainTask(ReadmissionTask):
         if result.raising:
             same |= {name: getattr(result, name) for name in _TOGETHER}
         if self._pages:
-            result.save_html(self._pages / f"{quote(item.name, safe='')[:LONGEST_NAME]}.html")
+            result.show().save_html(
+                self._pages / f"{quote(item.name, safe='')[:LONGEST_NAME]}.html"
+            )
         columns = set(self.output.names)
         rows = [
             {

@@ -1,4 +1,4 @@
-"""Notes with what raises and lowers the risk tinted: in notebooks, and as a page to keep or print.
+"""Notes with the passages of an explanation tinted: in notebooks, and as a page to keep or print.
 
 Raising passages are orange with a solid underline, lowering ones blue with a dashed one (Okabe and
 Ito's colours, distinct with any colour vision); both have a mark in text, which survives a printer
@@ -16,50 +16,29 @@ from typing import TYPE_CHECKING, Any
 from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from clinical.stays.stays import StayRisk
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Characters of a note to be tinted.
-
-    `strength` is from 0 (no tint) to 1, `raises` the direction, `label` what is written after it,
-    and `title` what a pointer shows.
-    """
-
-    note: int
-    start: int
-    end: int
-    raises: bool
-    strength: float
-    label: str
-    title: str
+    from clinical.evidence.explain import Explanation
 
 
 @dataclass(frozen=True)
 class StayView:
-    """The notes of a stay with marks. Shown by a notebook; `save_html` writes a page.
+    """The notes of an explained stay. Shown by a notebook; `save_html` writes a page."""
 
-    `facts` are the numbers that are written above the notes, from `Explanation.show`.
-    """
-
-    risk: StayRisk
-    texts: Mapping[int, str] = field(repr=False)
-    marks: tuple[Mark, ...]
-    facts: Mapping[str, float | None] = field(default_factory=dict)
+    explanation: Explanation = field(repr=False)
 
     def _repr_html_(self) -> str:
         """Escaped HTML without scripts or files."""
-        notes = [(number, list(self._parts(number))) for number in self.texts]
-        return _template("stay_view.html.j2").render(risk=self.risk, facts=self.facts, notes=notes)
+        found = self.explanation
+        notes = [(number, list(self._parts(number))) for number in found.texts]
+        largest = max((abs(passage.value) for passage in found.passages), default=1.0)
+        return _template("stay_view.html.j2").render(found=found, notes=notes, largest=largest)
 
     def page(self) -> str:
         """A whole HTML page, self-contained and escaped, without scripts."""
-        title = f"Stay {self.risk.stay_id}" if self.risk.stay_id else "A stay"
-        body = self._repr_html_()
-        return _template("stay_page.html.j2").render(title=title, body=body)
+        stay_id = self.explanation.risk.stay_id
+        title = f"Stay {stay_id}" if stay_id else "A stay"
+        return _template("stay_page.html.j2").render(title=title, body=self._repr_html_())
 
     def save_html(self, path: str | Path) -> Path:
         """Write `page`."""
@@ -68,23 +47,24 @@ class StayView:
             temporary.write_text(self.page(), encoding="utf-8", errors="replace")
         return path
 
-    def _parts(self, number: int) -> Iterator[tuple[str, Mark | None, bool]]:
-        """The parts of a note: text, its mark, and whether the mark ends there.
+    def _parts(self, note: int) -> Iterator[tuple[str, int, bool]]:
+        """The parts of a note: text, the number of its passage, and whether the passage ends there.
 
-        Where marks overlap, the first one is shown.
+        Passages count from 1; 0 is none. Where they overlap, the first one is shown.
         """
-        text = self.texts[number]
-        marks = [mark for mark in self.marks if mark.note == number]
-        edges = {0, len(text)} | {at for mark in marks for at in (mark.start, mark.end)}
+        text = self.explanation.texts[note]
+        here = [(n, p) for n, p in enumerate(self.explanation.passages, start=1) if p.note == note]
+        edges = {0, len(text)} | {at for _, p in here for at in (p.start, p.end)}
         for start, end in itertools.pairwise(sorted(edges)):
-            over = next((mark for mark in marks if mark.start <= start < mark.end), None)
-            yield text[start:end], over, over is not None and over.end == end
+            number, last = next(
+                ((n, p.end) for n, p in here if p.start <= start < p.end), (0, None)
+            )
+            yield text[start:end], number, last == end
 
 
 @cache
 def _template(name: str) -> Any:
     from jinja2 import Environment, PackageLoader
 
-    return Environment(loader=PackageLoader("clinical.evidence"), autoescape=True).get_template(
-        name
-    )
+    templates = Environment(loader=PackageLoader("clinical.evidence"), autoescape=True)
+    return templates.get_template(name)

@@ -27,9 +27,6 @@ def score(
     scoring: options.ScoringOptions,
     cache: Cache = None,
     cache_size: CacheSize = 1024,
-    contributions: Annotated[
-        bool, typer.Option("--contributions", help="Add each stay's windows, as JSON.")
-    ] = False,
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
     from domainbert.cli.scoring import score_source
@@ -39,7 +36,7 @@ def score(
         from clinical.risk.task import ReadmissionTask
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return ReadmissionTask(_cached(loaded, cache, cache_size), contributions=contributions)
+        return ReadmissionTask(_cached(loaded, cache, cache_size))
 
     score_source(make_task, source, out, scoring)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,28 +37,24 @@ class ReadNotes:
 
 
 class ReadmissionTask(Task):
-    """Scores stays: the rows with one `stay_id`, or each row where there is none.
-
-    With `contributions`, the column `windows` has the windows of a stay as JSON; see `WindowRisk`.
-    """
+    """Scores stays: the rows with one `stay_id`, or each row where there is none."""
 
     name: ClassVar[str] = "readmission"
     columns = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
-    def __init__(self, model: RiskModel, *, contributions: bool = False) -> None:
-        self._model, self._contributions = model, contributions
+    def __init__(self, model: RiskModel) -> None:
+        self._model = model
         self._alerts = model.settings.alert_threshold is not None
 
     @property
     def output(self) -> pa.Schema:
-        """Columns of the score table; `alert` if the model has a threshold, `windows` if asked."""
+        """Columns of the score table; `alert` if the model has a threshold."""
         import pyarrow as pa
 
         fields = [(name, pa.float64()) for name in _NUMBERS]
         fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64()), ("calibrated", pa.bool_())]
-        fields += [("alert", pa.bool_())] if self._alerts else []
-        return pa.schema([*fields, *([("windows", pa.string())] if self._contributions else [])])
+        return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
 
     def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         """The notes of one stay."""
@@ -86,14 +81,11 @@ class ReadmissionTask(Task):
             row["alert"] = result.alert
         if result.status == "ok":
             row |= {name: getattr(result, name) for name in _NUMBERS}
-        if self._contributions:
-            row["windows"] = json.dumps([vars(window) for window in result.windows])
         return [row]
 
     def facts(self) -> dict[str, Any]:
-        """The model, and what is asked beside the risk."""
-        asked = {"contributions": True} if self._contributions else {}
-        return {"model": self._model.fingerprint(), **asked}
+        """The model."""
+        return {"model": self._model.fingerprint()}
 
 
 class TrajectoryTask(ReadmissionTask):

@@ -148,17 +148,13 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[TrajectoryP
     """The rule over the windows up to each note."""
     values = np.array([window.probability for window in risk.windows])
     score, largest, mean = aggregate_running(values, c=model.c)
-    columns = (model.calibrated(score), score, largest, mean)
+    columns = np.stack((model.calibrated(score), score, largest, mean), axis=1)
     ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right")
     threshold, points = model.settings.alert_threshold, []
     for n_notes, end in enumerate(ends.tolist(), start=1):
-        now = [float(column[end - 1]) if end else math.nan for column in columns]
+        now = columns[end - 1].tolist() if end else [math.nan] * 4
         alert = None if threshold is None or not end else now[0] >= threshold
-        points.append(
-            TrajectoryPoint(
-                n_notes, None, now[0], now[1], now[2], now[3], n_windows=end, alert=alert
-            )
-        )
+        points.append(TrajectoryPoint(n_notes, None, *now, n_windows=end, alert=alert))
     return points
 
 

@@ -1,14 +1,9 @@
-import json
-
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clinical.risk.aggregation import aggregate, without_each
-from clinical.risk.task import ReadmissionTask
-from domainbert.scoring import score_frame
 
 PROBABILITIES = st.lists(st.floats(0, 1), min_size=2, max_size=40)
 
@@ -39,17 +34,3 @@ def test_contributions_are_what_a_stay_without_the_window_has_less(evidence_mode
         change = risk.probability - less.probability
         assert window.probability_contribution == pytest.approx(change, abs=1e-6)
     assert evidence_model.predict("No fever.").windows[0].score_contribution is None
-
-
-def test_the_score_table_has_the_windows_on_request(evidence_model, notes):
-    frame = pd.DataFrame({"stay_id": ["1", "1", "2"], "text": [notes[0], notes[1], "No fever."]})
-    plain = evidence_model.predict_frame(frame)
-    asked = score_frame(ReadmissionTask(evidence_model, contributions=True), frame)
-    assert "windows" not in plain.columns
-    pd.testing.assert_frame_equal(asked.drop(columns="windows"), plain)
-    first = json.loads(asked["windows"][0])
-    expected = evidence_model.predict(notes[:2]).windows
-    assert [w["probability_contribution"] for w in first] == pytest.approx(
-        [w.probability_contribution for w in expected]
-    )
-    assert json.loads(asked["windows"][1])[0]["score_contribution"] is None
