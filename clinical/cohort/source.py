@@ -146,14 +146,14 @@ def _check_early(found: Found, schema: Schema) -> None:
     rule, name = "early prediction must never see a discharge summary", found.name
     has_value = isinstance(found.table, Notes) and found.table.category_value is not None
     if "category" not in found.chosen and not has_value:
-        fix = 'say what kind of note each row is: category = "its column" in [notes]'
-        raise UserError(f"{rule}, and {name} does not {fix}")
+        why = f"{rule}, and {name} does not say what kind of note each row is"
+        raise UserError(f'{why}; add to [notes]: category = "its column"')
     if not schema.discharge_categories:
-        fix = 'discharge_categories = ["Discharge summary"] at the top of the mapping'
-        raise UserError(f"{rule}; say what your notes call one: {fix}")
+        fix = 'discharge_categories = ["Discharge summary"]'
+        raise UserError(f"{rule}; say at the top of the mapping what your notes call one: {fix}")
     if not {"chart_time", "chart_date"} & set(found.chosen):
-        fix = 'chart_time = "its column" in [notes]'
-        raise UserError(f"early prediction needs the time of each note of {name}: {fix}")
+        fix = f'add to [notes] for {name}: chart_time = "its column"'
+        raise UserError(f"early prediction needs the time of each note; {fix}")
 
 
 @dataclass(frozen=True)
