@@ -74,6 +74,6 @@ def _joined(group: Sequence[Corpus]) -> Corpus:
 def _with_all(texts: Sequence[TaggedText]) -> TaggedText:
     words = texts[0].words
     spans = [Span(*span) for text in texts for span in spans_of(text.tags)]
-    kept, _ = flat_spans(Document("", "", tuple(dict.fromkeys(spans))))
+    kept = flat_spans(Document("", "", tuple(dict.fromkeys(spans))))
     tags = tags_of([(span.start, span.end, span.label) for span in kept], words=len(words))
     return TaggedText(words, tuple(tags))

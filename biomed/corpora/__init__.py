@@ -1,14 +1,13 @@
 """Entity corpora in IOB2 (CoNLL), PubTator, JSON lines or BRAT, read as words with tags."""
 
 from biomed.corpora.corpus import Corpus, Gold, gold_of, read_corpus, read_gold
-from biomed.corpora.documents import CorpusError, Document, Remark, Span, TaggedText
+from biomed.corpora.documents import CorpusError, Document, Span, TaggedText
 
 __all__ = [
     "Corpus",
     "CorpusError",
     "Document",
     "Gold",
-    "Remark",
     "Span",
     "TaggedText",
     "gold_of",

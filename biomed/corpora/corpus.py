@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biomed.corpora.documents import (
+    OUTSIDE,
     CorpusError,
     Document,
-    Remark,
     TaggedText,
-    relabelled,
-    spans_of,
     tagged,
-    tags_of,
 )
 from biomed.corpora.formats import (
     is_brat,
@@ -40,13 +38,13 @@ class Gold:
     Attributes:
         texts: words with tags: the sentences of an IOB2 file, otherwise whole documents.
         documents: texts with character spans; empty for IOB2.
-        remarks: on spans that had to be changed to fit IOB2.
+        remarks: which spans were changed to fit IOB2, and how.
     """
 
     name: str
     texts: tuple[TaggedText, ...]
     documents: tuple[Document, ...] = field(default=(), repr=False)
-    remarks: tuple[Remark, ...] = field(default=(), repr=False)
+    remarks: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -99,23 +97,26 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
     if not texts:
         msg = f"{path.name} has no sentences"
         raise CorpusError(msg)
-    return Gold(path.name, tuple(_relabelled(text, labels or {}) for text in texts))
+    return Gold(path.name, tuple(_renamed(text, labels or {}) for text in texts))
 
 
 def gold_of(
     documents: Iterable[Document], *, name: str = "documents", labels: dict[str, str] | None = None
 ) -> Gold:
     """Documents with character spans, also as words with tags; see `tagged` and `read_gold`."""
-    named = [Document(d.id, d.text, relabelled(d.spans, labels or {})) for d in documents]
+    new = labels or {}
+    named = []
+    for document in documents:
+        spans = (replace(s, label=new.get(s.label, s.label)) for s in document.spans)
+        named.append(replace(document, spans=tuple(span for span in spans if span.label)))
     pairs = [tagged(document) for document in named]
-    remarks = tuple(remark for _, found in pairs for remark in found)
+    remarks = tuple(itertools.chain.from_iterable(remarks for _, remarks in pairs))
     return Gold(name, tuple(text for text, _ in pairs if text.words), tuple(named), remarks)
 
 
-def _relabelled(text: TaggedText, labels: dict[str, str]) -> TaggedText:
-    named = [(start, end, labels.get(kind, kind)) for start, end, kind in spans_of(text.tags)]
-    tags = tags_of([span for span in named if span[2]], words=len(text.words))
-    return TaggedText(text.words, tuple(tags))
+def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:
+    kinds = ((tag[:2], labels.get(tag[2:], tag[2:])) for tag in text.tags)
+    return TaggedText(text.words, tuple(mark + kind if kind else OUTSIDE for mark, kind in kinds))
 
 
 def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> Corpus:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,61 +98,48 @@ class Document:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class Remark:
-    """How a gold span was changed to fit IOB2; contains no text."""
-
-    document: str
-    start: int
-    end: int
-    what: str
-
-
-def flat_spans(document: Document) -> tuple[list[Span], list[Remark]]:
-    """The longest of overlapping spans, in text order, and remarks on what was changed."""
-    remarks = [
-        Remark(document.id, span.start, span.end, DISCONTINUOUS)
-        for span in document.spans
-        if span.discontinuous
-    ]
+def flat_spans(document: Document) -> list[Span]:
+    """The longest of overlapping spans, in text order."""
     kept: list[Span] = []
     for span in sorted(document.spans, key=lambda s: (s.start - s.end, s.start)):
-        if any(span.start < other.end and other.start < span.end for other in kept):
-            remarks.append(Remark(document.id, span.start, span.end, OVERLAPS))
-        else:
+        if not any(span.start < other.end and other.start < span.end for other in kept):
             kept.append(span)
-    return sorted(kept, key=lambda s: s.start), remarks
+    return sorted(kept, key=lambda s: s.start)
 
 
-def tagged(document: Document) -> tuple[TaggedText, list[Remark]]:
-    """The document's words (see `split_words`) with tags, and remarks on spans that were changed.
+def tagged(document: Document) -> tuple[TaggedText, list[str]]:
+    """The document's words (see `split_words`) with tags, and how spans were changed to fit.
 
-    Spans widen to whole words. A span outside the text is a `CorpusError`.
+    Spans widen to whole words, and of overlapping spans the longest stays. The remarks name the
+    document and the characters, and contain no text. A span outside the text is a `CorpusError`.
     """
+    remarks = []
+
+    def remark(span: Span, what: str) -> None:
+        remarks.append(f"{document.id}, characters {span.start} to {span.end}: {what}")
+
     for span in document.spans:
         if not 0 <= span.start < span.end <= len(document.text):
             place = f"document {document.id}: characters {span.start} to {span.end}"
             msg = f"{place} are not within its text of {len(document.text)}"
             raise CorpusError(msg)
-    spans, remarks = flat_spans(document)
+        if span.discontinuous:
+            remark(span, DISCONTINUOUS)
     words = split_words(document.text)
     found: list[tuple[int, int, str]] = []
-    for span in spans:
+    flat = flat_spans(document)
+    for span in flat:
         # The words that the span touches.
         first = int(np.searchsorted(words[:, 1], span.start, side="right"))
         last = int(np.searchsorted(words[:, 0], span.end, side="left"))
         if first >= last or (found and first < found[-1][1]):
-            reason = NO_WORD if first >= last else OVERLAPS
-            remarks.append(Remark(document.id, span.start, span.end, reason))
+            remark(span, NO_WORD if first >= last else OVERLAPS)
             continue
         if (words[first, 0], words[last - 1, 1]) != (span.start, span.end):
-            remarks.append(Remark(document.id, span.start, span.end, INSIDE_WORD))
+            remark(span, INSIDE_WORD)
         found.append((first, last, span.label))
+    for span in document.spans:
+        if all(span is not other for other in flat):
+            remark(span, OVERLAPS)
     texts = tuple(document.text[start:end] for start, end in words)
     return TaggedText(texts, tuple(tags_of(found, words=len(words)))), remarks
-
-
-def relabelled(spans: Sequence[Span], labels: dict[str, str]) -> tuple[Span, ...]:
-    """Rename entity types; spans whose type maps to "" are dropped, unmapped types are kept."""
-    named = (replace(span, label=labels.get(span.label, span.label)) for span in spans)
-    return tuple(span for span in named if span.label)

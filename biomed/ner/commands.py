@@ -249,5 +249,5 @@ def renaming(pairs: list[str] | None) -> dict[str, str]:
 
 
 def _say_remarks(gold: Gold) -> None:
-    if gold.remarks:
-        say(f"{gold.name}: {len(gold.remarks)} spans were changed or left out to fit IOB2")
+    for remark in gold.remarks:
+        say(f"{gold.name}: {remark}")

@@ -9,7 +9,6 @@ from biomed.corpora.documents import (
     NO_WORD,
     OVERLAPS,
     flat_spans,
-    relabelled,
     spans_of,
     tagged,
 )
@@ -23,6 +22,11 @@ def at(part, label="Disease", **more):
     return Span(start, start + len(part), label, **more)
 
 
+def kind(remark):
+    """How a span was changed."""
+    return remark.split(": ", 1)[1]
+
+
 def test_spans_become_tags():
     text, remarks = tagged(Document("1", TEXT, (at("tumour"), at("ovarian cancer"))))
     assert text.words[3:6] == ("ovarian", "cancer", "-")
@@ -32,23 +36,25 @@ def test_spans_become_tags():
 
 def test_a_discontinuous_span_counts_as_its_extent_and_the_longest_stays():
     whole = at("breast and ovarian cancer", discontinuous=True)
-    kept, remarks = flat_spans(Document("1", TEXT, (at("ovarian cancer"), whole)))
-    assert kept == [whole]
-    assert [remark.what for remark in remarks] == [DISCONTINUOUS, OVERLAPS]
-    assert (remarks[1].document, remarks[1].start) == ("1", TEXT.index("ovarian"))
+    document = Document("1", TEXT, (at("ovarian cancer"), whole))
+    assert flat_spans(document) == [whole]
+    assert tagged(document)[1] == [
+        f"1, characters 4 to 29: {DISCONTINUOUS}",
+        f"1, characters 15 to 29: {OVERLAPS}",
+    ]
 
 
 def test_a_span_within_a_word_is_widened():
     text, remarks = tagged(Document("1", TEXT, (at("varian canc"),)))
     assert spans_of(text.tags) == [(3, 5, "Disease")]
-    assert [remark.what for remark in remarks] == [INSIDE_WORD]
+    assert remarks == [f"1, characters 16 to 27: {INSIDE_WORD}"]
 
 
 def test_two_spans_within_one_word_and_one_on_a_space():
     spans = (at("ovar"), at("ian"), Span(2, 4, "Disease"))
     text, remarks = tagged(Document("1", TEXT, spans))
     assert spans_of(text.tags) == [(3, 4, "Disease")]
-    assert sorted(remark.what for remark in remarks) == sorted([INSIDE_WORD, OVERLAPS, NO_WORD])
+    assert sorted(kind(remark) for remark in remarks) == sorted([INSIDE_WORD, OVERLAPS, NO_WORD])
 
 
 @given(st.text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40))))
@@ -56,7 +62,7 @@ def test_any_spans_give_tags_or_remarks(text, pairs):
     spans = tuple(Span(min(p), max(p) + 1, "x") for p in pairs if max(p) < len(text))
     found, remarks = tagged(Document("1", text, spans))
     assert len(found.words) == len(found.tags) == len(split_words(text))
-    left_out = sum(remark.what in (OVERLAPS, NO_WORD) for remark in remarks)
+    left_out = sum(kind(remark) in (OVERLAPS, NO_WORD) for remark in remarks)
     assert len(spans_of(found.tags)) == len(spans) - left_out
 
 
@@ -68,8 +74,10 @@ def test_a_span_outside_its_text(span):
 
 def test_renaming_and_dropping():
     spans = (Span(0, 1, "SpecificDisease"), Span(2, 3, "Modifier"), Span(4, 5, "Disease"))
-    named = relabelled(spans, {"SpecificDisease": "Disease", "Modifier": ""})
-    assert named == (Span(0, 1, "Disease"), Span(4, 5, "Disease"))
+    named = gold_of(
+        [Document("1", "a b c", spans)], labels={"SpecificDisease": "Disease", "Modifier": ""}
+    )
+    assert named.documents[0].spans == (Span(0, 1, "Disease"), Span(4, 5, "Disease"))
 
 
 def test_the_repr_keeps_the_text():
