@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from clinical.cohort.result import Cohort
     from clinical.datasets.hospital import synthesize
     from clinical.evaluation.intervals import Evaluation, evaluate
-    from clinical.evidence.explain import Explanation, Passage, explain
+    from clinical.evidence.explain import explain
+    from clinical.evidence.view import Explanation, Passage
     from clinical.model import ReadmissionModel, fit_readmission
     from clinical.risk.aggregation import aggregate
     from clinical.risk.convert import convert_release
@@ -34,7 +35,8 @@ _HOMES = {
         "stays.patients": ("assign_splits", "check_disjoint"),
         "datasets.hospital": ("synthesize",),
         "evaluation.intervals": ("Evaluation", "evaluate"),
-        "evidence.explain": ("Explanation", "Passage", "explain"),
+        "evidence.explain": ("explain",),
+        "evidence.view": ("Explanation", "Passage"),
         "risk.aggregation": ("aggregate",),
         "risk.convert": ("convert_release",),
         "training.estimator": ("ReadmissionClassifier",),

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from clinical.evidence.explain import Explanation
-    from clinical.evidence.view import StayView
+    from clinical.evidence.view import Explanation, StayView
     from clinical.risk.trajectory import Trajectory
     from clinical.training.training import ReadmissionRecipe
 

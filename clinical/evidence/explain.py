@@ -2,103 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clinical.evidence.case import Case, sentence_pieces
-from clinical.evidence.view import StayView
+from clinical.evidence.view import Explanation, Passage
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import logit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
-
     from clinical.evidence.case import Piece
     from clinical.risk.model import RiskModel
-    from clinical.stays.stays import StayRisk
 
 TOP = 5
 
 EFFORT = 3.0
 """Occlusion reads up to this many times the tokens of the stay."""
-
-
-@dataclass(frozen=True)
-class Passage:
-    """Characters `start` to `end` of note number `note`, and what they do to the risk.
-
-    Attributes:
-        window: number of its window in `StayRisk.windows`.
-        value: what it adds to the log-odds of its window, times the window's probability. It
-            ranks passages; see `occlusion`.
-        score_contribution: the stay's score minus its score without the passage, measured; its
-            sign is the direction, which a `value` of the other sign does not change.
-        probability_contribution: the same for the probability. It is small where another passage
-            says the same thing, because the risk then stays high without this one.
-        text: the passage itself, not in the repr.
-    """
-
-    note: int
-    start: int
-    end: int
-    window: int
-    value: float
-    score_contribution: float
-    probability_contribution: float
-    text: str = field(repr=False)
-
-    @property
-    def raises(self) -> bool:
-        """Whether the stay's score is lower without the passage; else it is higher."""
-        return self.score_contribution > 0
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a stay has its risk.
-
-    Attributes:
-        risk: with the exact contribution of each window.
-        passages: the raising and lowering ones, the largest `value` (without its sign) first;
-            empty where `risk.status` is not "ok".
-        examined: numbers of the windows that were searched for passages, the riskiest first.
-        without_raising: the probability without all raising passages (comprehensiveness is what
-            it falls by); None without such a passage.
-        raising_alone: the probability of the raising passages alone (sufficiency); likewise.
-        texts: the notes by number, not in the repr.
-    """
-
-    risk: StayRisk
-    passages: tuple[Passage, ...]
-    examined: tuple[int, ...]
-    without_raising: float | None
-    raising_alone: float | None
-    texts: dict[int, str] = field(repr=False)
-
-    @property
-    def raising(self) -> tuple[Passage, ...]:
-        """The passages that raise the risk, the strongest first."""
-        return tuple(passage for passage in self.passages if passage.raises)
-
-    @property
-    def lowering(self) -> tuple[Passage, ...]:
-        """The passages that lower the risk, the strongest first."""
-        return tuple(passage for passage in self.passages if not passage.raises)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a passage, with the columns of `Passage`."""
-        import pandas as pd
-
-        columns = list(Passage.__dataclass_fields__)
-        return pd.DataFrame([vars(p) for p in self.passages], columns=columns)
-
-    def show(self) -> StayView:
-        """The notes with the passages tinted and numbered: in a notebook, or `save_html`."""
-        return StayView(self)
 
 
 def explain(

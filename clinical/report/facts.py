@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from clinical.evaluation.comparison import Comparison
-    from clinical.evidence.explain import Explanation
+    from clinical.evidence.view import Explanation
     from clinical.risk.model import RiskModel
 
 Facts = dict[str, str | None]
