@@ -53,7 +53,7 @@ def pretrain(
     exclude: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Table of patients, stays, notes or hashes to leave out, or a cohort, of which "
+            help="Table of patients, stays or notes to leave out, or a cohort, of which "
             "all but the train side is left out. May be repeated."
         ),
     ] = None,
@@ -74,7 +74,7 @@ def pretrain(
     from domainbert.pretraining.fitting import pretrain as fit
     from domainbert.pretraining.model import score_table
     from domainbert.pretraining.settings import Recipe
-    from domainbert.training.checkpoints import is_first_process, progress_on_stderr
+    from domainbert.training.checkpoints import progress_on_stderr
     from domainbert.training.recipes import read_recipe
 
     given = {
@@ -87,15 +87,13 @@ def pretrain(
     }
     plan = read_recipe(Recipe, recipe, given).at_most(max_steps)
     with progress_on_stderr():
-        made = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
-    if not is_first_process():
-        return
-    head, rows = score_table(made.manifest)
+        manifest = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
+    head, rows = score_table(manifest)
     table = Table(*head)
     for row in rows:
         table.add_row(*row)
     stdout.print(table)
-    for what, count in sorted(made.manifest["corpus"]["counts"].items()):
+    for what, count in sorted(manifest["corpus"]["counts"].items()):
         say(f"{count:,} {what}")
     say(f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}")
     where = work or out.with_name(f"{out.name}-work")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,8 @@ from transformers import DataCollatorForLanguageModeling
 
 from domainbert import __version__
 from domainbert.files import write_json
-from domainbert.pretraining.corpus import HELD_OUT, SIDES, CorpusError
+from domainbert.pretraining.corpus import SIDES, CorpusError
 from domainbert.text.runner import chunked, pad
-from domainbert.training.checkpoints import is_first_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,39 +25,34 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from domainbert.pretraining.corpus import Corpus
-    from domainbert.pretraining.settings import ExampleSettings, Recipe
+    from domainbert.pretraining.settings import Recipe
 
 Row = dict[str, Any]
+# Share of the examples that get a random length, as in BERT, for short input later.
+SHORT = 0.1
 # A longer run without the end of a sentence is split in its middle (share of the room there is).
 LONG = 0.5
 PAIR_TOKENS, SINGLE_TOKENS = 3, 2  # [CLS] and one or two [SEP]
 NO_PAIR = -1
 IGNORED = -100  # label of a token that is not predicted
-# Of the tokens to predict (Devlin et al., arXiv 1810.04805): this share is replaced by [MASK],
-# this share by a random piece, and the others stay.
-AS_MASK, AS_RANDOM = 0.8, 0.1
 TOGETHER = 16_384  # sentences that are tokenized together
 TEXT = "text"  # folder of documents and examples
-NOT_FOUND = "excluded-not-found.jsonl"
-log = logging.getLogger(__name__)
 
 
 class ExampleMaker:
     """Cuts documents into examples of at most `length` tokens, so that no token is lost.
 
-    The first segment of a pair ends at the end of a sentence. The second is the text that follows,
-    or text of another document from the start of a sentence; reading then continues after the
-    first segment, where Devlin et al. truncate. The last sentence of a document can only be
-    followed by another document; other pairs make up for it, so that half of all pairs are true.
+    The first segment of a pair ends at the end of a sentence. The second is the text that follows
+    or, half of the time and where nothing follows, text of another document from the start of a
+    sentence; reading then continues after the first segment, where Devlin et al. truncate.
 
     Args:
         documents: rows with "tokens", shape (tokens,), and "ends", one past the last token of each
             sentence, shape (sentences,).
         length: most tokens of an example, special tokens included.
-        settings: see `ExampleSettings`.
+        pairs: whether an example has two segments.
         tokenizer: of the encoder.
         seed: of the cuts and pairs.
-        copies: how often the documents are cut, each time with other cuts and pairs.
 
     Raises:
         CorpusError: pairs of a single document.
@@ -70,31 +63,28 @@ class ExampleMaker:
         documents: Dataset,
         *,
         length: int,
-        settings: ExampleSettings,
+        pairs: bool,
         tokenizer: PreTrainedTokenizerBase,
         seed: int,
-        copies: int = 1,
     ) -> None:
-        if settings.pairs and len(documents) < 2:
+        if pairs and len(documents) < 2:
             msg = f"pairs need two documents on each side of the corpus, got {len(documents)}"
             raise CorpusError(msg)
-        self._documents, self._settings = documents, settings
-        self._room = length - (PAIR_TOKENS if settings.pairs else SINGLE_TOKENS)
+        self._documents, self._pairs = documents, pairs
+        self._room = length - (PAIR_TOKENS if pairs else SINGLE_TOKENS)
         self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
-        self._seed, self._length, self._copies = seed, length, copies
+        self._seed, self._length = seed, length
 
     def __iter__(self) -> Iterator[Row]:
-        """The examples of all copies.
+        """The examples.
 
         Each has "tokens" (ids with special tokens), "length" (their number), "second" (where the
         second segment starts, or the number of tokens) and "label": 0 if the second segment
         follows the first, 1 if it is of another document, or `NO_PAIR`.
         """
-        for copy in range(self._copies):
-            self._generator = np.random.default_rng((self._seed, self._length, copy))
-            self._owed = 0
-            for document in range(len(self._documents)):
-                yield from self._of(document)
+        self._generator = np.random.default_rng((self._seed, self._length))
+        for document in range(len(self._documents)):
+            yield from self._of(document)
 
     def _of(self, document: int) -> Iterator[Row]:
         row = self._documents[document]
@@ -102,14 +92,13 @@ class ExampleMaker:
         start = 0
         while start < len(tokens):
             stop = min(start + self._target(), len(tokens))
-            if not self._settings.pairs:
+            if not self._pairs:
                 yield self._example(tokens[start:stop])
                 start = stop
                 continue
             middle = self._middle(ends, start, stop)
-            forced = middle == stop
-            if self._is_random(forced=forced):
-                room = self._room if forced else stop - start
+            if middle == stop or self._generator.random() < 0.5:
+                room = self._room if middle == stop else stop - start
                 other = self._elsewhere(document, room - (middle - start))
                 yield self._example(tokens[start:middle], other, label=1)
                 start = middle
@@ -118,7 +107,7 @@ class ExampleMaker:
                 start = stop
 
     def _target(self) -> int:
-        if self._generator.random() >= self._settings.short:
+        if self._generator.random() >= SHORT:
             return self._room
         return int(self._generator.integers(2, self._room + 1))
 
@@ -128,16 +117,6 @@ class ExampleMaker:
         if first < last:
             return int(ends[self._generator.integers(first, last)])
         return (start + stop) // 2 if stop - start > LONG * self._room else stop
-
-    def _is_random(self, *, forced: bool) -> bool:
-        random = bool(self._generator.random() < 0.5)
-        if forced:
-            self._owed += not random
-            return True
-        if random and self._owed:
-            self._owed -= 1
-            return False
-        return random
 
     def _elsewhere(self, document: int, room: int) -> np.ndarray:
         """Tokens from the start of a sentence of another document."""
@@ -161,44 +140,26 @@ class ExampleMaker:
 class Masker:
     """Hides tokens for the model to predict, and makes batches, with transformers' collator.
 
-    Every token that is not special is hidden with the same chance, independently. With
-    `whole_words` every word is, all its pieces together, and always replaced by [MASK].
+    Every token that is not special is hidden with the same chance, independently. Of these, 80%
+    are replaced by [MASK], 10% by a random piece, and the others stay (arXiv 1810.04805).
 
     Args:
         tokenizer: of the encoder.
         masked: the chance, in (0, 1).
-        whole_words: hide whole words.
     """
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, *, masked: float = 0.15, whole_words: bool = False
-    ) -> None:
-        self._collator = DataCollatorForLanguageModeling(
-            tokenizer,
-            mlm_probability=masked,
-            whole_word_mask=whole_words,
-            mask_replace_prob=1.0 if whole_words else AS_MASK,
-            random_replace_prob=0.0 if whole_words else AS_RANDOM,
-        )
-        pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-        self._special = np.isin(np.arange(len(pieces)), tokenizer.all_special_ids)
-        self._continues = np.array([piece.startswith("##") for piece in pieces])
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, masked: float = 0.15) -> None:
+        self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=masked)
+        self._special = np.isin(np.arange(len(tokenizer)), tokenizer.all_special_ids)
         self._pad = tokenizer.pad_token_id
 
     def batch(self, rows: Mapping[str, Sequence[Any]], *, seed: Sequence[int]) -> dict[str, Any]:
         """A batch for `PretrainingNetwork`: rows of a dataset; the seed alone decides the masks."""
         ids, mask = pad(rows["tokens"], pad_token_id=self._pad)
-        special = self._special[ids]
-        # The collator takes a token that starts where the one before ended for the same word.
-        gaps = ~self._continues[ids]
-        starts = np.arange(ids.shape[1]) + np.cumsum(gaps, axis=1)
         state = int(np.random.SeedSequence(seed).generate_state(1)[0])
         self._collator.generator = torch.Generator().manual_seed(state)
-        shown, labels = self._collator.torch_mask_tokens(
-            ids,
-            special_tokens_mask=torch.from_numpy(special),
-            offset_mapping=np.stack([starts, starts + 1], axis=2),
-        )
+        special = torch.from_numpy(self._special[ids])
+        shown, labels = self._collator.torch_mask_tokens(ids, special_tokens_mask=special)
         seconds = torch.tensor(np.asarray(rows["second"]))
         batch = {
             "input_ids": shown,
@@ -222,7 +183,7 @@ class Prepared:
     Attributes:
         documents: side -> its tokenized documents, see `ExampleMaker`.
         examples: phase -> side -> its examples.
-        manifest: counts of what was read, left out and made.
+        counts: of what was read, left out and made.
         name: identifies everything that the examples depend on.
     """
 
@@ -238,9 +199,6 @@ class Prepared:
 
         def tokenized() -> Iterator[Row]:
             yield from _checked(_tokenized(corpus, tokenizer))
-            with (folder / NOT_FOUND).open("w", encoding="utf-8") as file:
-                for kind, name in corpus.exclusions.not_found():
-                    file.write(json.dumps({kind: name}) + "\n")
             write_json(corpus.describe(), counts)
 
         features = {"tokens": tokens, "ends": List(Value("int32")), "side": Value("string")}
@@ -252,8 +210,7 @@ class Prepared:
         }
         features = {"tokens": tokens, "length": Value("int32")}
         features |= {"second": Value("int32"), "label": Value("int8")}
-        plan = recipe.examples
-        facts = {"text": text, "seed": recipe.training.seed, "made": plan.model_dump()}
+        facts = {"text": text, "seed": recipe.training.seed, "pairs": recipe.examples.pairs}
         self.name = fingerprint(facts)
         self.examples: dict[str, dict[str, Dataset]] = {}
         for phase, settings in recipe.phases.items():
@@ -263,32 +220,14 @@ class Prepared:
                     ExampleMaker,
                     rows,
                     length=settings.length,
-                    settings=plan,
+                    pairs=recipe.examples.pairs,
                     tokenizer=tokenizer,
                     seed=recipe.training.seed,
-                    # Copies of held-out text would be counted twice.
-                    copies=1 if side == HELD_OUT else plan.copies,
                 )
                 name = fingerprint({**facts, "length": settings.length, "side": side})
                 self.examples[phase][side] = _stored(folder, name, make, features)
-        corpus_counts = json.loads(counts.read_text("utf-8"))
-        self.manifest = {
-            "corpus": {
-                **corpus_counts,
-                "tokens": {side: _token_count(rows) for side, rows in self.documents.items()},
-            },
-            "examples": {
-                phase: {side: example_counts(rows) for side, rows in sides.items()}
-                for phase, sides in self.examples.items()
-            },
-        }
-        for kind, listed in corpus_counts["exclusions"].items():
-            if listed["not found"] and is_first_process():
-                log.warning(
-                    "%d of %d excluded %s values were not found in the corpus: check that they "
-                    "are spelled alike; they are listed in %s",
-                    *(listed["not found"], listed["listed"], kind, folder / NOT_FOUND),
-                )
+        tokens_read = {side: _token_count(rows) for side, rows in self.documents.items()}
+        self.counts = {**json.loads(counts.read_text("utf-8")), "tokens": tokens_read}
 
     def frequencies(self, side: str, vocabulary: int) -> np.ndarray:
         """How often each token occurs, shape (vocabulary,)."""
@@ -309,17 +248,6 @@ def fingerprint(facts: Mapping[str, Any]) -> str:
     """A short name for facts."""
     text = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def example_counts(examples: Dataset) -> dict[str, int]:
-    """How many examples, tokens, pairs and true pairs there are."""
-    labels = np.asarray(examples["label"][:])
-    return {
-        "examples": len(examples),
-        "tokens": int(np.sum(examples["length"][:])),
-        "pairs": int((labels != NO_PAIR).sum()),
-        "true pairs": int((labels == 0).sum()),
-    }
 
 
 def _token_count(documents: Dataset) -> int:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import math
-import os
 import shutil
-import time
-from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,21 +28,14 @@ from domainbert.pretraining.model import (
 )
 from domainbert.pretraining.settings import Recipe
 from domainbert.text.runner import plan_batches
-from domainbert.training.checkpoints import (
-    STATE,
-    checkpoint_step,
-    is_first_process,
-    last_checkpoint,
-    process_count,
-    resume_hint,
-)
+from domainbert.training.checkpoints import checkpoint_step, last_checkpoint, resume_hint
 from domainbert.training.objective import LengthBatches, Objective
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import ObjectiveTrainer
 from domainbert.training.trainer import load_trained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from datasets import Dataset
 
@@ -60,23 +48,6 @@ EVALUATION_TOKENS = 4096
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Pretrained:
-    """A pretrained encoder.
-
-    Attributes:
-        folder: the encoder, for `--encoder`.
-        before: phase -> scores of the start on held-out documents at that phase's length.
-        after: the same of the result.
-        manifest: `pretraining.json` of the folder; empty in all but the first of several processes.
-    """
-
-    folder: Path
-    before: Mapping[str, Scores]
-    after: Mapping[str, Scores]
-    manifest: Mapping[str, Any] = field(repr=False)
-
-
 def pretrain(
     sources: Iterable[str | Path],
     *,
@@ -84,7 +55,7 @@ def pretrain(
     recipe: Recipe | None = None,
     exclude: Iterable[str | Path] = (),
     work: str | Path | None = None,
-) -> Pretrained:
+) -> dict[str, Any]:
     """Train an encoder on text, or resume where the same call was killed.
 
     Args:
@@ -92,8 +63,12 @@ def pretrain(
         out: the encoder folder to write; must not exist.
         recipe: the settings.
         exclude: tables of what must not be read, see `read_exclusions`.
-        work: folder for tokens, examples, checkpoints and the excluded ids that no document has;
-            `OUT-work` by default. It holds the text as numbers: protect it as you protect the text.
+        work: folder for tokens, examples and checkpoints; `OUT-work` by default. It holds the text
+            as numbers: protect it as you protect the text.
+
+    Returns:
+        The manifest, `pretraining.json` in the folder: settings, counts, and under "before" and
+        "after" the scores on held-out documents, {phase: {measure: value}}.
 
     Raises:
         CorpusError: no text, all of it excluded, or documents that cannot be told from the
@@ -117,24 +92,25 @@ def pretrain(
     )
     with resume_hint(work, hint):
         prepared = Prepared(corpus, recipe=recipe, tokenizer=tokenizer, work=work)
-        run = _Run(recipe, prepared, Masker(tokenizer, **_masking(recipe)), work=work)
-        with locked(run.folder) if is_first_process() else nullcontext():
+        for kind, ids in prepared.counts["exclusions"].items():
+            if missing := ids["not found"]:
+                log.warning(
+                    "%d of %d excluded %s values were not found in the corpus: check that they "
+                    "are spelled alike",
+                    *(missing, ids["listed"], kind),
+                )
+        run = _Run(recipe, prepared, Masker(tokenizer, masked=recipe.examples.masked), work=work)
+        with locked(run.folder):
+            before = run.scores(run.start.network)
             network = run.train()
-            if not is_first_process():
-                return Pretrained(out, run.before, {}, {})
-            manifest = new_manifest(recipe, counts=prepared.manifest, start=run.start)
-            manifest |= {"before": run.before, "after": run.scores(network)}
-            manifest |= {"history": run.history, "speed": run.speed}
+            manifest = new_manifest(recipe, counts=prepared.counts, start=run.start)
+            manifest |= {"before": before, "after": run.scores(network)}
             dropout = run.start.dropout
             save_encoder(
                 out, network=network, tokenizer=tokenizer, manifest=manifest, dropout=dropout
             )
             shutil.rmtree(run.folder)
-    return Pretrained(out, manifest["before"], manifest["after"], manifest)
-
-
-def _masking(recipe: Recipe) -> dict[str, Any]:
-    return recipe.examples.model_dump(include={"masked", "whole_words"})
+    return manifest
 
 
 def _check_lengths(recipe: Recipe) -> None:
@@ -164,18 +140,14 @@ class _Run:
             name: HeldOut(sides[HELD_OUT], masker=masker, plan=recipe.training)
             for name, sides in prepared.examples.items()
         }
-        self.before: dict[str, Scores] = {}
-        self.history: dict[str, list[Scores]] = {}
-        self.speed: dict[str, Scores] = {}
 
     def scores(self, network: PretrainingNetwork) -> dict[str, Scores]:
         """Scores on held-out documents at each phase's length."""
-        network.to(_device())
+        network.to("cuda" if torch.cuda.is_available() else "cpu")
         return {name: held.scores(network) for name, held in self._held_out.items()}
 
     def train(self) -> PretrainingNetwork:
         """Run all phases, from where a killed run was; returns the trained network."""
-        self.before = self.scores(self.start.network)
         checkpoint = None
         for name in self._recipe.phases:
             checkpoint = self._train_phase(name, after=checkpoint)
@@ -208,24 +180,9 @@ class _Run:
             )
             if checkpoint:
                 log.info("phase %s resumes after step %d", name, checkpoint_step(checkpoint))
-            start = time.perf_counter()
-            trainer = train_phase(
-                objective, self._network_at(after), folder=folder, resume=checkpoint is not None
-            )
-            trainer.accelerator.wait_for_everyone()  # until the last checkpoint is complete
-            seconds = time.perf_counter() - start - objective.scoring_seconds
-            self.speed[name] = {"tokens": objective.tokens, "seconds": round(seconds, 1)}
-            self.speed[name]["tokens_per_second"] = round(objective.tokens / seconds, 1)
-            checkpoint = folder / f"checkpoint-{phase.steps}"
-        self.history[name] = json.loads((checkpoint / STATE).read_text("utf-8"))["log_history"]
-        return checkpoint
-
-
-def _device() -> torch.device:
-    """The device that the Trainer uses too."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+            network = self._network_at(after)
+            train_phase(objective, network, folder=folder, resume=checkpoint is not None)
+        return folder / f"checkpoint-{phase.steps}"
 
 
 # --- one phase
@@ -240,9 +197,7 @@ class MaskedWords(Objective):
     Attributes:
         phase: its settings.
         plan: those that the phases share.
-        passes: the passes that each process makes per step, and the tokens of one pass at most.
-        tokens: read so far, without padding.
-        scoring_seconds: spent on evaluations.
+        passes: per step.
     """
 
     metric = "mlm_accuracy"
@@ -258,13 +213,12 @@ class MaskedWords(Objective):
     ) -> None:
         self._examples, self._held_out, self._masker = examples, held_out, masker
         self.phase, self.plan = phase, plan
-        self.passes = plan_passes(phase, plan, processes=process_count())
-        self.tokens, self.scoring_seconds = 0, 0.0
+        self.passes = math.ceil(phase.batch_tokens / plan.device_tokens)
         lengths = np.asarray(examples["length"][:])
         self._batches = LengthBatches(
             np.stack([np.ones_like(lengths), lengths], axis=1),
             batch_size=len(lengths),
-            batch_tokens=self.passes[1],
+            batch_tokens=phase.batch_tokens // self.passes,
             seed=plan.seed,
         )
 
@@ -275,7 +229,6 @@ class MaskedWords(Objective):
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """A masked batch."""
         rows = self._examples[list(batch)]
-        self.tokens += int(rows["length"].sum())
         return self._masker.batch(rows, seed=(self.plan.seed, epoch, batch[0]))
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -284,10 +237,7 @@ class MaskedWords(Objective):
 
     def score(self, network: PretrainingNetwork) -> Scores:
         """Scores on held-out documents."""
-        start = time.perf_counter()
-        scores = self._held_out.scores(network)
-        self.scoring_seconds += time.perf_counter() - start
-        return scores
+        return self._held_out.scores(network)
 
     def facts(self) -> dict[str, Any]:
         """The settings; `pretrain` names the folder of a run by these and its data."""
@@ -317,9 +267,7 @@ def train_phase(
         resume=resume,
         arguments={
             "max_steps": phase.steps,
-            "gradient_accumulation_steps": objective.passes[0],
-            # The choice of trained weights is fixed: no process has to look for unused ones.
-            "ddp_find_unused_parameters": False,
+            "gradient_accumulation_steps": objective.passes,
             # The last weights are kept: the minimum of the held-out loss is noise.
             "load_best_model_at_end": False,
             "metric_for_best_model": None,
@@ -328,13 +276,6 @@ def train_phase(
         objective=objective,
     )
     return trainer
-
-
-def plan_passes(phase: Phase, plan: TrainingPlan, *, processes: int) -> tuple[int, int]:
-    """The passes that each process makes per step, and the tokens of one pass at most."""
-    share = max(1, phase.batch_tokens // processes)
-    passes = math.ceil(share / plan.device_tokens)
-    return passes, share // passes
 
 
 class HeldOut:

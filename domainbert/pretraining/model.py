@@ -181,7 +181,7 @@ def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> 
     return {
         "encoder": {"name": start.name, "sha256": start.sha256, "fresh_head": start.fresh_head},
         "corpus_settings": settings["corpus"],
-        **counts,
+        "corpus": dict(counts),
         "pairs": recipe.examples.pairs,
         "examples_settings": settings["examples"],
         "training": settings["training"],

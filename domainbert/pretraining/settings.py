@@ -21,9 +21,7 @@ class CorpusSettings(Settings):
     Attributes:
         text: column with one document, or a list of documents, per row.
         patient_id: column with the patient; `stay_id` and `note_id` likewise.
-        documents: what a document is in a plain text file: "file" (the whole file), "block" (up
-            to a blank line), or "auto" ("file" for files found in a folder, else "block").
-        lines: splits the documents of a plain text file after so many lines; 0 does not.
+        lines: splits the documents of plain text files after so many lines; 0 does not.
         held_out: share of the patients that is never trained on; without a patient the stay
             decides, then the note, then the text.
         erase: a regular expression; its matches in a sentence are replaced by spaces.
@@ -33,7 +31,6 @@ class CorpusSettings(Settings):
     patient_id: str = "patient_id"
     stay_id: str = "stay_id"
     note_id: str = "note_id"
-    documents: Literal["auto", "file", "block"] = "auto"
     lines: NotNegative = 0
     held_out: Part = 0.02
     erase: str = ""
@@ -45,17 +42,11 @@ class ExampleSettings(Settings):
     Attributes:
         pairs: two segments per example, half of them of two documents, for next-sentence
             prediction; otherwise one segment.
-        copies: how often the corpus is cut into examples, each time with other cuts and pairs.
-        short: share of the examples that get a random length, for short input later.
         masked: share of the tokens to predict.
-        whole_words: mask whole words instead of word pieces.
     """
 
     pairs: bool = True
-    copies: Count = 1
-    short: Share = 0.1
     masked: Part = 0.15
-    whole_words: bool = False
 
 
 class TrainingPlan(Settings):
@@ -64,8 +55,8 @@ class TrainingPlan(Settings):
     Attributes:
         weight_decay: of AdamW.
         dropout: of hidden states; attention has none, which keeps its fast kernels.
-        device_tokens: most tokens of one pass on one device, padding included; a step makes as
-            many passes as its batch needs.
+        device_tokens: most tokens of one pass, padding included; a step makes as many passes as
+            its batch needs.
         evaluations: evaluations on held-out documents per phase, each with a checkpoint.
         evaluation_tokens: held-out tokens of one evaluation.
         seed: of the examples, new heads, masks, order and dropout.
@@ -84,8 +75,7 @@ class Phase(Settings):
 
     Attributes:
         length: most tokens of an example, special tokens included.
-        batch_tokens: most tokens of a step over all devices, padding included (one example per
-            device always fits).
+        batch_tokens: most tokens of a step, padding included (one example always fits).
         warmup: share of the steps during which the learning rate rises.
         learning_rate: peak, after the warm-up; decays linearly to zero.
         attention: while training, see `domainbert.training.settings.TrainingSettings`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import tempfile
 import zipfile
@@ -27,19 +26,6 @@ FACTS = "facts.json"
 log = logging.getLogger(__name__)
 
 
-# --- processes that train together, from the variables of torchrun and accelerate
-
-
-def process_count() -> int:
-    """How many processes train together. The Trainer knows it only after the number of steps."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_first_process() -> bool:
-    """Whether this process is the one that writes and reports."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 # --- checkpoints
 
 
@@ -53,9 +39,6 @@ def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterat
         UserError: there are checkpoints and `resume` is false, or they were made from other
             facts; or another process uses the folder.
     """
-    if not is_first_process():
-        yield last_checkpoint(folder) if resume else None
-        return
     with locked(folder):
         checkpoint, note = last_checkpoint(folder), folder / FACTS
         if checkpoint and not resume:
@@ -90,17 +73,15 @@ def _differences(known: object, now: object, name: str = "") -> list[str]:
 def last_checkpoint(folder: Path) -> Path | None:
     """The last complete checkpoint.
 
-    One that was cut short, by a kill or a full disk, is skipped, and removed where one process
-    trains. The best checkpoint is found again where the folder has moved.
+    One that was cut short, by a kill or a full disk, is removed.
     """
     paths = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
     for path in sorted(paths, key=checkpoint_step, reverse=True):
         if _is_whole(path):
             _mend_best(path)
             return path
-        if process_count() == 1:
-            log.warning("%s is incomplete and is skipped", path)
-            shutil.rmtree(path, ignore_errors=True)
+        log.warning("%s is incomplete and is skipped", path)
+        shutil.rmtree(path, ignore_errors=True)
     return None
 
 
@@ -121,10 +102,11 @@ def _is_whole(path: Path) -> bool:
 
 
 def _mend_best(path: Path) -> None:
+    """Find the best checkpoint again where the folder has moved."""
     state = json.loads((path / STATE).read_text("utf-8"))
-    best = state.get("best_model_checkpoint")
-    if best and not Path(best).is_dir() and (moved := path.parent / Path(best).name).is_dir():
-        write_json({**state, "best_model_checkpoint": str(moved)}, path / STATE)
+    if best := state.get("best_model_checkpoint"):
+        best = path.parent / Path(best).name
+        write_json({**state, "best_model_checkpoint": str(best)}, path / STATE)
 
 
 def checkpoint_step(checkpoint: Path) -> int:
@@ -160,7 +142,7 @@ def resume_hint(folder: Path, hint: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if folder.is_dir() and is_first_process():
+        if folder.is_dir():
             say(hint)
         raise
 
@@ -180,8 +162,6 @@ class TrainingRun:
         """
         from safetensors import SafetensorError
 
-        if not is_first_process():
-            return
         try:
             model.save_pretrained(self.out, merged=merged)
         except (OSError, SafetensorError) as error:  # safetensors wraps errors of the disk
@@ -232,5 +212,5 @@ def training_run(
     hint = f"to resume, repeat the command with --resume; the checkpoints are in {folder}"
     with progress_on_stderr(), resume_hint(folder, hint):
         yield TrainingRun(out, folder)
-    if not checkpoints and is_first_process():
+    if not checkpoints:
         shutil.rmtree(folder, ignore_errors=True)

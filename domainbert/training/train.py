@@ -15,7 +15,6 @@ from transformers import Trainer
 from domainbert import __version__
 from domainbert.encoders.lora import add_lora, set_adapter
 from domainbert.errors import UserError
-from domainbert.training.checkpoints import process_count
 from domainbert.training.trainer import TaskTrainer
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def train(
         trainer, best = ObjectiveTrainer.run(
             stage.settings,
             metric=objective.metric,
-            steps=-(-len(objective.batches()) // process_count()),
+            steps=len(objective.batches()),
             facts={**model.facts(encoder), **objective.facts()},
             folder=folder,
             resume=resume,
@@ -170,7 +169,7 @@ class _EpochData(Dataset):
 
     def __init__(self, plan: BatchPlan, *, passes: int = 1) -> None:
         self._plan, self._epoch = plan, -1
-        self._length = len(plan) + -len(plan) % (process_count() * passes)
+        self._length = len(plan) + -len(plan) % passes
         self._batches: list[Sequence[Any]] = []
 
     def begin(self, epoch: int) -> None:

@@ -21,7 +21,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from domainbert.cli.console import progress
 from domainbert.encoders.loading import quiet
-from domainbert.training.checkpoints import process_count, resume_point
+from domainbert.training.checkpoints import resume_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ class TaskTrainer:
     """Mixin of the libraries' trainers: what all trainings here share.
 
     Validation is the task's own score. Progress is a bar where stderr is a terminal, else a log
-    line every minute. A checkpoint is written at every evaluation and, where one process trains,
-    every five minutes; it holds the weights that train. The best weights are put back at the end.
+    line every minute. A checkpoint is written at every evaluation and every five minutes; it holds
+    the weights that train. The best weights are put back at the end.
 
     Args:
         score: network -> metrics on validation.
@@ -79,8 +79,7 @@ class TaskTrainer:
             **options,
         )
         trainer: Any = self
-        if trainer.is_world_process_zero():
-            trainer.add_callback(self._bar)
+        trainer.add_callback(self._bar)
         trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
 
     @classmethod
@@ -101,7 +100,7 @@ class TaskTrainer:
         Args:
             settings: how to train.
             metric: the score that chooses the weights; larger is better.
-            steps: per epoch in each process.
+            steps: per epoch.
             facts: what identifies the run beside the settings, as JSON; a run resumes only if all
                 are the same.
             folder: keeps the checkpoints; a temporary one by default.
@@ -217,8 +216,8 @@ def training_arguments(
 ) -> TrainingArguments:
     """The arguments of a trainer, of class `kind`; `changes` replace the usual ones.
 
-    The best and the last checkpoint are kept in `folder`. `steps` is the number per epoch in each
-    process. A larger `metric` is better; it chooses the weights to keep.
+    The best and the last checkpoint are kept in `folder`. `steps` is the number per epoch. A
+    larger `metric` is better; it chooses the weights to keep.
     """
     every = max(1, int(steps * min(1.0, settings.epochs)) // settings.evaluations)
     usual = {
@@ -286,8 +285,7 @@ class _Saving(TrainerCallback):
         self._saved = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        # Processes decide alike only at steps, not by their clocks.
-        if process_count() == 1 and time.monotonic() - self._saved >= SAVE_SECONDS:
+        if time.monotonic() - self._saved >= SAVE_SECONDS:
             control.should_save = True
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_save = True

@@ -44,7 +44,12 @@ def made(notes, new_recipe, tmp_path_factory):
     """The tiny encoder, trained in both phases."""
     folder = tmp_path_factory.mktemp("made")
     write_table(notes, folder / "notes.parquet")
-    return pretrain([folder / "notes.parquet"], out=folder / "encoder", recipe=new_recipe())
+    pretrain([folder / "notes.parquet"], out=folder / "encoder", recipe=new_recipe())
+    return folder / "encoder"
+
+
+def manifest_of(folder):
+    return json.loads((folder / "pretraining.json").read_text())
 
 
 def weights(folder):
@@ -62,29 +67,25 @@ def assert_equal(first, second, *, atol=1e-5):
 
 
 def test_it_says_how_it_was_made(made, notes):
-    manifest = json.loads((made.folder / "pretraining.json").read_text())
+    manifest = manifest_of(made)
     counts = manifest["corpus"]["counts"]
     assert counts["documents"] == len(notes)
     assert counts["train documents"] + counts["held-out documents"] == len(notes)
     assert manifest["encoder"]["fresh_head"]
     for phase in ("short", "long"):
         assert manifest["before"][phase]["tokens"] == manifest["after"][phase]["tokens"] > 30
-        assert manifest["speed"][phase]["tokens_per_second"] > 0
-        assert [row["step"] for row in manifest["history"][phase] if "eval_mlm_loss" in row]
-    card = (made.folder / "README.md").read_text()
+    card = (made / "README.md").read_text()
     assert "| before, 32 tokens | " in card
     assert "| after, 64 tokens | " in card
-    assert "tokens per second" in card
-    assert "text" not in repr(made)
 
 
 def test_it_is_an_encoder_like_any_other(made):
-    found = find_encoder(made.folder)
+    found = find_encoder(made)
     assert load_config(found).architectures == ["BertForPreTraining"]
     assert load_config(found).attention_probs_dropout_prob == 0.1
     tokenizer = load_tokenizer(found)
     network = load_model(found, BertForSequenceClassification, num_labels=2)
-    plain = AutoModel.from_pretrained(made.folder)
+    plain = AutoModel.from_pretrained(made)
     ids = torch.tensor([tokenizer("The patient denies chest pain.")["input_ids"]])
     hidden = network.bert(ids).last_hidden_state
     torch.testing.assert_close(plain.eval()(ids).last_hidden_state, hidden)
@@ -105,7 +106,7 @@ def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
         }
     )
     recipe = clinical.ReadmissionRecipe().replaced(
-        model={"encoder": str(made.folder)}, training={"epochs": 1.0, "batch_tokens": 512}
+        model={"encoder": str(made)}, training={"epochs": 1.0, "batch_tokens": 512}
     )
     model = clinical.fit_readmission(cohort, recipe)
     model.save_pretrained(tmp_path / "model")
@@ -117,27 +118,27 @@ def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
 
 def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
     recipe = new_recipe(
-        encoder=str(made.folder),
+        encoder=str(made),
         phases={"short": Phase(length=32, steps=2, batch_tokens=256)},
     )
     again = pretrain([notes_file], out=tmp_path / "again", recipe=recipe)
-    assert again.before["short"] == pytest.approx(made.after["short"], rel=1e-5)
-    assert not again.manifest["encoder"]["fresh_head"]
-    assert load_tokenizer(find_encoder(again.folder)).get_vocab() == (
-        load_tokenizer(find_encoder(made.folder)).get_vocab()
+    assert again["before"]["short"] == pytest.approx(manifest_of(made)["after"]["short"], rel=1e-5)
+    assert not again["encoder"]["fresh_head"]
+    assert load_tokenizer(find_encoder(tmp_path / "again")).get_vocab() == (
+        load_tokenizer(find_encoder(made)).get_vocab()
     )
 
 
 def test_without_pairs(notes_file, new_recipe, tmp_path):
     recipe = new_recipe(
-        examples=ExampleSettings(pairs=False, whole_words=True),
+        examples=ExampleSettings(pairs=False),
         phases={"short": Phase(length=32, steps=3, batch_tokens=256)},
     )
-    made = pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
-    assert "nsp_accuracy" not in made.after["short"]
-    assert not [name for name in weights(made.folder) if "seq_relationship" in name]
-    assert load_config(find_encoder(made.folder)).architectures == ["BertForMaskedLM"]
-    load_model(find_encoder(made.folder), PretrainingNetwork)
+    out = tmp_path / "out"
+    assert "nsp_accuracy" not in pretrain([notes_file], out=out, recipe=recipe)["after"]["short"]
+    assert not [name for name in weights(out) if "seq_relationship" in name]
+    assert load_config(find_encoder(out)).architectures == ["BertForMaskedLM"]
+    load_model(find_encoder(out), PretrainingNetwork)
 
 
 # --- what must not be read
@@ -160,7 +161,7 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
 
     def mentions(name, **options):
         made = pretrain([tmp_path / "notes.parquet"], out=tmp_path / name, recipe=recipe, **options)
-        tokenizer = load_tokenizer(find_encoder(made.folder))
+        tokenizer = load_tokenizer(find_encoder(tmp_path / name))
         files = list((tmp_path / f"{name}-work").rglob("*.arrow"))
         assert len(files) == 3  # documents, and examples of both sides
         texts = [
@@ -173,10 +174,12 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     assert mentions("all")[0] > 0
     found, made = mentions("some", exclude=[tmp_path / "list.csv"])
     assert found == 0
-    corpus = made.manifest["corpus"]
+    corpus = made["corpus"]
     assert corpus["counts"]["documents excluded by patient_id"] == 4
     assert corpus["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
-    assert "| documents excluded by patient_id | 4 |" in (made.folder / "README.md").read_text()
+    assert (
+        "| documents excluded by patient_id | 4 |" in (tmp_path / "some" / "README.md").read_text()
+    )
 
 
 # --- again, and on
@@ -185,12 +188,12 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
 def test_the_same_seed_gives_the_same_encoder_and_another_does_not(
     made, notes_file, new_recipe, tmp_path
 ):
-    again = pretrain([notes_file], out=tmp_path / "again", recipe=new_recipe())
-    assert_equal(again.folder, made.folder)
+    pretrain([notes_file], out=tmp_path / "again", recipe=new_recipe())
+    assert_equal(tmp_path / "again", made)
     plan = new_recipe().training.replaced(seed=1)
-    other = pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(training=plan))
+    pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(training=plan))
     name = "bert.encoder.layer.0.attention.self.query.weight"
-    assert not torch.equal(weights(other.folder)[name], weights(made.folder)[name])
+    assert not torch.equal(weights(tmp_path / "other")[name], weights(made)[name])
 
 
 def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
@@ -244,18 +247,10 @@ def test_killed_in_either_phase_it_resumes_where_it_was(
 ):
     assert killed(passes).stat().st_mode & 0o777 == 0o700
     again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
-    assert_equal(again.folder, made.folder)
-    assert again.before == made.before
-    for phase in ("short", "long"):
-        curves = [
-            [
-                (row["step"], row["eval_mlm_loss"])
-                for row in m.manifest["history"][phase]
-                if "eval_mlm_loss" in row
-            ]
-            for m in (again, made)
-        ]
-        np.testing.assert_allclose(*curves, atol=1e-5)
+    assert_equal(tmp_path / "out", made)
+    for when in ("before", "after"):
+        for phase, scores in manifest_of(made)[when].items():
+            assert again[when][phase] == pytest.approx(scores, rel=1e-4)
 
 
 @pytest.mark.parametrize("cut", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
@@ -266,8 +261,8 @@ def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
     assert {path.name for path in folder.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-8"}
     content = (folder / "checkpoint-8" / cut).read_bytes()
     (folder / "checkpoint-8" / cut).write_bytes(content[: len(content) // 2])
-    again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
-    assert_equal(again.folder, made.folder)
+    pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+    assert_equal(tmp_path / "out", made)
 
 
 def test_a_checkpoint_is_written_by_time_too(notes_file, new_recipe, tmp_path, monkeypatch):
@@ -341,26 +336,6 @@ def test_sigkill_at_a_random_step_and_another_process(notes_file, tiny_encoder, 
     assert_equal(tmp_path / "killed", tmp_path / "whole")
 
 
-@pytest.mark.slow
-def test_two_processes_train_as_one_that_makes_two_passes(notes_file, tiny_encoder, tmp_path):
-    recipe = RECIPE.format(encoder=tiny_encoder)
-    recipe = recipe.replace("[training]", "[training]\ndropout = 0.0\ndevice_tokens = 256")
-    recipe = recipe.replace("= 50", "= 2").replace("steps = 150", "steps = 4")
-    (tmp_path / "recipe.toml").write_text(recipe)
-    (tmp_path / "run.py").write_text(RUN)
-
-    def run(out, *launcher):
-        arguments = [tmp_path / "run.py", notes_file, tmp_path / out, tmp_path / "recipe.toml"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, *launcher, *map(str, arguments)]
-        assert subprocess.run(command, env=environment, check=False).returncode == 0
-        assert not list((tmp_path / f"{out}-work").glob("run-*"))
-
-    run("one")
-    run("two", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517")
-    assert_equal(tmp_path / "two", tmp_path / "one", atol=1e-5)
-
-
 # --- bad input
 
 
@@ -375,7 +350,7 @@ def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_rec
 
 def test_a_name_that_is_taken(made, notes_file, new_recipe):
     with pytest.raises(FileExistsError, match="exists already; move it away or choose another"):
-        pretrain([notes_file], out=made.folder, recipe=new_recipe())
+        pretrain([notes_file], out=made, recipe=new_recipe())
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_training(

@@ -46,45 +46,14 @@ def test_rates(tokenizer, batch, masked):
     assert within(int((~is_mask & ~is_same).sum()), total, 0.1 - 0.2 / words)
 
 
-@pytest.mark.parametrize("whole_words", [False, True])
-def test_special_tokens_are_never_hidden(tokenizer, batch, whole_words):
-    masker = Masker(tokenizer, masked=0.9, whole_words=whole_words)
+def test_special_tokens_are_never_hidden(tokenizer, batch):
+    masker = Masker(tokenizer, masked=0.9)
     shown, labels = hide(masker, batch, 2)
     special = np.isin(batch, tokenizer.all_special_ids)
     hidden = labels != IGNORED
     assert not (hidden & special).any()
     assert (shown[~hidden] == batch[~hidden]).all()
     assert (labels[hidden] == batch[hidden]).all()
-    if whole_words:
-        assert set(shown[hidden]) == {tokenizer.mask_token_id}
-
-
-def test_whole_words_are_hidden_whole(tokenizer):
-    words = "patient xyz with qrs failure zzzz".split()
-    ids = np.array([tokenizer(" ".join(words))["input_ids"]] * 500)
-    masker = Masker(tokenizer, masked=0.2, whole_words=True)
-    _, labels = hide(masker, ids, 3)
-    hidden = labels != IGNORED
-    pieces = tokenizer.convert_ids_to_tokens(ids[0])
-    start = 0
-    for place, piece in enumerate(pieces):
-        start = start if piece.startswith("##") else place
-        assert (hidden[:, place] == hidden[:, start]).all()
-    shares = hidden[:, 1:-1].mean(axis=0)
-    assert ((shares > 0.1) & (shares < 0.3)).all()
-
-
-def test_a_segment_may_start_inside_a_word(tokenizer):
-    inside = tokenizer.convert_tokens_to_ids("##a")
-    row = [tokenizer.cls_token_id, inside, inside, tokenizer.sep_token_id, inside, inside]
-    ids = np.array([row] * 300)
-    masker = Masker(tokenizer, masked=0.5, whole_words=True)
-    _, labels = hide(masker, ids, 4)
-    hidden = labels != IGNORED
-    assert (hidden[:, 1] == hidden[:, 2]).all()
-    assert (hidden[:, 4] == hidden[:, 5]).all()
-    assert (hidden[:, 1] != hidden[:, 4]).any()
-    assert 0.3 < hidden[:, 1].mean() < 0.7
 
 
 def test_the_seed_decides(tokenizer, batch):

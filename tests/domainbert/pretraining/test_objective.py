@@ -4,7 +4,7 @@ import torch
 
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared
-from domainbert.pretraining.fitting import HeldOut, MaskedWords, plan_passes, train_phase
+from domainbert.pretraining.fitting import HeldOut, MaskedWords, train_phase
 from domainbert.pretraining.model import load_start
 from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
 from domainbert.tables import write_table
@@ -83,8 +83,6 @@ def test_held_out_loss_falls(new_trainer, pairs):
     assert after["mlm_loss"] < 0.8 * before["mlm_loss"]
     assert ("nsp_accuracy" in after) == pairs
     assert after["perplexity"] == pytest.approx(np.exp(after["mlm_loss"]))
-    assert trainer.objective.tokens > 0
-    assert trainer.objective.scoring_seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -163,11 +161,6 @@ def test_an_epoch_hides_other_words_of_the_same_texts(new_trainer):
 
 
 def test_a_step_has_its_tokens_in_as_many_passes_as_it_takes(new_trainer):
-    phase = Phase(batch_tokens=4096)
-    assert plan_passes(phase, TrainingPlan(device_tokens=8192), processes=1) == (1, 4096)
-    assert plan_passes(phase, TrainingPlan(device_tokens=1024), processes=1) == (4, 1024)
-    assert plan_passes(phase, TrainingPlan(device_tokens=1024), processes=2) == (2, 1024)
-    assert plan_passes(phase, TrainingPlan(device_tokens=3000), processes=1) == (2, 2048)
     trainer = new_trainer(steps=6, batch_tokens=512, device_tokens=256)
     passes = watch(trainer)
     trainer.train()

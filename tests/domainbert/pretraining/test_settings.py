@@ -112,5 +112,5 @@ def test_what_is_not_legal_is_named(tmp_path, text, wanted):
 
 def test_settings_at_the_edge_of_their_range_are_taken():
     TrainingPlan(dropout=0, seed=2**32 - 1)
-    ExampleSettings(short=0, masked=0.99)
+    ExampleSettings(masked=0.99)
     Phase(length=16, warmup=0, steps=1)

@@ -13,7 +13,6 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
 from hypothesis import strategies as st
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -31,7 +30,7 @@ from domainbert.training.checkpoints import (
 )
 from domainbert.training.objective import FreshBatches, LengthBatches, Objective
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.train import Stage, _EpochData, _InOrder, train
+from domainbert.training.train import Stage, train
 
 SIGN = 7  # the token that makes an example positive in the toy problem
 
@@ -187,27 +186,6 @@ def test_nothing_to_train_on_is_said(run):
     assert len(FreshBatches(Maker([0]), batch_tokens=100, seed=0)) == 0
     with pytest.raises(UserError, match="nothing to train on: the training side has no examples"):
         run(Toy(0))
-
-
-@pytest.mark.parametrize("epoch", [0, 3])
-def test_processes_share_an_epoch_and_resume_in_the_middle_of_it(monkeypatch, epoch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    plan = Toy(27).batches()
-    assert len(plan) == 7
-    data = _EpochData(plan)
-    state = SimpleNamespace(state=SimpleNamespace(epoch=float(epoch)))
-    order = _InOrder(data, state)
-    shards = [
-        BatchSamplerShard(order, num_processes=2, process_index=process, even_batches=False)
-        for process in range(2)
-    ]
-    shares = [list(shard) for shard in shards]
-    assert len(shares[0]) == len(shares[1]) == 4
-    together = [data[n] for pair in zip(*shares, strict=True) for (n,) in pair]
-    wanted = plan.epoch(epoch)
-    assert together == [(epoch, batch) for batch in [*wanted, wanted[0]]]
-    for shard, share in zip(shards, shares, strict=True):
-        assert list(SkipBatchSampler(shard, skip_batches=3)) == share[3:]
 
 
 # --- training
@@ -411,62 +389,6 @@ def test_an_epoch_reads_every_example_once_and_in_an_order_of_its_own(run):
     assert len(rows[0]) == 24
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert objective.epochs == [0] * 6 + [1] * 6 + [2] * 6
-
-
-# --- several processes
-
-RUN = """
-import os, sys
-sys.path[:0] = sys.argv[4:]
-from safetensors.torch import save_file
-from test_trainer import Toy
-from conftest import make_network
-from domainbert.training.settings import TrainingSettings
-from domainbert.training.train import ObjectiveTrainer
-from domainbert.training.trainer import training_arguments
-
-out, passes, examples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-objective = Toy(examples)
-settings = TrainingSettings(epochs=2, learning_rate=1e-3, full=True)
-arguments = training_arguments(settings, folder=out, steps=4, metric="accuracy")
-arguments.gradient_accumulation_steps = passes
-network = make_network(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-trainer = ObjectiveTrainer(network=network, objective=objective, args=arguments)
-trainer.train()
-# One write, so that the lines of two processes do not mix.
-os.write(1, f"steps {trainer.state.global_step} {len(objective.steps)}\\n".encode())
-if os.environ.get("RANK", "0") == "0":
-    save_file(dict(trainer.trained().state_dict()), out + ".safetensors")
-"""
-
-
-def test_two_processes_train_as_one_that_makes_two_passes(tmp_path):
-    from safetensors.torch import load_file
-
-    root = Path(__file__).parents[3]
-    (tmp_path / "run.py").write_text(RUN)
-    tests = [root, root / "tests", Path(__file__).parent]
-
-    def start(out, passes, examples, *launcher):
-        script = [tmp_path / "run.py", tmp_path / out, passes, examples, *tests]
-        done = subprocess.run(
-            [sys.executable, *launcher, *map(str, script)],
-            env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return sorted(line for line in done.stdout.splitlines() if line.startswith("steps"))
-
-    two = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29518")
-    assert start("two", 1, 32, *two) == ["steps 8 8", "steps 8 8"]
-    assert start("one", 2, 32) == ["steps 8 16"]
-    found, wanted = (load_file(tmp_path / f"{name}.safetensors") for name in ("two", "one"))
-    for name, tensor in wanted.items():
-        torch.testing.assert_close(found[name], tensor, atol=1e-4, rtol=0)
-    # Of seven batches one is made twice, so that both processes make as many steps.
-    assert start("odd", 1, 26, *two) == ["steps 8 8", "steps 8 8"]
 
 
 # --- silence, and what is said
