@@ -33,8 +33,8 @@ def run_demo(
     from clinical.datasets.hospital import synthesize
     from clinical.evaluation.comparison import compare
     from clinical.model import ReadmissionModel
-    from clinical.report.facts import describe
-    from clinical.report.page import write_comparison
+    from clinical.report.facts import About, gather
+    from clinical.report.page import write_report
     from domainbert.tables import read_table
 
     started, out = time.perf_counter(), Path(out)
@@ -50,7 +50,7 @@ def run_demo(
     say(f"3/4  {len(comparison.stays)} stays of the test side scored, every token of their notes")
     truth = read_table(out / "hospital" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
     best, own = expected_ranking(comparison.stays, truth)
-    report = write_comparison(
+    report = write_report(
         comparison,
         out,
         title="30-day readmission at a made-up hospital",
@@ -60,9 +60,7 @@ def run_demo(
             "expected AUROC on these stays": f"{own:.3f}; the best possible is {best:.3f}",
         },
         flow=cohort.flow,
-        about=describe(
-            model, comparison, name=MODEL_NAME, summary=cohort.summary, include_notes=True
-        ),
+        about=About(gather(model, comparison, name=MODEL_NAME, summary=cohort.summary)),
     )
     _write_risks(model, comparison, out)
     say(f"4/4  report in {report} ({time.perf_counter() - started:.0f} s)")

@@ -9,15 +9,15 @@ import numpy as np
 
 from clinical.evaluation.baselines import baselines
 from clinical.evaluation.decision import (
+    OWN,
     Point,
     alert_burden,
     alert_points,
     benefit_table,
     decision_curve,
-    working_point,
 )
 from clinical.evaluation.drift import compare_inputs
-from clinical.evaluation.groups import by_group, by_period, group_verdicts, shifted_dates
+from clinical.evaluation.groups import by_group, group_verdicts, periods_or_why_not
 from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import recall_at_precision
 from clinical.evaluation.verdicts import Verdict, benefit_verdicts, verdicts
@@ -28,6 +28,8 @@ from domainbert.errors import UserError
 from domainbert.tables import id_key, require_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -37,16 +39,28 @@ MODEL = "domainbert"
 
 
 @dataclass(frozen=True)
-class InUse:
-    """What a committee asks about alerts, time and drift.
+class Comparison:
+    """A model and the baselines on one side of a cohort.
 
-    `points` are alert thresholds from validation and `working` the name of the one that recall and
-    false-positive rates are measured at; None without any. `curve`, `benefit` and `burden` are the
-    tables of `clinical.evaluation.decision`, `periods` is `by_period` (None without dates that
-    mean anything; `dates` says why), `inputs` the table of `compare_inputs` and `findings` what it
-    says.
+    Attributes:
+        stays: those that were measured, with the model's `probability`.
+        evaluations, scores: measures and risks (shape (stays,)) by name, the model first.
+        groups: the model by subgroup, from `by_group`.
+        points: alert thresholds from validation.
+        working: the name of the point that groups and periods are measured at: the model's own
+            threshold, else that for 10 alerts per 100 discharges; None without either.
+        curve, benefit, burden: the tables of `clinical.evaluation.decision`.
+        periods: from `by_period`; None without dates that mean anything, and `dates` says why.
+        inputs, findings: drift since training, from `compare_inputs`.
+        caveats: what a reader of the numbers should know.
+        same_source: whether the model was trained on patients of this cohort's training side; None
+            where that is not known.
     """
 
+    stays: pd.DataFrame = field(repr=False)
+    evaluations: dict[str, Evaluation]
+    scores: dict[str, NDArray[np.float64]] = field(repr=False)
+    groups: pd.DataFrame = field(repr=False)
     points: dict[str, Point]
     working: str | None
     curve: pd.DataFrame = field(repr=False)
@@ -56,30 +70,7 @@ class InUse:
     dates: str
     inputs: pd.DataFrame = field(repr=False)
     findings: list[str]
-
-    @property
-    def threshold(self) -> float | None:
-        """The probability of the working point."""
-        return None if self.working is None else self.points[self.working].threshold
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A model and the baselines on one side of a cohort.
-
-    `stays` are those that were scored, with the model's `probability` and `score`. `evaluations`
-    and `scores` (risks, shape (stays,)) are by name, the model first. `groups` is the model by
-    subgroup. `caveats` say what a reader of the numbers should know. `use` are alerts, months and
-    drift; `same_source` says whether the model was trained on patients of this cohort's training
-    side, None where that is not known.
-    """
-
-    stays: pd.DataFrame = field(repr=False)
-    evaluations: dict[str, Evaluation]
-    scores: dict[str, NDArray[np.float64]] = field(repr=False)
-    groups: pd.DataFrame = field(repr=False)
     caveats: list[str]
-    use: InUse | None = None
     same_source: bool | None = None
 
     @property
@@ -90,8 +81,8 @@ class Comparison:
     def verdicts(self) -> list[Verdict]:
         """What the numbers show: calibration and ranking, then alerts, then groups."""
         said = verdicts(self.evaluations)
-        if self.use is not None and self.model.auroc.value is not None:
-            said += benefit_verdicts(self.use.benefit)
+        if self.model.auroc.value is not None:
+            said += benefit_verdicts(self.benefit)
         return [*said, *(group_verdicts(self.groups) if len(self.groups) else [])]
 
     def remarks(self) -> list[str]:
@@ -149,28 +140,69 @@ def compare(
             risks[name] = baseline.test
             point = recall_at_precision(val["readmitted"], baseline.validation)
             thresholds[name] = point.threshold if point else None
+    percentiles, source = _val_percentiles(model, val, scores)
+    return measure(
+        stays,
+        risks,
+        thresholds=thresholds,
+        points=alert_points(own, percentiles, source=source),
+        model=model,
+        caveats=caveats,
+        same_source=_same_source(model, train),
+        bootstrap=bootstrap,
+    )
+
+
+def measure(
+    stays: pd.DataFrame,
+    risks: Mapping[str, NDArray[np.float64]],
+    *,
+    thresholds: Mapping[str, float | None],
+    points: Mapping[str, Point],
+    model: RiskModel | None = None,
+    caveats: Sequence[str] = (),
+    same_source: bool | None = None,
+    bootstrap: int = 1000,
+) -> Comparison:
+    """All numbers of a report, from the risks of stays.
+
+    Args:
+        stays: `patient_id`, `readmitted`, `probability`; where known `text`, `discharge_time` and
+            the columns of subgroups.
+        risks: by name, shape (stays,), the model's first.
+        thresholds: the alert threshold of each, chosen on validation.
+        points: alert thresholds for the model, from `alert_points`.
+        model: for the drift since its training.
+        caveats: see `Comparison`.
+        same_source: see `Comparison`.
+        bootstrap: resamples of patients for intervals.
+    """
     keyed = stays.assign(patient_id=patient_keys(stays["patient_id"]))
-    profile = model.manifest.get("profile", {}) if model else {}
-    percentiles = profile.get("val", {}).get("probability", {}).get("percentiles")
-    points = alert_points(own, percentiles, lambda: _val_risks(model, val, scores))
-    use = _in_use(model, keyed, risks, points, bootstrap=bootstrap)
+    outcome, patients = keyed["readmitted"], keyed["patient_id"]
+    asked = {"patients": patients, "bootstrap": bootstrap}
+    working = next((name for name in (OWN, "10 alerts per 100") if name in points), None)
+    level = None if working is None else points[working].threshold
+    periods, dates = periods_or_why_not(keyed, threshold=level, bootstrap=bootstrap)
+    inputs, findings = compare_inputs(model, keyed)
     return Comparison(
         stays=stays,
         evaluations={
-            name: evaluate(
-                keyed["readmitted"],
-                risk,
-                patients=keyed["patient_id"],
-                threshold=thresholds[name],
-                bootstrap=bootstrap,
-            )
+            name: evaluate(outcome, risk, threshold=thresholds[name], **asked)
             for name, risk in risks.items()
         },
-        scores=risks,
-        groups=by_group(keyed, threshold=use.threshold, bootstrap=bootstrap),
-        caveats=caveats,
-        use=use,
-        same_source=_same_source(model, train),
+        scores=dict(risks),
+        groups=by_group(keyed, threshold=level, bootstrap=bootstrap),
+        points=dict(points),
+        working=working,
+        curve=decision_curve(outcome, risks),
+        benefit=benefit_table(outcome, keyed["probability"], **asked),
+        burden=alert_burden(outcome, keyed["probability"], points, **asked),
+        periods=periods,
+        dates=dates,
+        inputs=inputs,
+        findings=findings,
+        caveats=list(caveats),
+        same_source=same_source,
     )
 
 
@@ -225,46 +257,20 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
     return [known.get(id_key(stay), np.nan) for stay in stays["stay_id"]]
 
 
-def _val_risks(
+def _val_percentiles(
     model: RiskModel | None, val: pd.DataFrame, scores: pd.DataFrame | None
-) -> list[float]:
+) -> tuple[list[float], str]:
+    """Percentiles 1 to 99 of validation risks, and whose they are; none without such risks."""
+    profile = model.manifest.get("profile", {}) if model else {}
+    if kept := profile.get("val", {}).get("probability", {}).get("percentiles"):
+        return kept, "the model's validation side"
     if scores is not None:
-        return [risk for risk in risks_of(scores, val) if not np.isnan(risk)]
-    risks = model.predict_many(val["text"]) if model else ()
-    return [risk.probability for risk in risks if risk.status == "ok"]
-
-
-def _in_use(
-    model: RiskModel | None,
-    stays: pd.DataFrame,
-    scores: dict[str, NDArray[np.float64]],
-    points: dict[str, Point],
-    *,
-    bootstrap: int,
-) -> InUse:
-    outcome, patients, risks = stays["readmitted"], stays["patient_id"], stays["probability"]
-    working = working_point(points)
-    periods, dates = None, "The cohort has no times of discharge."
-    if "discharge_time" in stays.columns:
-        dates = (
-            "The dates of this cohort lie in the future: they were shifted to protect patients, "
-            "so months of discharge mean nothing."
-        )
-        if not shifted_dates(stays):
-            level = points[working].threshold if working else None
-            periods, dates = by_period(stays, threshold=level, bootstrap=bootstrap), ""
-    inputs, findings = compare_inputs(model, stays)
-    return InUse(
-        points=points,
-        working=working,
-        curve=decision_curve(outcome, scores),
-        benefit=benefit_table(outcome, risks, patients=patients, bootstrap=bootstrap),
-        burden=alert_burden(outcome, risks, points, patients=patients, bootstrap=bootstrap),
-        periods=periods,
-        dates=dates,
-        inputs=inputs,
-        findings=findings,
-    )
+        risks = [risk for risk in risks_of(scores, val) if not np.isnan(risk)]
+    else:
+        found = model.predict_many(val["text"]) if model else ()
+        risks = [risk.probability for risk in found if risk.status == "ok"]
+    levels = np.quantile(risks, np.arange(1, 100) / 100).tolist() if risks else []
+    return levels, "this cohort's validation side"
 
 
 def _same_source(model: RiskModel | None, train: pd.DataFrame) -> bool | None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clinical.evaluation.measures import MEASURES, Stays, numbers
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
@@ -52,23 +53,13 @@ def net_benefit(y: ArrayLike, probability: ArrayLike, thresholds: ArrayLike) -> 
         UserError: bad input, see `checked`, or thresholds outside [0, 1).
     """
     outcome, risk = checked(y, probability)
-    levels = _levels(thresholds)
-    return _benefit(outcome, _alerts(risk, levels), levels, np.ones_like(outcome))
-
-
-def _levels(thresholds: ArrayLike) -> Floats:
     levels = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
     if wrong := int((~((levels >= 0) & (levels < 1))).sum()):
         raise UserError(f"{wrong} thresholds are outside [0, 1); net benefit divides by 1 - t")
-    return levels
+    return _benefit(outcome, risk[:, None] >= levels, levels, np.ones_like(outcome))
 
 
-def _alerts(risk: Floats, levels: Floats) -> Floats:
-    """Whether each stay has an alert at each threshold, shape (stays, thresholds)."""
-    return (risk[:, None] >= levels).astype(np.float64)
-
-
-def _benefit(y: Floats, alerts: Floats, levels: Floats, weights: Floats) -> Floats:
+def _benefit(y: Floats, alerts: NDArray[np.bool_], levels: Floats, weights: Floats) -> Floats:
     true, false = (weights * y) @ alerts, (weights * (1 - y)) @ alerts
     return np.asarray((true - false * levels / (1 - levels)) / weights.sum())
 
@@ -83,7 +74,7 @@ def decision_curve(
     """
     import pandas as pd
 
-    columns: dict[str, Floats] = {"threshold": _levels(thresholds)}
+    columns: dict[str, Floats] = {"threshold": np.asarray(thresholds)}
     for name, probability in scores.items():
         columns[name] = net_benefit(y, probability, thresholds)
     everybody = np.ones(len(np.asarray(y)))
@@ -113,8 +104,8 @@ def benefit_table(
     import pandas as pd
 
     outcome, risk = checked(y, probability)
-    levels = _levels(thresholds)
-    alerts, everybody = _alerts(risk, levels), np.ones((len(risk), len(levels)))
+    levels = np.asarray(thresholds)
+    alerts, everybody = risk[:, None] >= levels, np.ones((len(risk), len(levels)), dtype=bool)
 
     def measure(weights: Floats) -> Floats:
         own = _benefit(outcome, alerts, levels, weights)
@@ -139,9 +130,9 @@ def alert_burden(
 ) -> pd.DataFrame:
     """What alerting at thresholds that were chosen beforehand costs and finds, one row a threshold.
 
-    `alerts_per_100` discharges, `recall` (share of readmissions with an alert), `precision` (share
-    of alerts that are right) and `per_find`, the alerts to look at for one readmission found
-    (number needed to evaluate, 1 / precision), each with a 95% interval by resampling patients.
+    `alerts_per_100`, `recall`, `precision` and `per_find`, the alerts to look at for one
+    readmission found (number needed to evaluate, 1 / precision), each with a 95% interval by
+    resampling patients.
 
     Args:
         y: shape (n,), 0 or 1.
@@ -157,65 +148,41 @@ def alert_burden(
     import pandas as pd
 
     outcome, risk = checked(y, probability)
-    levels = np.array([point.threshold for point in points.values()])
-    alerts = _alerts(risk, levels)
-
-    def measure(weights: Floats) -> Floats:
-        flagged, right = weights @ alerts, (weights * outcome) @ alerts
-        with np.errstate(divide="ignore", invalid="ignore"):
-            precision = np.where(flagged > 0, right / flagged, np.nan)
-            recall = np.full(len(levels), (weights * outcome).sum())
-            recall = np.where(recall > 0, right / recall, np.nan)
-            per_find = np.where(right > 0, flagged / right, np.nan)
-        return np.stack([100 * flagged / weights.sum(), recall, precision, per_find])
-
-    codes = patient_codes(patients, n=len(outcome))
-    burden = resample(measure, codes, bootstrap=bootstrap, seed=seed)
+    parts = [Stays(outcome, risk, point.threshold) for point in points.values()]
+    kept = ("alerts_per_100", "recall_at_threshold", "precision_at_threshold")
+    chosen = [next(m for m in MEASURES if m.field == name) for name in kept]
+    burden = resample(
+        lambda weights: np.reshape([numbers(s, weights, chosen) for s in parts], (-1, 3)),
+        patient_codes(patients, n=len(outcome)),
+        bootstrap=bootstrap,
+        seed=seed,
+    )
     columns: dict[str, object] = {
         "point": list(points),
-        "threshold": levels,
+        "threshold": [point.threshold for point in points.values()],
         "source": [point.source for point in points.values()],
     }
-    names = ("alerts_per_100", "recall", "precision", "per_find")
-    for number, name in enumerate(names):
-        columns |= burden[number].columns(name)
+    for number, name in enumerate(("alerts_per_100", "recall", "precision")):
+        columns |= burden[:, number].columns(name)
+    for end, other in (("", ""), ("_low", "_high"), ("_high", "_low")):
+        right = pd.Series(columns[f"precision{other}"])
+        columns[f"per_find{end}"] = 1 / right.where(right > 0)
     return pd.DataFrame(columns)
 
 
-def capacity_points(quantiles: Sequence[float], *, source: str) -> dict[str, Point]:
-    """A threshold for each of `CAPACITIES`, from the percentiles 1 to 99 of validation risks."""
-    levels = np.asarray(quantiles, dtype=np.float64)
-    if levels.shape != (99,):
-        raise UserError(f"expected 99 percentiles of risks, got {levels.shape}")
-    return {
-        f"{capacity} alerts per 100": Point(float(levels[99 - capacity]), source)
-        for capacity in CAPACITIES
-    }
-
-
 def alert_points(
-    threshold: float | None,
-    percentiles: Sequence[float] | None,
-    val_risks: Callable[[], Sequence[float]],
+    own: float | None, percentiles: Sequence[float], *, source: str
 ) -> dict[str, Point]:
-    """Alert thresholds from validation: the model's own, and those for fixed capacities.
+    """Alert thresholds from validation: the model's own, and one for each of `CAPACITIES`.
 
     Args:
-        threshold: the model's own, if it has one.
-        percentiles: 1 to 99 of the risks of the model's validation, where its manifest has them.
-        val_risks: gives the risks of the validation side of the cohort at hand, used without them.
+        own: the model's own threshold, if it has one.
+        percentiles: 1 to 99 of validation risks; without them there is only the model's own.
+        source: whose validation stays they are, as a phrase.
     """
     points = {}
-    if threshold is not None:
-        points[OWN] = Point(threshold, "80% of alerts right on the model's validation side")
-    if percentiles:
-        return points | capacity_points(percentiles, source="the model's validation side")
-    if not len(risks := val_risks()):
-        return points
-    levels = np.quantile(risks, np.arange(1, 100) / 100)
-    return points | capacity_points(levels.tolist(), source="this cohort's validation side")
-
-
-def working_point(points: Mapping[str, Point]) -> str | None:
-    """The name of the model's own threshold, else of the one for 10 alerts per 100 discharges."""
-    return next((name for name in (OWN, "10 alerts per 100") if name in points), None)
+    if own is not None:
+        points[OWN] = Point(own, "80% of alerts right on the model's validation side")
+    for capacity in CAPACITIES if percentiles else ():
+        points[f"{capacity} alerts per 100"] = Point(percentiles[99 - capacity], source)
+    return points

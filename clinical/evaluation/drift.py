@@ -84,7 +84,7 @@ def describe_notes(model: RiskModel, stays: Iterable[Sequence[str]]) -> pd.DataF
 def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
     """What drift is measured against, for a manifest: numbers by quantity.
 
-    Each has `n` (stays), `mean`, `median`, the `edges` of up to ten bins of about equally many
+    Each has `n` (stays), the `median`, the `edges` of up to ten bins of about equally many
     stays, and the `shares` of stays in them; the predicted risk has its `percentiles` 1 to 99 too.
     Quantities with fewer than `FEWEST_STAYS` values are left out.
     """
@@ -96,7 +96,6 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
         edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
         kept[name] = {
             "n": len(values),
-            "mean": float(values.mean()),
             "median": float(np.median(values)),
             "edges": edges.tolist(),
             "shares": _shares(values, edges).tolist(),
@@ -104,21 +103,6 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
         if name == "probability":
             kept[name]["percentiles"] = np.quantile(values, np.arange(1, 100) / 100).tolist()
     return kept
-
-
-def training_profile(
-    model: RiskModel, rows: pd.DataFrame, *, probability: ArrayLike
-) -> dict[str, Any]:
-    """The profiles of the train and val sides of a cohort, for the model's manifest.
-
-    `probability` is the model's for the validation stays; alert thresholds by capacity come from
-    it.
-    """
-    texts = {side: rows.loc[rows["split"] == side, "text"] for side in ("train", "val")}
-    return {
-        "train": side_profile(model, texts["train"]),
-        "val": side_profile(model, texts["val"], probability=probability),
-    }
 
 
 def side_profile(
@@ -168,9 +152,9 @@ def drift(
 ) -> pd.DataFrame:
     """Then and now, one row a quantity that both have.
 
-    The columns are `quantity`, `then` and `now` (medians), `mean_then`, `mean_now`, `n_then`,
-    `n_now`, `psi` (see `stability_index`), `chance` (see `chance_index`) and `finding`: "stable",
-    "watch" or "act", the latter two only where the index also exceeds chance.
+    The columns are `quantity`, `then` and `now` (medians), `n_then`, `n_now`, `psi` (see
+    `stability_index`), `chance` (see `chance_index`) and `finding`: "stable", "watch" or "act",
+    the latter two only where the index also exceeds chance.
     """
     import pandas as pd
 
@@ -189,16 +173,14 @@ def drift(
                 "quantity": name,
                 "then": old["median"],
                 "now": float(np.median(values)),
-                "mean_then": old["mean"],
-                "mean_now": float(values.mean()),
                 **sizes,
                 "psi": index,
                 "chance": chance,
                 "finding": ("stable", "watch", "act")[level],
             }
         )
-    columns = ["quantity", "then", "now", "mean_then", "mean_now", "n_then", "n_now", "psi"]
-    return pd.DataFrame(rows, columns=[*columns, "chance", "finding"])
+    columns = ["quantity", "then", "now", "n_then", "n_now", "psi", "chance", "finding"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def compare_inputs(

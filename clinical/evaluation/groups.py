@@ -7,34 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.group_measures import GROUP_MEASURES, GroupNumbers, measure_groups
+from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
 from clinical.evaluation.verdicts import Verdict
+from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
+from domainbert.statistics.bootstrap import Resampled, resample
+from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 SUBGROUPS = ("age", "sex", "ethnicity", "insurance")
 SMALLEST_GROUP = 50
-READINGS = {
-    "calibration": "Calibration in the large",
-    "auroc": "AUROC",
-    "recall": "Recall",
-    "false_positive_rate": "False-positive rate",
-}
+MOST_PERIODS = 24
 _AGE_BANDS = (0, 18, 45, 65, 80)
 _UNKNOWN = "not recorded"
 _LONGEST_NAME = 80
-MOST_PERIODS = 24
-_FIRST = ("column", "group", "pooled", "n", "prevalence", "mean_probability")
 _EACH = ("", "_low", "_high", "_difference", "_difference_low", "_difference_high", "_p_adjusted")
-COLUMNS = (*_FIRST, *(f"{name}{end}" for name in GROUP_MEASURES for end in _EACH), "reason")
-PERIOD_COLUMNS = (
-    *("period", "start", "end", "n", "prevalence", "mean_probability", "alerts_per_100"),
-    *(f"{name}{end}" for name in GROUP_MEASURES for end in ("", "_low", "_high")),
-    *(f"{name}_{part}" for name in GROUP_MEASURES for part in ("difference", "p_adjusted")),
+_NUMBERS = (
+    *("n", "prevalence", "mean_probability"),
+    *(f"{measure.field}{end}" for measure in GROUP_MEASURES for end in _EACH),
+    "reason",
 )
 
 
@@ -48,14 +46,14 @@ def by_group(
 ) -> pd.DataFrame:
     """Calibration, ranking and alerts in groups of stays, one row a group.
 
-    For each of `clinical.evaluation.group_measures.GROUP_MEASURES` a row has the value, its 95%
-    interval (`NAME_low`, `NAME_high`), the difference from all other stays with its interval
+    For each of `clinical.evaluation.measures.GROUP_MEASURES` a row has the value, its 95% interval
+    (`NAME_low`, `NAME_high`), the difference from all other stays with its interval
     (`NAME_difference…`), and the p-value of the difference, corrected for all differences of the
     table (`NAME_p_adjusted`, Holm 1979). `prevalence` and `mean_probability` are shares.
 
-    Groups of fewer than `SMALLEST_GROUP` stays are pooled within their column. Where even the pool
-    is smaller, the row shows only its n, because more could identify people. `reason` says what is
-    missing and why, else it is empty.
+    Groups of fewer than `SMALLEST_GROUP` stays share one row, which shows only their number of
+    stays, because more could identify people. `reason` says what is missing and why, else it is
+    empty.
 
     Args:
         frame: one row a stay: patient_id, readmitted (0/1), probability, and the columns to group
@@ -76,29 +74,24 @@ def by_group(
         columns = [name for name in SUBGROUPS if name in frame.columns]
     needed = ("patient_id", "readmitted", "probability", *columns)
     require_columns(frame.columns, needed, source="the scored stays")
-    if not columns:
-        return pd.DataFrame(columns=list(COLUMNS))
-    own = [group_labels(frame[column]) for column in columns]
-    originals = {values.name: set(values.cat.categories) for values in own}
-    labels = [pooled(values) for values in own]
-    numbers = measure_groups(
-        frame,
-        *(values.cat.codes.to_numpy(dtype=np.intp) for values in labels),
-        threshold=threshold,
-        bootstrap=bootstrap,
-        seed=seed,
-    )
-    named = [(values, group) for values in labels for group in values.cat.categories]
-    rows = [
-        {
-            "column": values.name,
-            "group": group,
-            "pooled": group not in originals[values.name],
-            **_row(frame[values == group], number, numbers),
-        }
-        for number, (values, group) in enumerate(named)
-    ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    rows: list[dict[str, Any]] = []
+    masks = []
+    for column in columns:
+        labels = group_labels(frame[column])
+        counts = labels.value_counts(sort=False)
+        large = counts.index[counts >= SMALLEST_GROUP]
+        rows += [{"column": column, "group": group, "reason": ""} for group in large]
+        masks += [(labels == group).to_numpy() for group in large]
+        if small := [str(group) for group in counts.index if group not in large]:
+            name = ", ".join(small)
+            if len(name) > _LONGEST_NAME:
+                name = f"{len(small)} small groups"
+            reason = f"fewer than {SMALLEST_GROUP} stays{' each' if len(small) > 1 else ''}"
+            number = int(counts[small].sum())
+            rows.append({"column": column, "group": name, "n": number, "reason": reason})
+    measured = iter(_measured(frame, masks, threshold=threshold, bootstrap=bootstrap, seed=seed))
+    rows = [row if row["reason"] else row | next(measured) for row in rows]
+    return pd.DataFrame(rows, columns=["column", "group", *_NUMBERS])
 
 
 def group_labels(values: pd.Series) -> pd.Series:
@@ -118,32 +111,60 @@ def group_labels(values: pd.Series) -> pd.Series:
     return labels.cat.remove_unused_categories()
 
 
-def pooled(labels: pd.Series) -> pd.Series:
-    """The same labels, with groups of fewer than `SMALLEST_GROUP` stays in one group, the last."""
-    counts = labels.value_counts()
-    small = [name for name in labels.cat.categories if counts[name] < SMALLEST_GROUP]
-    if len(small) < 2:
-        return labels
-    name = " or ".join(small)
-    if len(name) > _LONGEST_NAME:
-        name = f"{len(small)} smaller groups together"
-    order = [group for group in labels.cat.categories if group not in small]
-    text = labels.astype(object).where(~labels.isin(small), name)
-    return text.astype("category").cat.set_categories([*order, name])
+def _measured(
+    frame: pd.DataFrame,
+    masks: Sequence[NDArray[np.bool_]],
+    *,
+    threshold: float | None,
+    bootstrap: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Measure groups of stays, each a mask of shape (stays,), and compare it with all others.
+
+    A difference and its interval come from the same resamples of patients, so that patients with
+    stays on both sides are handled right. The p-values assume that differences are normally
+    distributed, with the bootstrap's standard error.
+    """
+    if not masks:
+        return []
+    y, risk = checked(frame["readmitted"], frame["probability"])
+    sides = [[(m, Stays(y[m], risk[m], threshold)) for m in (mask, ~mask)] for mask in masks]
+
+    def measure(weights: Floats) -> Floats:
+        return np.array(
+            [[numbers(part, weights[m], GROUP_MEASURES) for m, part in pair] for pair in sides]
+        )
+
+    codes = patient_codes(frame["patient_id"], n=len(y))
+    both = resample(measure, codes, bootstrap=bootstrap, seed=seed)
+    values, difference = both[:, 0], both[:, 0] - both[:, 1]
+    adjusted = holm(difference)
+    rows = []
+    for group, mask in enumerate(masks):
+        events, n = int(y[mask].sum()), int(mask.sum())
+        row = {"n": n, "prevalence": events / n, "mean_probability": float(risk[mask].mean())}
+        row["reason"] = "" if 0 < events < n else f"{events} of {n} stays are readmitted"
+        for number, one in enumerate(GROUP_MEASURES):
+            row |= values[group, number].columns(one.field)
+            row |= difference[group, number].columns(f"{one.field}_difference")
+            row[f"{one.field}_p_adjusted"] = adjusted[group, number]
+        rows.append(row)
+    return rows
 
 
-def _row(group: pd.DataFrame, number: int, numbers: GroupNumbers) -> dict[str, Any]:
-    if len(group) < SMALLEST_GROUP:
-        return {"n": len(group), "reason": f"fewer than {SMALLEST_GROUP} stays"}
-    events = int(group["readmitted"].sum())
-    one_sided = events in (0, len(group))
-    return {
-        "n": len(group),
-        "prevalence": events / len(group),
-        "mean_probability": float(group["probability"].mean()),
-        **numbers.row(number),
-        "reason": f"{events} of {len(group)} stays are readmitted" if one_sided else "",
-    }
+def holm(difference: Resampled) -> Floats:
+    """Two-sided p-values after Holm's correction for all of the differences, NaN without one."""
+    from scipy.stats import norm
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * norm.sf(np.abs(difference.value) / difference.error)
+    p[~(difference.error > 0)] = np.nan
+    tested = np.flatnonzero(~np.isnan(p.ravel()))
+    order = tested[np.argsort(p.ravel()[tested])]
+    steps = p.ravel()[order] * np.arange(len(order), 0, -1)
+    adjusted = np.full(p.size, np.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted.reshape(p.shape)
 
 
 def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
@@ -151,17 +172,27 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
 
     A difference is named if its p-value, corrected for all of the table, is below 0.05.
     """
-    untested = _untested(groups)
+    untested = [
+        f"{row['column']} {row['group']} ({row['reason']})"
+        for row in groups[groups["reason"] != ""].to_dict("records")
+    ]
+    rest = [Verdict("not shown", f"Not tested: {'; '.join(untested)}.")] if untested else []
     tested, chance, named = 0, 0, []
-    for name in GROUP_MEASURES:
+    for measure in GROUP_MEASURES:
+        name = measure.field
         low, high = groups[f"{name}_difference_low"], groups[f"{name}_difference_high"]
         tested += int(low.notna().sum())
         chance += int(((low > 0) | (high < 0)).sum())
-        remaining = groups[groups[f"{name}_p_adjusted"] < 0.05].to_dict("records")
-        named += [Verdict("against", _difference(row, name)) for row in remaining]
+        for row in groups[groups[f"{name}_p_adjusted"] < 0.05].to_dict("records"):
+            change, *ends = (row[f"{name}_difference{end}"] for end in ("", "_low", "_high"))
+            text = (
+                f"{measure.name} differs for {row['column']} {row['group']}: {row[name]:.3f}, that "
+                f"is {change:+.3f} [{ends[0]:+.3f}, {ends[1]:+.3f}] against all other stays."
+            )
+            named.append(Verdict("against", text))
     if not tested:
         text = "No difference between subgroups could be tested."
-        return [Verdict("not shown", text), *untested]
+        return [Verdict("not shown", text), *rest]
     head = (
         f"{tested} differences between a subgroup and the other stays were tested: {chance} "
         f"intervals exclude 0 (about {0.05 * tested:.0f} would by chance alone), and "
@@ -169,31 +200,7 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
         "for multiple comparisons (Holm). That no difference remains does not show that there is "
         "none."
     )
-    return [Verdict("not shown", head), *named, *untested]
-
-
-def _untested(groups: pd.DataFrame) -> list[Verdict]:
-    """The groups that were too small, had one outcome only, or were measured together."""
-    reasons = [
-        f"{row['column']} {row['group']} ({row['reason']})"
-        for row in groups[groups["reason"] != ""].to_dict("records")
-    ]
-    reasons += [
-        f"{row['column']} {row['group']} (only measured together)"
-        for row in groups[groups["reason"] == ""].to_dict("records")
-        if row["pooled"]
-    ]
-    if not reasons:
-        return []
-    return [Verdict("not shown", f"Not tested on their own: {'; '.join(reasons)}.")]
-
-
-def _difference(row: dict[str, Any], name: str) -> str:
-    change, low, high = (row[f"{name}_difference{end}"] for end in ("", "_low", "_high"))
-    return (
-        f"{READINGS[name]} differs for {row['column']} {row['group']}: {row[name]:.3f}, that is "
-        f"{change:+.3f} [{low:+.3f}, {high:+.3f}] against all other stays."
-    )
+    return [Verdict("not shown", head), *named, *rest]
 
 
 def by_period(
@@ -205,9 +212,10 @@ def by_period(
 ) -> pd.DataFrame:
     """The measures of `by_group` in periods of discharge, one row a period, in time order.
 
-    Periods are months, or quarters or years where there would be more than `MOST_PERIODS`;
-    neighbours are joined until each has at least `SMALLEST_GROUP` stays. Differences and their
-    p-values compare a period with all others. Stays without a time of discharge are left out.
+    Periods are months, quarters or years: the shortest that make at most `MOST_PERIODS`, of at
+    least `SMALLEST_GROUP` stays on average. A period with fewer shows only its number of stays.
+    Differences and their p-values compare a period with all others. Stays without a time of
+    discharge are left out.
 
     Args:
         frame: patient_id, readmitted (0/1), probability and discharge_time, one row a stay.
@@ -218,30 +226,36 @@ def by_period(
     Raises:
         UserError: times that are not dates.
     """
-    import pandas as pd
-
     times = _times(frame["discharge_time"])
-    kept = times.notna()
-    frame, times = frame[kept].reset_index(drop=True), times[kept].reset_index(drop=True)
-    if frame.empty:
-        return pd.DataFrame(columns=list(PERIOD_COLUMNS))
-    numbers, names = _periods(times)
-    measured = measure_groups(frame, numbers, threshold=threshold, bootstrap=bootstrap, seed=seed)
-    rows = []
-    for number, name in enumerate(names):
-        part, when = frame[numbers == number], times[numbers == number]
-        alerts = np.nan if threshold is None else 100 * (part["probability"] >= threshold).mean()
-        facts = {
-            "period": name,
-            "start": when.min().date().isoformat(),
-            "end": when.max().date().isoformat(),
-            "n": len(part),
-            "prevalence": part["readmitted"].mean(),
-            "mean_probability": part["probability"].mean(),
-            "alerts_per_100": alerts,
-        }
-        rows.append(facts | measured.row(number))
-    return pd.DataFrame(rows)[list(PERIOD_COLUMNS)]
+    frame, times = frame[times.notna()], times[times.notna()]
+    periods = times.dt.to_period("Y")
+    for unit in ("Q", "M"):
+        finer = times.dt.to_period(unit)
+        if finer.nunique() <= min(MOST_PERIODS, len(frame) / SMALLEST_GROUP):
+            periods = finer
+    table = by_group(
+        frame.assign(period=periods.astype(str)),
+        columns=["period"],
+        threshold=threshold,
+        bootstrap=bootstrap,
+        seed=seed,
+    )
+    return table.rename(columns={"group": "period"}).drop(columns="column")
+
+
+def periods_or_why_not(
+    frame: pd.DataFrame, *, threshold: float | None, bootstrap: int
+) -> tuple[pd.DataFrame | None, str]:
+    """`by_period`, or None and the reason why months of discharge cannot be told."""
+    if "discharge_time" not in frame.columns:
+        return None, "The cohort has no times of discharge."
+    times = _times(frame["discharge_time"]).dropna()
+    if len(times) and times.median().year > datetime.now().year + 1:  # noqa: DTZ005
+        return None, (
+            "The dates of this cohort lie in the future: they were shifted to protect patients, "
+            "so months of discharge mean nothing."
+        )
+    return by_period(frame, threshold=threshold, bootstrap=bootstrap), ""
 
 
 def _times(values: pd.Series) -> pd.Series:
@@ -253,33 +267,3 @@ def _times(values: pd.Series) -> pd.Series:
     if wrong := int((times.isna() & values.notna()).sum()):
         raise UserError(f"discharge_time holds {wrong} values that are not ISO 8601 dates")
     return times
-
-
-def _periods(times: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """The number of each stay's period, and the names of the periods."""
-    calendar = times.dt.to_period("M")
-    for unit in ("M", "Q", "Y"):
-        calendar = times.dt.to_period(unit)
-        if calendar.nunique() <= MOST_PERIODS:
-            break
-    counts = calendar.value_counts().sort_index()
-    parts: list[list[object]] = [[]]
-    size = 0
-    for period, count in counts.items():
-        if size >= SMALLEST_GROUP:
-            parts.append([])
-            size = 0
-        parts[-1].append(period)
-        size += count
-    if size < SMALLEST_GROUP and len(parts) > 1:  # the last one is too small: join it
-        rest = parts.pop()
-        parts[-1] += rest
-    names = [str(part[0]) if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts]
-    number = {period: place for place, part in enumerate(parts) for period in part}
-    return calendar.map(number).to_numpy(dtype=int), names
-
-
-def shifted_dates(frame: pd.DataFrame) -> bool:
-    """Whether most discharges lie in the future: dates were shifted to protect patients."""
-    times = _times(frame["discharge_time"]).dropna()
-    return bool(len(times)) and times.median().year > datetime.now().year + 1  # noqa: DTZ005

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation.measures import MEASURES, OperatingPoint, Stays, recall_at_precision
+from clinical.evaluation.measures import MEASURES, Stays, numbers
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import MIN_GROUPS, Interval, Resampled, resample
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pandas as pd
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,8 @@ class Evaluation:
     """The measured quality of one set of risks.
 
     Each of `clinical.evaluation.measures.MEASURES` is an attribute, such as `auroc`. `rp80` is the
-    recall at 80% precision at the best threshold for these very stays (`own_point`), as the paper
-    reports it. `recall_at_threshold` and `precision_at_threshold` use a `threshold` chosen
-    beforehand, on validation.
+    recall at 80% precision at the best threshold for these very stays, as the paper reports it.
+    Measures of alerts use a `threshold` chosen beforehand, on validation.
 
     Intervals come from `bootstrap` resamples of whole patients, of which `skipped` contained one
     outcome only. `reason` says why numbers or intervals are missing.
@@ -38,7 +36,6 @@ class Evaluation:
     n_patients: int
     n_readmitted: int
     intervals: dict[str, Interval]
-    own_point: OperatingPoint | None
     threshold: float | None
     bootstrap: int
     skipped: int
@@ -67,9 +64,8 @@ class Evaluation:
     def to_dict(self) -> dict[str, object]:
         """Plain numbers in nested dicts, ready for JSON; the measures are at the top level."""
         found = {name: asdict(value) for name, value in self.intervals.items()}
-        point = asdict(self.own_point) if self.own_point else None
         kept = {k: v for k, v in vars(self).items() if k not in ("intervals", "resampled")}
-        return {**kept, "own_point": point, **found}
+        return {**kept, **found}
 
     def to_frame(self) -> pd.DataFrame:
         """One row a measure: metric, value, low, high (NaN where there is none)."""
@@ -115,13 +111,14 @@ def evaluate(
     if bootstrap < 0:
         raise UserError(f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more")
     stays, n_patients = Stays(outcome, risk, threshold=threshold), int(codes.max()) + 1
-    measured = resample(partial(_measure, stays), codes, bootstrap=bootstrap, seed=seed)
+    measured = resample(
+        lambda weights: numbers(stays, weights, MEASURES), codes, bootstrap=bootstrap, seed=seed
+    )
     intervals = {
         measure.field: measured[number].interval() for number, measure in enumerate(MEASURES)
     }
     intervals["ece"] = _reflected(intervals["ece"])
-    point = recall_at_precision(outcome, risk) if stays.varies else None
-    if point is None:
+    if not intervals["rp80"].value:  # the precision is out of reach
         intervals["rp80"] = Interval(None)
     positive = int(outcome.sum())
     reasons = []
@@ -134,7 +131,6 @@ def evaluate(
         n_patients=n_patients,
         n_readmitted=positive,
         intervals=intervals,
-        own_point=point,
         threshold=None if threshold is None else float(threshold),
         bootstrap=bootstrap,
         skipped=int(np.isnan(measured.replicates).all(axis=1).sum()),
@@ -142,20 +138,6 @@ def evaluate(
         reason="; ".join(reasons) or None,
         resampled=measured,
     )
-
-
-def _measure(stays: Stays, weights: NDArray[np.float64]) -> list[float]:
-    """All of `MEASURES` for weighted stays; NaN where there is none.
-
-    A resample with one outcome of stays that have both gives none at all.
-    """
-    weighted = stays.weighted(weights)
-    if stays.varies and not weighted.varies:
-        return [np.nan] * len(MEASURES)
-    return [
-        measure.function(weighted) if weighted.varies or not measure.both else np.nan
-        for measure in MEASURES
-    ]
 
 
 def _reflected(ece: Interval) -> Interval:

@@ -19,7 +19,7 @@ from domainbert.statistics.calibration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -62,6 +62,11 @@ class Stays:
     def cells(self) -> NDArray[np.intp]:
         """The calibration bin of each stay."""
         return equal_mass_bins(self.risk)
+
+    @cached_property
+    def ranks(self) -> NDArray[np.intp]:
+        """The rank of each risk among the distinct ones, from 0."""
+        return np.unique(self.risk, return_inverse=True)[1]
 
     @cached_property
     def logits(self) -> Floats:
@@ -108,10 +113,11 @@ def precisions(true: Floats, false: Floats) -> Floats:
 
 
 def _auroc(stays: WeightedStays) -> float:
-    from sklearn.metrics import auc
-
-    true, false, _ = stays.curve
-    return float(auc(np.r_[0, false / false[-1]], np.r_[0, true / true[-1]]))
+    """The share of pairs in which the readmitted stay has the higher risk, half at a tie."""
+    positives, ranks = stays.weights * stays.stays.y, stays.stays.ranks
+    others = np.bincount(ranks, weights=stays.weights - positives)
+    below = np.cumsum(others) - others / 2
+    return float(positives @ below[ranks] / (stays.positive * (stays.total - stays.positive)))
 
 
 def _auprc(stays: WeightedStays) -> float:
@@ -130,22 +136,22 @@ def _precision(stays: WeightedStays) -> float:
     return right / alerts if alerts else np.nan
 
 
+def _false_positive_rate(stays: WeightedStays) -> float:
+    alerts, right = stays.alerts
+    return (alerts - right) / (stays.total - stays.positive)
+
+
 def _observed_expected(stays: WeightedStays) -> float:
     expected = float(stays.weights @ stays.stays.risk)
     return stays.positive / expected if expected else np.nan
 
 
 def _in_the_large(stays: WeightedStays) -> float:
-    """The intercept of a logistic regression with the slope held at 1, by Newton's method."""
-    shift = 0.0
-    for _ in range(100):
-        fitted = sigmoid(stays.stays.logits + shift)
-        curvature = float(stays.weights @ (fitted * (1 - fitted)))
-        step = float(np.clip((stays.positive - stays.weights @ fitted) / curvature, -2, 2))
-        shift += step
-        if abs(step) < 1e-10:
-            return shift
-    return np.nan
+    """The intercept of a logistic regression with the slope held at 1."""
+    from scipy.optimize import brentq
+
+    logits, weights, positive = stays.stays.logits, stays.weights, stays.positive
+    return float(brentq(lambda shift: positive - weights @ sigmoid(logits + shift), -40, 40))
 
 
 def _slope(stays: WeightedStays) -> float:
@@ -162,9 +168,10 @@ def _ece(stays: WeightedStays) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure: its key in `Evaluation` and JSON, its name, how to read it, its function.
+    """One measure: its key in tables and JSON, its name, how to read it, its function.
 
-    `both` says whether it needs both outcomes.
+    `both` says whether it needs both outcomes, and `by_group` whether groups and periods are
+    compared in it too.
     """
 
     field: str
@@ -172,6 +179,7 @@ class Measure:
     reading: str
     function: Callable[[WeightedStays], float]
     both: bool = True
+    by_group: bool = False
 
 
 MEASURES = (
@@ -180,6 +188,7 @@ MEASURES = (
         "AUROC",
         "How often a readmitted stay gets a higher risk than one not readmitted; 0.5 is chance.",
         _auroc,
+        by_group=True,
     ),
     Measure(
         "auprc",
@@ -207,12 +216,27 @@ MEASURES = (
         "Share of readmissions found at the threshold chosen beforehand on validation: what to "
         "expect in use.",
         lambda stays: stays.alerts[1] / stays.positive,
+        by_group=True,
     ),
     Measure(
         "precision_at_threshold",
         "Precision at the threshold",
         "Share of those alerts that are right; the threshold was chosen for 80% on validation.",
         _precision,
+    ),
+    Measure(
+        "false_positive_rate",
+        "False-positive rate",
+        "Share of the stays without a readmission that get an alert at the threshold.",
+        _false_positive_rate,
+        by_group=True,
+    ),
+    Measure(
+        "alerts_per_100",
+        "Alerts per 100 stays",
+        "How many of 100 stays have an alert at the threshold.",
+        lambda stays: 100 * stays.alerts[0] / stays.total,
+        both=False,
     ),
     Measure(
         "brier",
@@ -229,6 +253,14 @@ MEASURES = (
         "risks are too low, below 1 too high.",
         _observed_expected,
         both=False,
+    ),
+    Measure(
+        "observed_minus_predicted",
+        "Observed minus predicted",
+        "Share of readmissions minus the mean risk. 0 is right; above 0 the risks are too low.",
+        lambda stays: (stays.positive - float(stays.weights @ stays.stays.risk)) / stays.total,
+        both=False,
+        by_group=True,
     ),
     Measure(
         "calibration_in_the_large",
@@ -253,6 +285,23 @@ MEASURES = (
         both=False,
     ),
 )
+GROUP_MEASURES = tuple(measure for measure in MEASURES if measure.by_group)
+
+
+def numbers(
+    stays: Stays, weights: Floats | None = None, measures: Sequence[Measure] = MEASURES
+) -> list[float]:
+    """Measures of weighted stays, NaN where there is none.
+
+    A resample with one outcome of stays that have both gives none at all.
+    """
+    weighted = stays.weighted(weights)
+    if not weighted.total or (stays.varies and not weighted.varies):
+        return [np.nan] * len(measures)
+    return [
+        measure.function(weighted) if weighted.varies or not measure.both else np.nan
+        for measure in measures
+    ]
 
 
 def recall_at_precision(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clinical.evaluation.drift import compare_inputs
-from clinical.evaluation.groups import by_period, shifted_dates
+from clinical.evaluation.groups import periods_or_why_not
 from clinical.evaluation.intervals import Evaluation, evaluate
 from clinical.evaluation.verdicts import ranking, sample_size, verdicts
 from clinical.stays.cohorts import new_stays
@@ -68,7 +68,18 @@ def monitor(
     inputs, drifted = compare_inputs(model, rows, seed=seed)
     threshold = model.settings.alert_threshold
     alerts = None if threshold is None else 100 * float((rows["probability"] >= threshold).mean())
-    evaluation, periods = _quality(rows, threshold, bootstrap=bootstrap, seed=seed)
+    evaluation = periods = None
+    if "readmitted" in rows.columns and (known := rows["readmitted"].notna()).any():
+        labelled = rows[known].astype({"readmitted": float}).reset_index(drop=True)
+        evaluation = evaluate(
+            labelled["readmitted"],
+            labelled["probability"],
+            patients=labelled["patient_id"],
+            threshold=threshold,
+            bootstrap=bootstrap,
+            seed=seed,
+        )
+        periods, _ = periods_or_why_not(labelled, threshold=threshold, bootstrap=bootstrap)
     findings = [*_trained_on(model, stays), *_worse(evaluation, model.manifest), *drifted]
     return Monitoring(
         n_stays=len(rows),
@@ -105,26 +116,6 @@ def _score(model: RiskModel, rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     rows = rows.assign(probability=[risk.probability for risk in risks])[scored]
     rows = rows.assign(text=rows["text"].map(present_notes))
     return rows.reset_index(drop=True), int((~scored).sum())
-
-
-def _quality(
-    rows: pd.DataFrame, threshold: float | None, *, bootstrap: int, seed: int
-) -> tuple[Evaluation | None, pd.DataFrame | None]:
-    """The measures of all stays with an outcome, and by period where there are dates."""
-    if "readmitted" not in rows.columns or not (known := rows["readmitted"].notna()).any():
-        return None, None
-    rows = rows[known].astype({"readmitted": float}).reset_index(drop=True)
-    evaluation = evaluate(
-        rows["readmitted"],
-        rows["probability"],
-        patients=rows["patient_id"],
-        threshold=threshold,
-        bootstrap=bootstrap,
-        seed=seed,
-    )
-    if "discharge_time" not in rows.columns or shifted_dates(rows):
-        return evaluation, None
-    return evaluation, by_period(rows, threshold=threshold, bootstrap=bootstrap, seed=seed)
 
 
 def _worse(now: Evaluation | None, manifest: dict) -> list[str]:

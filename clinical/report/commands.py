@@ -39,24 +39,18 @@ def evaluate(
         Path | None,
         typer.Option(help="The hospital's answers, a filled-in hospital-template.toml."),
     ] = None,
-    include_notes: Annotated[
-        bool,
-        typer.Option("--include-notes", help="Show passages from the notes of up to four stays."),
-    ] = False,
     bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
     """Evaluate a model, or a table of risks, on one side of a cohort; write the report."""
     from clinical.evaluation.comparison import compare
-    from clinical.report.facts import describe
+    from clinical.report.facts import About, gather
     from clinical.report.hospital import Hospital
-    from clinical.report.page import write_comparison
+    from clinical.report.page import write_report
     from clinical.risk.model import RiskModel
     from clinical.stays.cohorts import read_cohort
 
     if model is None and scores is None:
         raise UserError("nothing to evaluate: pass --model, --scores, or both")
-    if scores is not None and include_notes:
-        raise UserError("--include-notes needs the model to read the notes: leave out --scores")
     answers = Hospital.read(hospital) if hospital else Hospital()
     table = read_cohort(cohort_file, notes=scores is None)
     risks = _read_scores(scores) if scores else None
@@ -66,20 +60,14 @@ def evaluate(
     name = model or (scores.name if scores else "")
     facts = {"model": name, "cohort": cohort_file.name, "side": split}
     facts |= {"c": f"{loaded.c:g}"} if loaded else {}
-    report = write_comparison(
+    summary = built.summary if built else None
+    report = write_report(
         comparison,
         out,
         title=f"{name} on {cohort_file.name}",
         facts=facts | ({"scores": scores.name} if scores else {}),
         flow=built.flow if built else None,
-        about=describe(
-            loaded,
-            comparison,
-            name=name,
-            summary=built.summary if built else None,
-            hospital=answers,
-            include_notes=include_notes,
-        ),
+        about=About(gather(loaded, comparison, name=name, summary=summary), answers),
     )
     print_comparison(comparison)
     say(f"report in {report}")

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.evaluation.measures import MEASURES, PRECISION, Measure, Stays, precisions
+from clinical.evaluation.decision import ALL, NONE
+from clinical.evaluation.measures import GROUP_MEASURES, PRECISION, Stays, precisions
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import checked, reliability_curve
 from domainbert.statistics.figures import COLOURS, DASHES, GREY, new_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     from matplotlib.axes import Axes
@@ -22,68 +23,53 @@ if TYPE_CHECKING:
     from clinical.evaluation.intervals import Evaluation
     from clinical.stays.stays import StayRisk
 
-_CROWD = 60  # from this many windows on, white gaps would hide them
-_LINE = 0.085  # height of a line of text on the risk axis
+_DOTTED = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (1, 2))}
 
 
-def plot_roc(
+def plot_ranking(
     y: ArrayLike,
     scores: Mapping[str, ArrayLike],
     *,
     evaluations: Mapping[str, Evaluation] | None = None,
 ) -> Figure:
-    """Receiver operating characteristic of one or several sets of risks.
+    """ROC curves and, beside them, precision against recall, of one or several sets of risks.
+
+    The dashed line is the prevalence, which uninformative risks reach, and the dotted one the 80%
+    precision of RP80.
 
     Args:
         y: shape (n,), 0 or 1, with both outcomes.
         scores: name -> risks, shape (n,), in [0, 1]; the first is drawn strongest.
-        evaluations: name -> its evaluation, for the AUROC and its interval in the legend.
+        evaluations: name -> its evaluation, for the areas with intervals in the legends.
 
     Raises:
         UserError: bad input, no scores, or one outcome only.
     """
-    figure, axes = _square("False positive rate (1 − specificity)", "True positive rate (recall)")
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    for true, false, look in _curves(y, scores, evaluations, MEASURES[0]):
-        axes.plot(np.r_[0, false / false[-1]], np.r_[0, true / true[-1]], **look)
-    _legend(axes, loc="lower right")
-    return figure
-
-
-def plot_precision_recall(
-    y: ArrayLike,
-    scores: Mapping[str, ArrayLike],
-    *,
-    evaluations: Mapping[str, Evaluation] | None = None,
-) -> Figure:
-    """Precision against recall in steps, with the prevalence, which uninformative risks reach.
-
-    Arguments and errors are those of `plot_roc`. The dotted line is the 80% precision of RP80.
-    """
-    figure, axes = _square("Recall", "Precision")
-    for true, false, look in _curves(y, scores, evaluations, MEASURES[1]):
-        reached = precisions(true, false)
-        axes.plot(
-            np.r_[0, true / true[-1]], np.r_[reached[0], reached], drawstyle="steps-pre", **look
-        )
+    figure, (left, right) = new_axes((9.6, 5.4), (0.07, 0.1, 0.4, 0.71), (0.57, 0.1, 0.4, 0.71))
+    left.plot([0, 1], [0, 1], **_DOTTED)
+    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
+        outcome, risk = checked(y, probability)
+        if not 0 < outcome.sum() < len(outcome):
+            raise UserError(
+                f"{int(outcome.sum())} of {len(outcome)} stays are readmitted; these curves need "
+                "both outcomes"
+            )
+        true, false, _ = Stays(outcome, risk).weighted().curve
+        found, reached = (evaluations or {}).get(name), precisions(true, false)
+        labels = [f"{name}: {getattr(found, f)}" if found else name for f in ("auroc", "auprc")]
+        recall = np.r_[0, true / true[-1]]
+        left.plot(np.r_[0, false / false[-1]], recall, label=labels[0], **look)
+        steps = {"drawstyle": "steps-pre", "label": labels[1], **look}
+        right.plot(recall, np.r_[reached[0], reached], **steps)
     share = float(np.mean(np.asarray(y)))
-    _level(axes, share, f"prevalence {share:.3f}", below=True, linestyle=(0, (5, 3)))
-    _level(axes, PRECISION, "80% precision", below=False, linestyle=(0, (1, 2)))
-    _legend(axes, loc="lower right", bbox_to_anchor=(1, 1))  # above: curves may be anywhere
+    right.axhline(share, **(_DOTTED | {"linestyle": (0, (5, 3))}))
+    right.axhline(PRECISION, **_DOTTED)
+    left.set(xlabel="False positive rate (1 − specificity)", ylabel="True positive rate (recall)")
+    right.set(xlabel="Recall", ylabel="Precision")
+    for axes, area in ((left, "AUROC"), (right, "AUPRC")):
+        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+        _legend(axes, title=area, loc="lower right", bbox_to_anchor=(1, 1.01))
     return figure
-
-
-def _level(axes: Axes, level: float, text: str, *, below: bool, linestyle: Any) -> None:
-    axes.axhline(level, color=GREY, linewidth=0.9, linestyle=linestyle, zorder=1)
-    offset, side = ((0, -3), "top") if below else ((0, 3), "bottom")
-    _note(axes, text, (1, level), offset, ha="right", va=side, color=GREY, size=8)
-
-
-def _note(
-    axes: Axes, text: str, place: tuple[float, float], offset: tuple[int, int], **look: Any
-) -> None:
-    """A text beside a place, `offset` in points."""
-    axes.annotate(text, place, offset, textcoords="offset points", annotation_clip=False, **look)
 
 
 def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int = 10) -> Figure:
@@ -91,14 +77,13 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
 
     Points are bins of equally many stays, at most `bins`, with 95% Wilson intervals. The axes omit
     the highest 0.5% of risks, which the last bar of the histogram counts. For `y` and `scores` see
-    `plot_roc`; one outcome alone is enough.
+    `plot_ranking`; one outcome alone is enough.
     """
-    curves = [reliability_curve(y, risks, bins=bins) for risks in scores.values()]
     looks = _looks(scores)
+    curves = [reliability_curve(y, risks, bins=bins) for risks in scores.values()]
     tails = [np.quantile(np.asarray(risks, dtype=float), 0.995) for risks in scores.values()]
-    top = min(
-        1.0, 1.05 * float(max(*tails, *(c[["predicted", "high"]].max(axis=None) for c in curves)))
-    )
+    ends = [curve[["predicted", "high"]].max(axis=None) for curve in curves]
+    top = min(1.0, 1.05 * float(max(*tails, *ends)))
     # Placed by hand: an upper panel is square, and the lower one has exactly its width.
     columns = len(scores)
     width, margin = 0.8 / columns, 0.15 / columns
@@ -110,10 +95,17 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
     figure, axes = new_axes((1.2 + 3.6 * columns, 5.6), *boxes)
     for number, (name, probability) in enumerate(scores.items()):
         upper, lower = axes[2 * number : 2 * number + 2]
-        _reliability_panel(upper, curves[number], top=top, look=looks[number])
+        curve, look = curves[number], looks[number]
+        upper.plot([0, top], [0, top], **_DOTTED)
+        observed = curve["observed"]
+        error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
+        marks = {"marker": "o", "markersize": 4, "elinewidth": 0.8}
+        upper.errorbar(curve["predicted"], observed, error, **marks, **look)
+        upper.set(xlim=(0, top), ylim=(0, top))
+        upper.tick_params(labelbottom=False)
+        upper.set_title(name, fontsize=10, parse_math=False)
         shown = np.minimum(np.asarray(probability, dtype=float), top)
-        lower.hist(shown, bins=np.linspace(0, top, 41).tolist(), color=looks[number]["color"])
-        upper.set_title(name, fontsize=10)
+        lower.hist(shown, bins=np.linspace(0, top, 41).tolist(), color=look["color"])
         lower.set(xlim=(0, top), xlabel="Predicted risk")
         if not number:
             upper.set_ylabel("Observed share readmitted")
@@ -121,17 +113,52 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
     return figure
 
 
-def _reliability_panel(
-    axes: Axes, curve: pd.DataFrame, *, top: float, look: dict[str, Any]
-) -> None:
-    axes.plot([0, top], [0, top], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    observed = curve["observed"]
-    error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
-    axes.errorbar(
-        curve["predicted"], observed, error, marker="o", markersize=4, elinewidth=0.8, **look
-    )
-    axes.set(xlim=(0, top), ylim=(0, top))
-    axes.tick_params(labelbottom=False)
+def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) -> Figure:
+    """Net benefit against the threshold probability; see `decision.decision_curve`.
+
+    `points` are alert thresholds to mark. The axis ends a little after the last threshold at which
+    any curve is above 0.
+    """
+    figure, (axes,) = new_axes((6.4, 4.4))
+    names = [name for name in curve.columns if name not in ("threshold", ALL, NONE)]
+    useful = curve.loc[(curve[[*names, ALL]] > 0).any(axis=1), "threshold"]
+    right = min(0.99, max([*useful.tail(1), *points, 0.1]) + 0.05)
+    shown = curve[curve["threshold"] <= right]
+    axes.plot(shown["threshold"], shown[ALL], color=GREY, linewidth=1.3, label=ALL)
+    axes.axhline(0, color="#222222", linewidth=1.3, linestyle=(0, (5, 3)), label=NONE)
+    for name, look in zip(names, _looks(names), strict=True):
+        axes.plot(shown["threshold"], shown[name], label=name, **look)
+    for point in points:
+        axes.axvline(point, color=COLOURS[4], linewidth=1, linestyle=(0, (1, 2)))
+    top = float(max(shown[[*names, ALL]].max()))
+    axes.set(xlim=(0, right), ylim=(-0.25 * top, 1.08 * top))
+    axes.set(xlabel="Threshold probability", ylabel="Net benefit per stay")
+    _legend(axes)
+    return figure
+
+
+def plot_groups(groups: pd.DataFrame) -> Figure:
+    """Differences of each subgroup from all other stays, one panel a measure; see `by_group`."""
+    rows = groups[groups["reason"] == ""].iloc[::-1]
+    height = 1.1 + 0.28 * max(len(rows), 1)
+    boxes = [(0.2 + 0.2 * n, 0.75 / height, 0.17, 1 - 1.1 / height) for n in range(4)]
+    figure, panels = new_axes((9.6, height), *boxes)
+    places = np.arange(len(rows))
+    for number, (axes, measure) in enumerate(zip(panels, GROUP_MEASURES, strict=True)):
+        axes.axvline(0, color=GREY, linewidth=0.8)
+        for place, row in zip(places, rows.to_dict("records"), strict=True):
+            sure = row[f"{measure.field}_p_adjusted"] < 0.05
+            colour = COLOURS[1] if sure else COLOURS[0]
+            axes.plot(row[f"{measure.field}_difference"], place, "s" if sure else "o", color=colour)
+            ends = [row[f"{measure.field}_difference{end}"] for end in ("_low", "_high")]
+            axes.plot(ends, [place, place], color=colour, linewidth=1.4)
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+        names = [] if number else list(rows["column"] + ": " + rows["group"])
+        axes.set_yticks(places, names, parse_math=False)
+        axes.set_title(measure.name, fontsize=10)
+        axes.margins(x=0.15)
+    figure.supxlabel("Difference from all other stays, with its 95% interval", fontsize=10, x=0.58)
+    return figure
 
 
 def plot_windows(risk: StayRisk) -> Figure:
@@ -142,69 +169,34 @@ def plot_windows(risk: StayRisk) -> Figure:
     """
     if not risk.windows:
         raise UserError(f"the stay has no windows to draw; its status is {risk.status!r}")
-    first, last, numbers, risks = (
+    first, last, notes, risks = (
         np.array([getattr(window, name) for window in risk.windows])
         for name in ("start", "end", "note", "probability")
     )
-    names, places = np.unique(numbers, return_inverse=True)
-    lengths = np.array([last[places == place].max() for place in range(len(names))])
-    offsets = np.r_[0, np.cumsum(lengths)[:-1]]
+    _, places = np.unique(notes, return_inverse=True)
+    lengths = np.array([last[places == place].max() for place in range(places.max() + 1)])
+    starts = np.r_[0, np.cumsum(lengths)[:-1]]
     figure, (axes,) = new_axes((7.2, 3.0))
-    colours = np.where(risks == risks.max(), COLOURS[1], COLOURS[5])
-    bars = axes.bar(
-        first + offsets[places], risks, width=last - first, align="edge", color=list(colours)
-    )
-    for bar in bars:
-        bar.set(edgecolor="white", linewidth=0.6 if len(risks) < _CROWD else 0)
-    _stay_lines(axes, risk)
-    _note_marks(axes, names, offsets, lengths)
+    colours = list(np.where(risks == risks.max(), COLOURS[1], COLOURS[5]))
+    width = last - first
+    edge = {"edgecolor": "white", "linewidth": 0.6 if len(risks) < 60 else 0}
+    axes.bar(first + starts[places], risks, width=width, align="edge", color=colours, **edge)
+    for start in starts[1:]:
+        axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
+    lines = (("P_max", risk.p_max), ("P_mean", risk.p_mean), ("score", risk.score))
+    for (name, level), colour, dash in zip(lines, ("#222222", *COLOURS[2:]), DASHES, strict=False):
+        label = f"{name} {level:.2f}"
+        axes.axhline(level, color=colour, linestyle=dash, linewidth=1.3, label=label)
     axes.set(xlim=(0, lengths.sum()), ylim=(0, 1), ylabel="Window probability")
-    axes.set_xlabel("Characters of the stay's notes")
+    axes.set_xlabel("Characters of the stay's notes; grey lines part the notes")
     axes.xaxis.set_major_formatter("{x:,.0f}")
+    _legend(axes, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
-def _stay_lines(axes: Axes, risk: StayRisk) -> None:
-    """The three numbers of a stay, with labels at the right edge that do not overlap."""
-    lines = sorted(
-        [
-            (risk.p_max, "$P_{max}$", COLOURS[1], (0, (5, 1.5))),
-            (risk.p_mean, "$P_{mean}$", COLOURS[2], (0, (1, 1))),
-            (risk.score, "score", "#222222", "-"),
-        ]
-    )
-    places = [level for level, *_ in lines]
-    for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + _LINE)
-    for i in reversed(range(len(places))):
-        places[i] = min(places[i], 1 - _LINE * (len(places) - 1 - i))
-    beside = ("axes fraction", "data")
-    for place, (level, name, colour, style) in zip(places, lines, strict=True):
-        axes.axhline(level, color=colour, linestyle=style, linewidth=1.3)
-        text = f"{name} {level:.2f}"
-        _note(axes, text, (1, place), (5, 0), xycoords=beside, va="center", color=colour)
-
-
-def _note_marks(axes: Axes, names: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> None:
-    """A line at the start of each note, and its number where there is room."""
-    total = float(lengths.sum())
-    for name, start, length in zip(names, offsets, lengths, strict=True):
-        if start:
-            axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
-        if length > 0.08 * total:
-            middle = (start + length / 2, 1)
-            _note(axes, f"note {name}", middle, (0, 3), ha="center", color=GREY, size=8)
-
-
-def _square(across: str, up: str) -> tuple[Figure, Axes]:
-    figure, (axes,) = new_axes((4.8, 4.8))
-    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=across, ylabel=up, aspect="equal")
-    return figure, axes
-
-
-def _looks(scores: Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
+def _looks(names: Sequence[str] | Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
     """Colour, dashes and weight of each set of risks; the first is emphasised."""
-    if not scores:
+    if not names:
         raise UserError("scores is empty; pass at least one set, such as {'model': probability}")
     return [
         {
@@ -213,35 +205,11 @@ def _looks(scores: Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
             "linewidth": 1.4 if i else 2.2,
             "zorder": 2 if i else 3,
         }
-        for i in range(len(scores))
+        for i in range(len(names))
     ]
 
 
-def _curves(
-    y: ArrayLike,
-    scores: Mapping[str, ArrayLike],
-    evaluations: Mapping[str, Evaluation] | None,
-    measure: Measure,
-) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
-    """True and false positives by falling threshold, and how to draw each set of risks.
-
-    The label has the area under the curve, with its interval where it was evaluated.
-    """
-    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
-        outcome, risk = checked(y, probability)
-        if not 0 < outcome.sum() < len(outcome):
-            raise UserError(
-                f"{int(outcome.sum())} of {len(outcome)} stays are readmitted; this curve needs "
-                "both outcomes"
-            )
-        stays = Stays(outcome, risk).weighted()
-        if evaluations and name in evaluations:
-            area = str(getattr(evaluations[name], measure.field))
-        else:
-            area = f"{measure.function(stays):.3f}"
-        true, false, _ = stays.curve
-        yield true, false, {"label": f"{name}: {measure.name} {area}", **look}
-
-
 def _legend(axes: Axes, **where: Any) -> None:
-    axes.legend(handlelength=2.2, fontsize=9, framealpha=1, edgecolor="none", **where)
+    legend = axes.legend(handlelength=2.2, fontsize=9, framealpha=1, edgecolor="none", **where)
+    for text in legend.get_texts():
+        text.set_parse_math(False)

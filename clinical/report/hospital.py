@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, create_model
 
 from domainbert.errors import UserError
+from domainbert.settings import Settings
 
 NUMBERS = {"discharges_per_day": "How many discharges a day are scored? (a number; 0: not known)"}
 FLAGS = {
@@ -51,27 +53,16 @@ class Hospital:
         Raises:
             UserError: not TOML, an unknown key, or a value of the wrong type.
         """
+        kinds = dict.fromkeys(questions(), (str, ""))
+        kinds |= dict.fromkeys(NUMBERS, (Annotated[float, Field(ge=0)], 0.0))
+        table = create_model(
+            "Answers", __base__=Settings, **kinds, **dict.fromkeys(FLAGS, (bool, False))
+        )
         try:
-            given = tomllib.loads(Path(path).read_text("utf-8"))
+            given = table(**tomllib.loads(Path(path).read_text("utf-8"))).model_dump()
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is not TOML: {error}") from None
-        known = {**dict.fromkeys(questions(), str), **dict.fromkeys(FLAGS, bool)}
-        known |= dict.fromkeys(NUMBERS, float)
-        for key, value in given.items():
-            if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"; did you mean {near[0]!r}" if near else ""
-                raise UserError(f"{path}: no such question: {key!r}{hint}")
-            _check_type(path, key, value, known[key])
-        answers = {key: given[key].strip() for key in questions() if given.get(key, "").strip()}
-        rest = {key: given[key] for key in (*NUMBERS, *FLAGS) if key in given}
-        return cls(answers, **rest)
-
-
-def _check_type(path: str | Path, key: str, value: object, kind: type) -> None:
-    expected = {str: "text in quotes", bool: "true or false", float: "a number of at least 0"}
-    right = isinstance(value, kind)
-    if kind is float:
-        right = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    if not right:
-        raise UserError(f"{path}: {key}: expected {expected[kind]}, got {value!r}")
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        answers = {key: given[key].strip() for key in questions() if given[key].strip()}
+        return cls(answers, **{key: given[key] for key in (*NUMBERS, *FLAGS)})

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from clinical.evaluation.baselines import out_of_fold
-from clinical.evaluation.drift import training_profile
+from clinical.evaluation.drift import side_profile
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.model import ReadmissionSettings, RiskModel
 from clinical.stays.cohorts import usable_stays
@@ -125,7 +125,11 @@ def fit(
         log.warning("no calibration: %s", refused)
         model.manifest["calibration_refused"] = str(refused)
         probability = aggregate_stays(values, counts, c=model.c)
-    model.manifest["profile"] = training_profile(model, used, probability=probability)
+    texts = {side: used.loc[used["split"] == side, "text"] for side in ("train", "val")}
+    model.manifest["profile"] = {
+        "train": side_profile(model, texts["train"]),
+        "val": side_profile(model, texts["val"], probability=probability),
+    }
     return model
 
 

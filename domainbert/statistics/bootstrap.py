@@ -149,7 +149,7 @@ def resample(
     value = np.asarray(measure(np.ones(len(codes))), dtype=np.float64)
     repeats = bootstrap if codes.max() + 1 >= fewest else 0
     drawn = [measure(w) for w in resampled_weights(codes, bootstrap=repeats, seed=seed)]
-    return Resampled(value, np.asarray(drawn, dtype=np.float64).reshape(-1, *value.shape))
+    return Resampled(value, np.asarray(drawn, dtype=np.float64).reshape(len(drawn), *value.shape))
 
 
 def bootstrap_interval(

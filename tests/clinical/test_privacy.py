@@ -11,12 +11,11 @@ from typer.testing import CliRunner
 
 import clinical
 from clinical.evaluation.baselines import baselines
-from clinical.evaluation.comparison import Comparison, compare
-from clinical.evaluation.groups import by_group
+from clinical.evaluation.comparison import compare
 from clinical.evaluation.monitoring import monitor
 from clinical.evidence.task import ExplainTask
-from clinical.report.facts import describe
-from clinical.report.page import write_comparison, write_monitoring, write_report
+from clinical.report.facts import About, gather
+from clinical.report.page import write_monitoring, write_report
 from clinical.risk.task import ReadmissionTask
 from clinical.stays.stays import clean
 from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
@@ -129,9 +128,6 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
         sides = [table[table["split"] == side] for side in ("train", "val", "test")]
         attempt(said, baselines, *sides)
         attempt(said, clinical.evaluate, table["text"], table["text"], patients=table["text"])
-        unmeasured = by_group(table.assign(probability=0.5), bootstrap=0)
-        nothing = Comparison(table, {"x": None}, {}, groups=unmeasured, caveats=[])
-        attempt(said, write_report, tmp_path, nothing, title="x", flow=table)
         attempt(said, clinical.ReadmissionClassifier().fit, [NOTE], [2, 3])
         attempt(said, clinical.check_disjoint, table.assign(patient_id=NOTE))
     for file in tmp_path.rglob("*"):
@@ -147,10 +143,9 @@ def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard
     model.manifest["profile"] = {"train": {}, "val": {}}
     with overheard() as said:
         found = compare(model, table, bootstrap=0)
-        for name, shown in (("report", False), ("report-with-notes", True)):
-            about = describe(model, found, name="tiny", include_notes=shown)
-            said.append(repr(about))
-            write_comparison(found, tmp_path / name, title="T", facts={}, about=about)
+        about = About(gather(model, found, name="tiny"))
+        said += [repr(about), repr(found)]
+        write_report(found, tmp_path / "report", title="T", about=about)
         watched = monitor(model, table.drop(columns="split"), bootstrap=0)
         said.append(repr(watched))
         write_monitoring(watched, tmp_path / "monitor")
@@ -168,12 +163,7 @@ def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard
     asked = {"notes.parquet", "words.csv", "pages"}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     holding = {path for path in files if CANARY.encode() in path.read_bytes()}
-    assert {path.relative_to(tmp_path).parts[0] for path in holding} == asked | {
-        "report-with-notes"
-    }
-    assert holding & set((tmp_path / "report-with-notes").iterdir()) == {
-        tmp_path / "report-with-notes" / "report.html"
-    }
+    assert {path.relative_to(tmp_path).parts[0] for path in holding} == asked
 
 
 def test_the_listener_hears(overheard):

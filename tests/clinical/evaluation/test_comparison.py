@@ -42,7 +42,7 @@ def test_a_score_table_is_joined_by_stay_id_and_no_note_is_needed(cohort, scores
     assert sorted(found.stays["probability"]) == sorted(known["probability"])
     assert list(found.evaluations) == ["domainbert"]
     assert any("No baselines were fitted" in caveat for caveat in found.caveats)
-    assert found.use.points["10 alerts per 100"].source == "this cohort's validation side"
+    assert found.points["10 alerts per 100"].source == "this cohort's validation side"
 
 
 def test_scores_that_do_not_fit_are_refused(cohort, scores):

@@ -11,8 +11,8 @@ from clinical.evaluation.decision import (
     NONE,
     Point,
     alert_burden,
+    alert_points,
     benefit_table,
-    capacity_points,
     decision_curve,
     net_benefit,
 )
@@ -81,7 +81,7 @@ def test_burden_by_hand():
 def test_capacities_are_thresholds_of_the_validation_risks_whatever_the_test_brings():
     validation = hospital(4000, seed=1)[1]
     levels = np.quantile(validation, np.arange(1, 100) / 100)
-    points = capacity_points(levels.tolist(), source="validation")
+    points = alert_points(None, levels.tolist(), source="validation")
     for capacity in CAPACITIES:
         level = points[f"{capacity} alerts per 100"].threshold
         assert 100 * (validation >= level).mean() == pytest.approx(capacity, abs=0.5)
@@ -90,5 +90,5 @@ def test_capacities_are_thresholds_of_the_validation_risks_whatever_the_test_bri
         y, np.clip(p + 0.2, 0, 1), points, patients=range(1000), bootstrap=0
     )  # risks that have drifted up give more alerts: nothing is chosen on the test
     assert (higher["alerts_per_100"] > [2 * c for c in CAPACITIES]).all()
-    with pytest.raises(ValueError, match="expected 99 percentiles"):
-        capacity_points([0.5], source="x")
+    assert alert_points(None, [], source="validation") == {}
+    assert list(alert_points(0.4, [], source="validation")) == ["the model's alert threshold"]

@@ -1,20 +1,14 @@
 """An evaluation with everything in it, on made-up risks, for the tests of the report."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from clinical.evaluation.comparison import Comparison, InUse
-from clinical.evaluation.decision import (
-    alert_burden,
-    benefit_table,
-    capacity_points,
-    decision_curve,
-    working_point,
-)
+from clinical.evaluation.comparison import measure
+from clinical.evaluation.decision import alert_points
 from clinical.evaluation.drift import drift, profile
-from clinical.evaluation.groups import by_group, by_period
-from clinical.evaluation.intervals import evaluate
 from clinical.report.facts import About, gather
 
 
@@ -33,37 +27,27 @@ def made_up(n=900, seed=0):
             + pd.to_timedelta(rng.integers(0, 300, n), "D"),
         }
     )
-    points = capacity_points(np.quantile(p, np.arange(1, 100) / 100).tolist(), source="validation")
-    working = working_point(points)
-    threshold = points[working].threshold
-    asked = {"patients": stays["patient_id"], "bootstrap": 30}
+    levels = np.quantile(p, np.arange(1, 100) / 100).tolist()
+    points = alert_points(None, levels, source="validation")
+    threshold = points["10 alerts per 100"].threshold
     parts = [
         drift(profile({"tokens": rng.normal(900, 50, 500)}), {"tokens": rng.normal(1000, 50, n)})
         .assign(side=side)
         for side in ("train", "val")
     ]  # fmt: skip
-    use = InUse(
+    scores = {"model": p, "TF-IDF": np.clip(p + rng.normal(0, 0.1, n), 0, 1)}
+    found = measure(
+        stays,
+        scores,
+        thresholds=dict.fromkeys(scores, threshold),
         points=points,
-        working=working,
-        curve=decision_curve(stays["readmitted"], {"model": p}),
-        benefit=benefit_table(stays["readmitted"], p, **asked),
-        burden=alert_burden(stays["readmitted"], p, points, **asked),
-        periods=by_period(stays, threshold=threshold, bootstrap=30),
-        dates="",
+        caveats=["A caveat."],
+        bootstrap=30,
+    )
+    return dataclasses.replace(
+        found,
         inputs=pd.concat(parts, ignore_index=True),
         findings=["Tokens of a stay: a clear change since training."],
-    )
-    scores = {"model": p, "TF-IDF": np.clip(p + rng.normal(0, 0.1, n), 0, 1)}
-    return Comparison(
-        stays=stays,
-        evaluations={
-            name: evaluate(stays["readmitted"], risk, threshold=threshold, **asked)
-            for name, risk in scores.items()
-        },
-        scores=scores,
-        groups=by_group(stays, threshold=threshold, bootstrap=30),
-        caveats=["A caveat."],
-        use=use,
     )
 
 

@@ -9,11 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from clinical.evidence.explain import explain
-from clinical.report.facts import About, example_calls
+from clinical.report.facts import About
 from clinical.report.hospital import Hospital
-from clinical.report.page import write_comparison, write_report
-from clinical.risk.model import RiskModel
+from clinical.report.page import write_report
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
@@ -22,12 +20,11 @@ FLAGS = (
 
 
 @pytest.fixture(scope="module")
-def report(about, comparison, new_network, tokenizer, tmp_path_factory):
+def report(about, comparison, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    found = explain(RiskModel(new_network(), tokenizer), "He lives alone. No fever. Chest pain.")
-    full = About(about.facts, Hospital({"funding": "The state."}, 20.0), (("Right", found),))
+    full = About(about.facts, Hospital({"funding": "The state."}, 20.0))
     flow = pd.DataFrame({"reason": ["all admissions"], "removed": [0], "left": [900]})
-    return write_comparison(
+    return write_report(
         comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, about=full
     )
 
@@ -95,7 +92,7 @@ def test_the_printed_pages_have_every_figure(browser, report):
     sizes = sorted(picture.image.size for page in pages for picture in page.images)
     sources = re.findall(r'src="data:image/png;base64,([^"]+)"', report.read_text("utf-8"))
     figures = [image.open(io.BytesIO(base64.b64decode(source))) for source in sources]
-    assert len(figures) == 6
+    assert len(figures) == 4
     assert sizes == sorted(figure.size for figure in figures)
     text = " ".join(page.extract_text() for page in pages)
     for heading in ("Summary", "The 31 source attributes", "TRIPOD+AI", "Open questions", "Limits"):
@@ -129,30 +126,3 @@ def test_the_page_stands_alone_and_its_headings_are_in_order(browser, report):
     assert broken == []
     texts = browser.execute_script("return [...document.images].map(i => i.alt)")
     assert all(len(text) > 30 and re.search(r"\d", text) for text in texts)
-
-
-def test_examples_are_escaped_and_of_each_kind(model, about, comparison, tmp_path):
-    hostile = "<script>alert(1)</script> heart failure"
-    stays = pd.DataFrame({"text": [[f"{hostile} {'failure ' * n}"] for n in range(8)]})
-    stays["readmitted"] = [0, 1] * 4
-    stays["probability"] = [risk.probability for risk in model.predict_many(stays["text"])]
-    middle = float(stays["probability"].sort_values().iloc[3:5].mean())
-    examples = example_calls(model, stays, threshold=middle)
-    alerts = stays["probability"] >= middle
-    kinds = {(alert, outcome) for alert, outcome in zip(alerts, stays["readmitted"], strict=True)}
-    assert len(examples) == len(kinds)
-    riskiest = stays["probability"][alerts & (stays["readmitted"] == 1)].max()
-    assert examples[0][1].risk.probability == pytest.approx(riskiest)
-    full = About(about.facts, Hospital(), tuple(examples))
-    page = write_report(tmp_path, comparison, title="T", about=full).read_text("utf-8")
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
-    assert page.count('<article class="example">') == len(kinds)
-    shown = re.findall(r"note 1, characters ([\d,]+) to ([\d,]+)", page)
-    assert shown == [
-        (f"{one.start:,}", f"{one.end:,}")
-        for _, explanation in examples
-        for one in explanation.passages
-        if one.value > 0 or one.probability_contribution <= -0.005
-    ]
-    assert example_calls(model, stays, threshold=None) == []
