@@ -178,8 +178,6 @@ def evaluate(
     from biomed.qa.questions import read_questions, split_by_article
 
     gold = read_questions(questions)
-    if gold.remarks:
-        say(f"{gold.name}: {len(gold.remarks)} answers are not where the file says")
     if held_out is not None:
         _, gold = split_by_article(gold, share=held_out)
         say(f"{len(gold)} questions of held-out articles")

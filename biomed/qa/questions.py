@@ -35,10 +35,6 @@ COLUMNS = (ID, QUESTION, CONTEXT, Column("answer"), Column("answer_start"))
 _NAMES = ("document_id", "title")  # of an article or paragraph, in SQuAD JSON
 _SHAPE = "data[].paragraphs[] with context and qas[], each with id, question and answers"
 NEAR = 16  # characters that an answer may be away from its stated position
-# How an answer was handled that is not where the file says.
-MOVED = "its text is not at its answer_start: another occurrence was taken"
-UNCLEAR = "its text occurs several times, none of them near its answer_start: left out"
-ABSENT = "its text does not occur in the context: left out"
 
 
 class QuestionError(UserError):
@@ -53,9 +49,8 @@ class Question:
         context: a paragraph or a whole article.
         article: name of the article that the context comes from.
         answers: texts that count as correct; empty if there is no answer or it is not known.
-        places: characters (start, end) of answers in the context; training needs one.
+        places: characters (start, end) of answers in the context, see `locate`; training needs one.
         is_answered: whether the file gives the answer, or says that there is none.
-        remarks: for each answer that is not where the file says, how it was handled.
     """
 
     id: str
@@ -65,7 +60,6 @@ class Question:
     answers: tuple[str, ...] = field(default=(), repr=False)
     places: tuple[tuple[int, int], ...] = ()
     is_answered: bool = True
-    remarks: tuple[str, ...] = ()
 
     @property
     def is_impossible(self) -> bool:
@@ -85,11 +79,6 @@ class QuestionSet:
 
     def __iter__(self) -> Iterator[Question]:
         return iter(self.questions)
-
-    @property
-    def remarks(self) -> tuple[tuple[str, str], ...]:
-        """The id and the remark for each remark of all questions."""
-        return tuple((q.id, what) for q in self for what in q.remarks)
 
     def subset(self, questions: Iterable[Question]) -> QuestionSet:
         """Some of the questions."""
@@ -115,7 +104,7 @@ def read_questions(path: str | Path) -> QuestionSet:
     has the columns `question`, `context`, and optionally `id`, `answer` (an empty cell: there is
     no answer) and `answer_start`. Rows with the same id are one question with several answers.
 
-    A gold answer that is not where the file says is searched for and listed in `remarks`.
+    A gold answer that is not where the file says is searched for, see `locate`.
 
     Raises:
         QuestionError: a file that is malformed, or has different questions with one id.
@@ -197,37 +186,33 @@ def _checked(row: Row) -> list[tuple[str, int | None]]:
 def _question(
     id_: str, cells: Mapping[str, Any], given: Sequence[tuple[str, int | None]]
 ) -> Question:
-    located = [locate(cells["context"], answer, start) for answer, start in given]
+    places = [locate(cells["context"], answer, start) for answer, start in given]
     return Question(
         id_,
         cells["question"],
         cells["context"],
         cells.get("article") or text_hash(cells["context"]),
         answers=tuple(dict.fromkeys(answer.strip() for answer, _ in given)),
-        places=tuple(place for place, _ in located if place),
+        places=tuple(place for place in places if place),
         is_answered="answer" in cells,
-        remarks=tuple(what for _, what in located if what),
     )
 
 
-def locate(
-    context: str, answer: str, start: int | None
-) -> tuple[tuple[int, int] | None, str | None]:
-    """The position of an answer without the white space around it, and a remark if it is moved.
+def locate(context: str, answer: str, start: int | None) -> tuple[int, int] | None:
+    """The position of an answer without the white space around it; None if it is not clear.
 
     If the text is not at the stated start, its only occurrence is taken, or the nearest one if it
-    is at most `NEAR` characters away; otherwise the position is None. Without a stated start, the
-    first occurrence is taken.
+    is at most `NEAR` characters away. Without a stated start, the first occurrence is taken.
     """
     text = answer.strip()
     places = [match.start() for match in re.finditer(re.escape(text), context)]
     if not places:
-        return None, ABSENT
+        return None
     stated = places[0] if start is None else start + len(answer) - len(answer.lstrip())
     nearest = min(places, key=lambda at: abs(at - stated))
     if len(places) > 1 and abs(nearest - stated) > NEAR:
-        return None, UNCLEAR
-    return (nearest, nearest + len(text)), MOVED if nearest != stated else None
+        return None
+    return nearest, nearest + len(text)
 
 
 def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionSet, QuestionSet]:

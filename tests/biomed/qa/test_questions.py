@@ -4,9 +4,6 @@ import pandas as pd
 import pytest
 
 from biomed.qa.questions import (
-    ABSENT,
-    MOVED,
-    UNCLEAR,
     QuestionError,
     evenly,
     locate,
@@ -50,7 +47,7 @@ class TestSquad:
         assert only.answers == ("pneumonia", "pneumonia,")
         assert only.places == ((35, 44), (35, 45))
         assert only.article == "T"
-        assert (only.is_answered, only.is_impossible, read.remarks) == (True, False, ())
+        assert (only.is_answered, only.is_impossible) == (True, False)
 
     def test_version_2(self, write):
         document = squad(
@@ -68,7 +65,7 @@ class TestSquad:
         found = read_questions(write(document)).questions
         assert [(q.is_answered, q.is_impossible) for q in found] == [(False, False)] * 2
 
-    def test_answers_that_are_elsewhere_are_listed_not_trusted(self, write):
+    def test_answers_that_are_elsewhere_are_searched_for(self, write):
         document = squad(
             question("moved", (" pneumonia", 35)),
             question("near", ("insulin", 48)),
@@ -77,13 +74,6 @@ class TestSquad:
             question("negative", ("pneumonia", -10)),
         )
         read = read_questions(write(document))
-        assert dict(read.remarks) == {
-            "moved": MOVED,
-            "near": MOVED,
-            "absent": ABSENT,
-            "negative": MOVED,
-            "far": MOVED,
-        }
         places = {q.id: [CONTEXT[slice(*p)] for p in q.places] for q in read.questions}
         assert places == {
             "moved": ["pneumonia"],
@@ -104,19 +94,19 @@ class TestSquad:
 
 
 @pytest.mark.parametrize(
-    ("answer", "start", "place", "what"),
+    ("answer", "start", "place"),
     [
-        ("insulin", None, (51, 58), None),
-        ("n", None, (1, 2), None),
-        ("Insulin", 0, (0, 7), None),
-        (" was ", 7, (8, 11), None),
-        ("in", 30, None, UNCLEAR),
-        ("fever", None, None, ABSENT),
-        ("again.", 900, (59, 65), MOVED),
+        ("insulin", None, (51, 58)),
+        ("n", None, (1, 2)),
+        ("Insulin", 0, (0, 7)),
+        (" was ", 7, (8, 11)),
+        ("in", 30, None),
+        ("fever", None, None),
+        ("again.", 900, (59, 65)),
     ],
 )
-def test_where_an_answer_stands(answer, start, place, what):
-    assert locate(CONTEXT, answer, start) == (place, what)
+def test_where_an_answer_stands(answer, start, place):
+    assert locate(CONTEXT, answer, start) == place
 
 
 ROWS = {
@@ -140,7 +130,6 @@ class TestTables:
             ("3", ("insulin",), False),
         ]
         assert read.questions[0].places == ((35, 44), (0, 7))
-        assert not read.remarks
 
     @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
     @pytest.mark.parametrize("answer", ["None", "NA", "null", "nan", "038"])
