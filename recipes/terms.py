@@ -16,11 +16,10 @@ import typer
 from pydantic import Field
 
 from biomed.sentences.data import read_pairs
-from biomed.sentences.training import fit_encoder
+from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.evaluation import evaluate_terms
 from biomed.terms.names import medical_terms
 from biomed.terms.similarity import TermModel
-from biomed.terms.training import TermRecipe
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 from domainbert.settings import Settings
@@ -81,7 +80,7 @@ class Relations(Settings):
     contexts: Times = 1.0
 
 
-class MedicalTermRecipe(TermRecipe):
+class MedicalTermRecipe(SentenceRecipe):
     """A recipe of term vectors from public vocabularies.
 
     Attributes:

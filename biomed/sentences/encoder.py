@@ -48,7 +48,7 @@ class SentenceEncoder(Embedder):
 
 
 class CrossEncoder(PairModel):
-    """Two texts read together -> a score or a class; see `domainbert.models.pairs.PairModel`."""
+    """Two texts read together -> a score; see `domainbert.models.pairs.PairModel`."""
 
     package, task = "biomed", "pairs"
     train_command = "biomed sentences train PAIRS --kind cross-encoder --out MODEL"

@@ -161,10 +161,10 @@ class SearchTask(Task):
 
 
 class PairTask(Task):
-    """The score or the class of each pair of texts: `score`, or `label` and `p_<label>`.
+    """The score of each pair of texts.
 
     Args:
-        model: gives them.
+        model: gives it.
     """
 
     name, columns = "pairs", (FIRST, SECOND)
@@ -175,10 +175,7 @@ class PairTask(Task):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        if len(self._model.labels) == 1:
-            return pa.schema([("score", pa.float64())])
-        shares = [(f"p_{label}", pa.float64()) for label in self._model.labels]
-        return pa.schema([("label", pa.string()), *shares])
+        return pa.schema([("score", pa.float64())])
 
     def read(self, rows: Sequence[Row]) -> list[PairWindow] | Fault:
         """The windows of a pair."""
@@ -194,16 +191,13 @@ class PairTask(Task):
             return Fault(str(error))
 
     def run(self, items: Iterable[list[PairWindow]]) -> Iterator[PairResult]:
-        """What the model says of each pair."""
+        """The score of each pair."""
         return self._model.predict_windows(items)
 
     def rows(self, item: list[PairWindow], result: PairResult) -> list[dict[str, Any]]:
         """One row."""
         remark = {"reason": f"read in {len(item)} windows"} if len(item) > 1 else {}
-        if len(self._model.labels) == 1:
-            return [{"score": result.score, **remark}]
-        shares = {f"p_{label}": share for label, share in result.probabilities.items()}
-        return [{"label": result.label, **shares, **remark}]
+        return [{"score": result.score, **remark}]
 
     def facts(self) -> dict[str, Any]:
         """The model."""

@@ -122,14 +122,9 @@ def train_from_recipe(
 def _fit_cross(
     recipe: SentenceRecipe, train: pd.DataFrame, validation: pd.DataFrame, **place: Any
 ) -> CrossEncoder:
-    import pandas as pd
-
-    train, validation = labelled(train), labelled(validation)
-    numbers = pd.to_numeric(train.get("label", pd.Series(dtype=float)), errors="coerce")
-    classes = _classes(train, validation) if numbers.isna().any() else ()
-    sides: list[list[tuple[str, str, Any]]] = []
-    for part in (train, validation):
-        targets = part["label"].tolist() if classes else scores(part, recipe.data.scale).tolist()
+    sides: list[list[tuple[str, str, float]]] = []
+    for part in map(labelled, (train, validation)):
+        targets = scores(part, recipe.data.scale).tolist()
         sides.append(list(zip(part["first"], part["second"], targets, strict=True)))
     model = recipe.model
     trained = fit_pairs(
@@ -138,7 +133,6 @@ def _fit_cross(
         encoder=model.encoder,
         training=recipe.training,
         settings=PairSettings(window=model.window, join=model.join),
-        labels=classes,
         model_class=CrossEncoder,
         **place,
     )
@@ -186,18 +180,6 @@ def fit_encoder(
         checkpoints=checkpoints,
         resume=resume,
     )
-
-
-def _classes(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[str, ...]:
-    """The class names, sorted."""
-    names = tuple(sorted(set(train["label"]))) if "label" in train.columns else ()
-    if len(names) < 2:
-        msg = f"classification needs two classes or more in the column `label`, got {len(names)}"
-        raise UserError(msg)
-    if new := sorted(set(validation.get("label", ())).difference(names)):
-        msg = f"validation has the class {new[0]!r}, which training has not"
-        raise UserError(msg)
-    return names
 
 
 def _columns(pairs: pd.DataFrame, recipe: SentenceRecipe) -> dict[str, list[Any]]:

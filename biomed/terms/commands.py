@@ -211,12 +211,14 @@ def train(
 
     Rows with the same id are names of one concept. A tenth of the concepts choose the weights.
     """
-    from biomed.terms.training import TermRecipe, read_names, train_from_recipe
+    from biomed.sentences.training import SentenceRecipe
+    from biomed.terms.training import read_names, train_from_recipe
     from domainbert.training.checkpoints import training_run
     from domainbert.training.recipes import read_recipe
 
-    changes = {"model.encoder": encoder, "training.epochs": epochs, "training.seed": seed}
-    plan = read_recipe(TermRecipe, recipe, changes)
+    changes = {"training.epochs": epochs, "training.seed": seed}
+    changes |= {"model.encoder": encoder, "model.objective": "contrastive"}
+    plan = read_recipe(SentenceRecipe, recipe, changes)
     with training_run(out, checkpoints, resume=resume) as run:
         table = read_names(names)
         run.save(train_from_recipe(plan, table, checkpoints=run.checkpoints, resume=resume))

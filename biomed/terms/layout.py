@@ -31,31 +31,27 @@ class TermLayout:
 
     Attributes:
         table: `term, category` (where categories were given), `x, y`.
-        method: "tsne" or "pca".
         perplexity: of t-SNE, None with PCA.
-        k: neighbours per term behind the next two numbers; 0 for two terms.
-        kept: share of the k nearest neighbours by cosine that are among the k in the picture.
+        k: neighbours per term behind the next number; 0 for two terms.
         trustworthiness: in [0, 1]; 1 means that no term has a false neighbour in the picture
-            (Venna and Kaski 2001, as in scikit-learn). Both are NaN for two terms.
+            (Venna and Kaski 2001, by scikit-learn); NaN for two terms.
     """
 
     table: pd.DataFrame = field(repr=False)
-    method: Method
     perplexity: float | None
     k: int
-    kept: float
     trustworthiness: float
 
     def caption(self) -> str:
-        """Method and faithfulness of the picture, in one or two sentences."""
+        """Method and trustworthiness of the picture."""
         terms = f"{len(self.table):,} terms"
         how = "PCA" if self.perplexity is None else f"t-SNE, perplexity {self.perplexity:.3g}"
         if not self.k:
             return f"{how} of {terms}."
         plural = "s" if self.k > 1 else ""
         return (
-            f"{how} of {terms}. The picture keeps {self.kept:.0%} of each term's {self.k} nearest "
-            f"neighbour{plural} (trustworthiness {self.trustworthiness:.2f})."
+            f"{how} of {terms}; trustworthiness of the {self.k} nearest neighbour{plural}: "
+            f"{self.trustworthiness:.2f} (1 is best)."
         )
 
 
@@ -86,7 +82,7 @@ def layout_terms(
     """
     import pandas as pd
     from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
+    from sklearn.manifold import TSNE, trustworthiness
 
     number = len(terms)
     _check(terms, vectors, categories)
@@ -104,32 +100,12 @@ def layout_terms(
     else:
         perplexity, places = None, PCA(n_components=2, svd_solver="full").fit_transform(points)
     k = min(NEIGHBOURS, (number - 1) // 2)
-    kept, trust = faithfulness(points, places, k=k) if k else (float("nan"), float("nan"))
+    trust = float(trustworthiness(points, places, n_neighbors=k)) if k else float("nan")
     table = pd.DataFrame({"term": list(terms)})
     if categories is not None:
         table["category"] = list(categories)
     table[["x", "y"]] = places
-    return TermLayout(table, method, perplexity, k, kept, trust)
-
-
-def faithfulness(points: np.ndarray, places: np.ndarray, *, k: int) -> tuple[float, float]:
-    """How well a picture keeps neighbourhoods.
-
-    Args:
-        points: shape (terms, dimension).
-        places: shape (terms, 2).
-        k: neighbours, 1 <= k < terms / 2.
-
-    Returns:
-        The share of the k nearest points that are among the k nearest in the picture, and the
-        picture's trustworthiness.
-    """
-    from sklearn.manifold import trustworthiness
-    from sklearn.neighbors import kneighbors_graph
-
-    near, shown = (kneighbors_graph(side, k) for side in (points, places))
-    kept = near.multiply(shown).sum() / (len(points) * k)
-    return float(kept), float(trustworthiness(points, places, n_neighbors=k))
+    return TermLayout(table, perplexity, k, trust)
 
 
 def _check(terms: Sequence[str], vectors: np.ndarray, categories: Sequence[str] | None) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from biomed.sentences.training import SentenceRecipe, SentenceTable, fit_encoder
+from biomed.sentences.training import fit_encoder
 from biomed.terms.names import percent
 from biomed.terms.similarity import TermModel
 from domainbert.errors import UserError
@@ -14,24 +14,9 @@ from domainbert.tables import read_table, require_cells
 if TYPE_CHECKING:
     import pandas as pd
 
+    from biomed.sentences.training import SentenceRecipe
+
 VALIDATION = 10  # percent of the concepts
-
-
-class TermTable(SentenceTable):
-    """The `[model]` table; see `SentenceTable`. Term vectors are trained by contrast alone."""
-
-    kind: Literal["bi-encoder"] = "bi-encoder"
-    objective: Literal["contrastive"] = "contrastive"
-
-
-class TermRecipe(SentenceRecipe):
-    """A recipe of term vectors.
-
-    Attributes:
-        model: encoder, pooling, and the share of the trained change that is kept.
-    """
-
-    model: TermTable = TermTable()
 
 
 def read_names(path: str | Path) -> pd.DataFrame:
@@ -67,7 +52,7 @@ def name_pairs(names: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, pd.
 
 
 def train_from_recipe(
-    recipe: TermRecipe,
+    recipe: SentenceRecipe,
     names: pd.DataFrame,
     *,
     checkpoints: str | Path | None = None,
@@ -76,7 +61,7 @@ def train_from_recipe(
     """Train on the names of concepts; a tenth of the concepts, by a hash, chooses the weights.
 
     Args:
-        recipe: the plan.
+        recipe: the plan; its objective must be "contrastive".
         names: `name, id`, from `read_names`.
         checkpoints: see `biomed.sentences.training.train_from_recipe`; and so for `resume`.
         resume: see there.

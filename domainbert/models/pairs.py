@@ -1,4 +1,4 @@
-"""PairModel: two texts -> a score or a class, read together by one network (a cross-encoder)."""
+"""PairModel: two texts -> a score, read together by one network (a cross-encoder)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class PairSettings(Settings):
         window: maximum tokens of a window, including both texts and special tokens; None is the
             encoder's limit.
         overlap: tokens of the second text that consecutive windows share.
-        join: how the windows of a long second text become one result: "mean" of their logits, or
-            "max" (for each output, its largest logit), which suits reranking.
+        join: how the windows of a long second text become one result: the "mean" of their
+            logits, or the largest ("max"), which suits reranking.
     """
 
     window: Count | None = None
@@ -56,37 +56,17 @@ class PairResult:
     """The result for a pair of texts.
 
     Attributes:
-        logits: one for each output, shape (labels,).
-        labels: names of the outputs.
+        logit: the network's output.
         windows: windows that were read.
     """
 
-    logits: np.ndarray = field(repr=False)
-    labels: tuple[str, ...]
+    logit: float
     windows: int
 
     @property
     def score(self) -> float:
-        """The sigmoid of the only logit, in (0, 1).
-
-        Raises:
-            UserError: the network has several outputs.
-        """
-        if len(self.logits) != 1:
-            msg = f"a score needs one output; this model has {len(self.logits)} classes"
-            raise UserError(msg)
-        return float(1 / (1 + np.exp(-self.logits[0])))
-
-    @property
-    def probabilities(self) -> dict[str, float]:
-        """The softmax of the logits by label."""
-        shares = np.exp(self.logits - self.logits.max())
-        return dict(zip(self.labels, (shares / shares.sum()).tolist(), strict=True))
-
-    @property
-    def label(self) -> str:
-        """The most likely class."""
-        return self.labels[int(self.logits.argmax())]
+        """The sigmoid of the logit, in (0, 1)."""
+        return float(1 / (1 + np.exp(-self.logit)))
 
 
 class PairWindower:
@@ -191,11 +171,11 @@ def _checked(text: object, *, side: str, number: int) -> str:
 
 
 class PairModel(Model):
-    """Reads two texts together and gives a score or a class.
+    """Reads two texts together and gives a score.
 
     A second text too long for one window is read in several, and their logits are joined. Load
-    one with `from_pretrained`: a folder of ours, or any BERT sequence classifier, such as a
-    sentence-transformers cross-encoder.
+    one with `from_pretrained`: a folder of ours, or any BERT sequence classifier with one output,
+    such as a sentence-transformers cross-encoder for reranking.
 
     Args:
         network: Hugging Face's sequence classifier.
@@ -203,6 +183,9 @@ class PairModel(Model):
         settings: see `PairSettings`.
         device: where to run; by default CUDA where there is one, else the CPU.
         batch_tokens: tokens of one batch, padding counted; by default by device.
+
+    Raises:
+        UserError: a network with several outputs.
     """
 
     task = "pairs"
@@ -221,15 +204,15 @@ class PairModel(Model):
         super().__init__(
             network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
-        names = network.config.id2label or {}
-        self.labels = tuple(str(names[number]) for number in sorted(names))
+        if (outputs := network.config.num_labels) != 1:
+            raise UserError(f"a model of pairs has one output, a score; this one has {outputs}")
         self.windower = PairWindower(
             tokenizer, window=self.window_tokens(), overlap=self.settings.overlap
         )
 
     def __repr__(self) -> str:
-        """Name the outputs and the window."""
-        return f"{type(self).__name__}({', '.join(self.labels)}, window={self.windower.window})"
+        """Name the window."""
+        return f"{type(self).__name__}(window={self.windower.window})"
 
     @classmethod
     def network_class(cls) -> Any:
@@ -275,29 +258,24 @@ class PairModel(Model):
             rows = runner.run(
                 [window.input_ids for windows in chunk for window in windows],
                 token_types=[window.segments for windows in chunk for window in windows],
-                read=lambda output, _: output.logits,
+                read=lambda output, _: output.logits[:, 0],
             )
             counts = np.array([len(windows) for windows in chunk])
-            for logits, count in zip(self.joined(np.stack(rows), counts), counts, strict=True):
-                yield PairResult(logits, self.labels, int(count))
+            for logit, count in zip(self._joined(np.stack(rows), counts), counts, strict=True):
+                yield PairResult(float(logit), int(count))
 
-    def joined(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """One row of logits a pair from one row a window.
-
-        Args:
-            rows: shape (windows, labels).
-            counts: windows of each pair, shape (pairs,); at least 1 each.
-        """
+    def _joined(self, logits: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """A logit for each pair, from those of its windows: shapes (windows,) and (pairs,)."""
         starts = np.cumsum(counts) - counts
         if self.settings.join == "max":
-            return np.maximum.reduceat(rows, starts)
-        return np.add.reduceat(rows, starts) / counts[:, None]
+            return np.maximum.reduceat(logits, starts)
+        return np.add.reduceat(logits, starts) / counts
 
     def rank(self, query: str, texts: Sequence[str], *, k: int | None = None) -> list[int]:
         """The numbers of the k texts that score highest beside a query, best first; k None: all.
 
         Raises:
-            UserError: see `predict`; or the model has several outputs.
+            UserError: see `predict`.
         """
         scores = np.array([result.score for result in self.predict_many((query, t) for t in texts)])
         return np.argsort(-scores, kind="stable")[:k].tolist()

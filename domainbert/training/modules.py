@@ -166,14 +166,10 @@ class PairModule(InputModule):
 class PairEncoder(CrossEncoder):
     """A cross-encoder of one `PairModule`."""
 
-    def __init__(self, module: PairModule, labels: int) -> None:
-        self._labels = labels
-        super().__init__(modules=[module])
-
     @property
     def num_labels(self) -> int:
         """Number of logits."""
-        return self._labels
+        return 1
 
 
 # --- losses

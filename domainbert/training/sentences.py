@@ -14,7 +14,7 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
+from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from transformers import TrainerCallback
 
 from domainbert.encoders.lora import add_lora
@@ -156,61 +156,54 @@ def fit_embedder(
 
 
 def fit_pairs(
-    train: Sequence[tuple[str, str, Any]],
+    train: Sequence[tuple[str, str, float]],
     *,
-    validation: Sequence[tuple[str, str, Any]],
+    validation: Sequence[tuple[str, str, float]],
     encoder: str | Path,
     training: TrainingSettings,
     settings: PairSettings | None = None,
-    labels: Sequence[str] = (),
     model_class: type[PairModel] = PairModel,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> PairModel:
     """Train a pair model; keep the weights that do best on validation.
 
-    The loss is binary cross-entropy for scores and cross-entropy for classes. The weights are
-    chosen by Spearman's correlation of scores, or by the accuracy of classes.
+    The loss is binary cross-entropy. The weights are chosen by Spearman's correlation.
 
     Args:
-        train: first text, second text, and its score in [0, 1] or its class.
+        train: first text, second text, and their score in [0, 1].
         validation: likewise, other pairs.
         encoder: shipped name, folder or hub:owner/name.
         training: see `TrainingSettings`; `max_windows` bounds the windows of a pair in a step.
         settings: windows, see `PairSettings`.
-        labels: the classes; none for a score.
         model_class: `PairModel` or a subclass.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there.
 
     Raises:
-        UserError: no pair for training or validation, a score outside [0, 1], or an unknown class;
-            or `resume` with other data, encoder or settings.
+        UserError: no pair for training or validation, a score outside [0, 1], or `resume` with
+            other data, encoder or settings.
     """
     if not (train and validation):
         raise UserError("no pairs: both training and validation need at least one")
-    targets, expected = (_targets([p[2] for p in part], labels) for part in (train, validation))
-    model = model_class.untrained(
-        encoder, training=training, settings=settings, labels=tuple(labels) or ("score",)
-    )
+    targets, expected = (_scores([pair[2] for pair in part]) for part in (train, validation))
+    model = model_class.untrained(encoder, training=training, settings=settings, labels=("score",))
     network = add_lora(model.network, training.lora)
     windows = model.windower.split_many([pair[:2] for pair in validation])
     model.windower.split_many([pair[:2] for pair in train])  # bad texts end here
 
     def score(current: Any) -> dict[str, float]:
         results = model.predict_windows(windows, network=current)
-        logits = np.stack([result.logits for result in results])
-        if labels:
-            return {"accuracy": float((logits.argmax(axis=1) == expected).mean())}
-        return {"spearman": spearman(logits[:, 0], np.array(expected))}
+        logits = np.array([result.logit for result in results])
+        return {"spearman": spearman(logits, np.array(expected))}
 
     module = PairModule(model, network, max_windows=training.max_windows, seed=training.seed)
-    encoder_model = PairEncoder(module, max(1, len(labels)))
-    loss = (CrossEntropyLoss if labels else BinaryCrossEntropyLoss)(encoder_model)
+    encoder_model = PairEncoder(modules=[module])
+    loss = BinaryCrossEntropyLoss(encoder_model)
     first, second = ([pair[side] for pair in train] for side in (0, 1))
     _, best = PairTrainer.run(
         training,
-        metric="accuracy" if labels else "spearman",
+        metric="spearman",
         **_library_options({"pairs": len(train)}, training, SimilarLengths),
         facts={
             **model.facts(encoder),
@@ -296,7 +289,7 @@ def _dataset(columns: Columns, objective: Objective) -> Dataset:
         raise UserError(msg)
     numbers: Columns = {}
     if is_labelled:
-        numbers = {"label": _targets(columns.get("label") or [None] * _rows(columns), ())}
+        numbers = {"label": _scores(columns.get("label") or [None] * _rows(columns))}
     else:
         keys = columns.get(KEY) or [f"row {number}" for number in range(_rows(columns))]
         numbering = {key: number for number, key in enumerate(dict.fromkeys(keys))}
@@ -304,19 +297,16 @@ def _dataset(columns: Columns, objective: Objective) -> Dataset:
     return Dataset.from_dict({**texts, **numbers})
 
 
-def _targets(values: Sequence[Any], labels: Sequence[str]) -> list[Any]:
-    """The numbers of classes, or without labels scores in [0, 1], checked."""
-    if labels:
-        wrong = [row for row, value in enumerate(values) if value not in labels]
-        what, fix = "have no known class", f"expected {', '.join(labels)}"
-    else:
-        wrong = [row for row, value in enumerate(values) if not _is_share(value)]
-        what = "have no score in [0, 1]"
-        fix = "divide by the largest score of the scale"
+def _scores(values: Sequence[Any]) -> list[float]:
+    """The scores, checked to be in [0, 1]."""
+    wrong = [row for row, value in enumerate(values) if not _is_share(value)]
     if wrong:
-        msg = f"{len(wrong)} of {len(values)} rows {what}, the first is row number {wrong[0]}"
-        raise UserError(f"{msg}; {fix}")
-    return [list(labels).index(value) if labels else float(value) for value in values]
+        msg = (
+            f"{len(wrong)} of {len(values)} rows have no score in [0, 1], the first is row number "
+            f"{wrong[0]}; divide by the largest score of the scale"
+        )
+        raise UserError(msg)
+    return [float(value) for value in values]
 
 
 def _is_share(value: object) -> bool:

@@ -136,9 +136,7 @@ def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encode
 
 def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
     train, validation = (read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
-    labelled = read_pairs(write_pairs("c.csv", kind="label"))
-    new = read_pairs(write_pairs("d.csv", kind="label", seed=5))
-    new.loc[0, "label"] = "unseen"
+    classes = read_pairs(write_pairs("c.csv", kind="label"))
 
     def fit(one, two, **changes):
         changes = {f"model.{key}": value for key, value in changes.items()}
@@ -146,9 +144,9 @@ def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
         train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), one, two)
 
     with pytest.raises(UserError, match="scores are not numbers from 0 to 5"):
-        fit(labelled, new)
-    with pytest.raises(UserError, match="validation has the class 'unseen', which training has"):
-        fit(labelled, new, kind="cross-encoder")
+        fit(classes, validation)
+    with pytest.raises(UserError, match="scores are not numbers from 0 to 5"):
+        fit(classes, validation, kind="cross-encoder")
     with pytest.raises(UserError, match="objective: expected"):
         fit(train, validation, objective="cosine")
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from biomed.embedder import TermEmbedder
-from biomed.sentences.training import fit_encoder
+from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.names import percent
-from biomed.terms.training import TermRecipe, name_pairs, read_names, train_from_recipe
+from biomed.terms.training import name_pairs, read_names, train_from_recipe
 from domainbert.tables import TableError
 from domainbert.training.settings import TrainingSettings
 
@@ -39,7 +39,9 @@ def margin(embedder):
 @pytest.mark.parametrize("full", [False, True])
 def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
     settings = QUICK.replaced(full=full, learning_rate=1e-3 if full else 1e-2)
-    recipe = TermRecipe(training=settings, model={"encoder": str(tiny_encoder)})
+    recipe = SentenceRecipe(
+        training=settings, model={"encoder": str(tiny_encoder), "objective": "contrastive"}
+    )
     pairs = pd.DataFrame(ROWS, columns=["first", "second", "key"])
     sets = {"names": pd.concat([pairs] * 6, ignore_index=True)}
     trained = fit_encoder(sets, pairs, recipe, model_class=TermEmbedder)
@@ -55,7 +57,7 @@ def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
 def test_it_needs_pairs_to_learn_from_and_to_choose_by():
     names = pd.DataFrame({"name": ["pain", "ache", "fever"], "id": ["a", "a", "b"]})
     with pytest.raises(ValueError, match="both are needed"):
-        train_from_recipe(TermRecipe(), names)
+        train_from_recipe(SentenceRecipe(), names)
     train, held = name_pairs(names)
     assert sorted([len(train), len(held)]) == [0, 2]
 
@@ -68,7 +70,9 @@ def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
     names = read_names(file)
     assert len(names) == 81
     training = QUICK.replaced(epochs=1.0)
-    recipe = TermRecipe(training=training, model={"encoder": str(tiny_encoder)})
+    recipe = SentenceRecipe(
+        training=training, model={"encoder": str(tiny_encoder), "objective": "contrastive"}
+    )
     trained = train_from_recipe(recipe, names)
     assert trained.manifest["counts"] == {"training rows, names": 2 * (40 - held)}
     assert f"On {2 * held} names" in trained.manifest["scores_note"]

@@ -18,7 +18,7 @@ LONG = "patient with heart failure at home, " * 6
 
 @pytest.fixture
 def pair_model(new_network, tokenizer):
-    return PairModel(new_network(labels=3), tokenizer)
+    return PairModel(new_network(labels=1), tokenizer)
 
 
 def plain_logits(network, windows):
@@ -27,8 +27,8 @@ def plain_logits(network, windows):
     for window in windows:
         ids, segments = torch.tensor(window.input_ids)[None], torch.tensor(window.segments)[None]
         with torch.inference_mode():
-            rows.append(network(ids, token_type_ids=segments).logits[0].numpy())
-    return np.stack(rows)
+            rows.append(network(ids, token_type_ids=segments).logits.item())
+    return np.array(rows)
 
 
 def test_windows_hold_the_first_text_and_every_token_of_the_second(tokenizer):
@@ -54,38 +54,35 @@ def test_special_tokens_and_half_characters_in_a_text_are_text(tokenizer):
 
 @pytest.mark.parametrize("join", ["mean", "max"])
 def test_logits_are_those_of_the_windows_joined(new_network, tokenizer, join):
-    network = new_network(labels=3)
+    network = new_network(labels=1)
     model = PairModel(network, tokenizer, settings=PairSettings(window=24, overlap=4, join=join))
     windows = model.windower.split("was it?", LONG)
     rows = plain_logits(network, windows)
-    expected = rows.mean(axis=0) if join == "mean" else rows.max(axis=0)
+    expected = rows.mean() if join == "mean" else rows.max()
     result = model.predict("was it?", LONG)
     assert result.windows == len(windows) >= 3
-    assert result.logits == pytest.approx(expected, abs=1e-5)
-    softmax = torch.tensor(expected).softmax(dim=0).tolist()
-    assert list(result.probabilities.values()) == pytest.approx(softmax, abs=1e-5)
-    assert result.label == model.labels[int(expected.argmax())]
+    assert result.logit == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 50, 4096])
 def test_company_and_batch_size_do_not_matter(new_network, tokenizer, batch_tokens):
-    model = PairModel(new_network(labels=3), tokenizer, batch_tokens=batch_tokens)
+    model = PairModel(new_network(labels=1), tokenizer, batch_tokens=batch_tokens)
     pairs = [("was it?", LONG), ("pain", "at home"), ("fever", "x " * 90)]
     together = list(model.predict_many(pairs * 3))
     for pair, result in zip(pairs * 3, together, strict=True):
-        assert result.logits == pytest.approx(model.predict(*pair).logits, abs=1e-5)
+        assert result.logit == pytest.approx(model.predict(*pair).logit, abs=1e-5)
 
 
 def test_a_score_is_the_sigmoid_of_the_only_logit(new_network, tokenizer):
     model = PairModel(new_network(labels=1), tokenizer)
     result = model.predict("pain", "fever")
-    assert result.score == pytest.approx(1 / (1 + np.exp(-result.logits[0])))
+    assert result.score == pytest.approx(1 / (1 + np.exp(-result.logit)))
     texts = ["fever", "left kidney", "heart failure with edema", "at home"]
     scores = [model.predict("pain", text).score for text in texts]
     assert model.rank("pain", texts) == np.argsort(-np.array(scores)).tolist()
     assert model.rank("pain", texts, k=2) == model.rank("pain", texts)[:2]
-    with pytest.raises(UserError, match="a score needs one output; this model has 3 classes"):
-        _ = PairModel(new_network(labels=3), tokenizer).predict("a", "b").score
+    with pytest.raises(UserError, match="of pairs has one output, a score; this one has 3"):
+        PairModel(new_network(labels=3), tokenizer)
 
 
 def test_numbers_are_those_of_sentence_transformers(new_network, tokenizer, tmp_path):
@@ -122,112 +119,85 @@ def test_the_join_is_checked():
 
 
 def made_up(count, *, seed=0):
-    """Class 'same' where both texts have the same word."""
+    """A high score where both texts have the same word."""
     generator = np.random.default_rng(seed)
     pairs = []
     for _ in range(count):
         first, second = (str(generator.choice(["pain", "fever"])) for _ in range(2))
-        pairs.append((f"patient {first}", f"the {second}", "same" if first == second else "other"))
+        pairs.append((f"patient {first}", f"the {second}", 0.9 if first == second else 0.1))
     return pairs
 
 
-@pytest.mark.parametrize("kind", ["classes", "scores"])
-def test_training_learns_and_the_model_comes_back_from_its_folder(tiny_encoder, tmp_path, kind):
+def test_training_learns_and_the_model_comes_back_from_its_folder(tiny_encoder, tmp_path):
     train, validation = made_up(320), made_up(40, seed=1)
-    labels = ("same", "other")
-    if kind == "scores":
-        train, validation = (
-            [(a, b, 0.9 if c == "same" else 0.1) for a, b, c in part]
-            for part in (train, validation)
-        )
-        labels = ()
     model = fit_pairs(
         train,
         validation=validation,
         encoder=tiny_encoder,
         training=QUICK,
-        labels=labels,
         settings=PairSettings(window=32),
     )
     same = model.predict("patient pain", "the pain")
     other = model.predict("patient pain", "the fever")
-    if labels:
-        assert (same.label, other.label) == labels
-    else:
-        assert same.score > 0.6 > 0.4 > other.score
+    assert same.score > 0.6 > 0.4 > other.score
     assert model.manifest["counts"]["pairs for training"] == 320
     model.save_pretrained(tmp_path / "model")
     again = PairModel.from_pretrained(tmp_path / "model")
     assert again.settings == PairSettings(window=32)
-    assert again.labels == (labels or ("score",))
-    assert again.predict("patient pain", "the pain").logits == pytest.approx(same.logits, abs=1e-6)
+    assert again.predict("patient pain", "the pain").logit == pytest.approx(same.logit, abs=1e-6)
 
 
 def test_training_reads_the_windows_of_prediction(new_network, tokenizer):
-    network = new_network(labels=2)
+    network = new_network(labels=1)
     model = PairModel(network, tokenizer, settings=PairSettings(window=24))
     module = PairModule(model, network, max_windows=24, seed=0)
     pairs = [("was it?", LONG), ("pain", "at home")]
     scores = module(module.preprocess(pairs))["scores"].detach().numpy()
-    expected = [result.logits for result in model.predict_many(pairs)]
-    assert scores == pytest.approx(np.stack(expected), abs=1e-5)
+    expected = [result.logit for result in model.predict_many(pairs)]
+    assert scores[:, 0] == pytest.approx(np.array(expected), abs=1e-5)
     fewer = PairModule(model, network, max_windows=2, seed=0).preprocess(pairs)
     assert fewer["counts"].tolist() == [2, 1]
 
 
-def test_the_losses_by_hand(new_network, tokenizer):
-    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
+def test_the_loss_by_hand(new_network, tokenizer):
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
     from domainbert.training.modules import PairEncoder
 
     pairs = [["pain", "fever", "edema"], ["fever", "fever", "at home"]]
-    for labels, loss_class in ((1, BinaryCrossEntropyLoss), (3, CrossEntropyLoss)):
-        network = new_network(labels=labels)
-        model = PairModel(network, tokenizer)
-        encoder = PairEncoder(PairModule(model, network, max_windows=9, seed=0), labels)
-        logits = np.stack([r.logits for r in model.predict_many(zip(*pairs, strict=True))])
-        logits = logits.astype(float)
-        if labels == 1:
-            targets = torch.tensor([1.0, 0.25, 0.0])
-            p = 1 / (1 + np.exp(-logits[:, 0]))
-            y = targets.numpy()
-            expected = -(y * np.log(p) + (1 - y) * np.log(1 - p)).mean()
-        else:
-            targets = torch.tensor([2, 0, 1])
-            shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-            expected = -np.log(shares[[0, 1, 2], [2, 0, 1]]).mean()
-        loss = loss_class(encoder)(pairs, targets)
-        assert loss.item() == pytest.approx(expected, abs=1e-5)
+    network = new_network(labels=1)
+    model = PairModel(network, tokenizer)
+    encoder = PairEncoder(modules=[PairModule(model, network, max_windows=9, seed=0)])
+    p = np.array([result.score for result in model.predict_many(zip(*pairs, strict=True))])
+    y = np.array([1.0, 0.25, 0.0])
+    expected = -(y * np.log(p) + (1 - y) * np.log(1 - p)).mean()
+    loss = BinaryCrossEntropyLoss(encoder)(pairs, torch.tensor(y, dtype=torch.float32))
+    assert loss.item() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("train", "labels", "message"),
+    ("train", "message"),
     [
-        ([], (), "no pairs: both training and validation need at least one"),
-        ([("a", "b", 4.5)], (), r"1 of 1 rows have no score in \[0, 1\].*divide by the largest"),
-        ([("a", "b", "1")], (), r"1 of 1 rows have no score in \[0, 1\]"),
-        (
-            [("a", "b", "x")],
-            ("y", "z"),
-            "have no known class, the first is row number 0",
-        ),
-        ([("a", " ", 0.5)], (), "the second text of pair number 0 is empty"),
+        ([], "no pairs: both training and validation need at least one"),
+        ([("a", "b", 4.5)], r"1 of 1 rows have no score in \[0, 1\].*divide by the largest"),
+        ([("a", "b", "1")], r"1 of 1 rows have no score in \[0, 1\]"),
+        ([("a", " ", 0.5)], "the second text of pair number 0 is empty"),
     ],
 )
-def test_bad_training_pairs_are_refused_before_training(tiny_encoder, train, labels, message):
-    good = [("a", "b", labels[0] if labels else 0.5)]
+def test_bad_training_pairs_are_refused_before_training(tiny_encoder, train, message):
+    good = [("a", "b", 0.5)]
     with pytest.raises(UserError, match=message):
-        fit_pairs(train, validation=good, encoder=tiny_encoder, training=QUICK, labels=labels)
+        fit_pairs(train, validation=good, encoder=tiny_encoder, training=QUICK)
 
 
 def test_the_same_seed_gives_the_same_model(tiny_encoder):
     one = QUICK.replaced(epochs=1.0)
-    options = {"encoder": tiny_encoder, "training": one, "labels": ("same", "other")}
+    options = {"encoder": tiny_encoder, "training": one}
     first, second = (
         fit_pairs(made_up(60), validation=made_up(20, seed=1), **options) for _ in range(2)
     )
     pair = "patient pain", "the fever"
-    assert np.array_equal(first.predict(*pair).logits, second.predict(*pair).logits)
+    assert first.predict(*pair).logit == second.predict(*pair).logit
 
 
 def test_a_text_beyond_the_limit_is_refused(pair_model, monkeypatch):
