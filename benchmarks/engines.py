@@ -55,19 +55,19 @@ def score_with_ray(path: Path, task: Any) -> pd.DataFrame:
     """Ray Data with one thread for each worker."""
     import ray
 
-    from domainbert.scoring.ray import score
+    from domainbert.scoring.engines import score_ray
 
-    return score(ray.data.read_parquet(str(path)), task, workers=WORKERS).to_pandas()
+    return score_ray(ray.data.read_parquet(str(path)), task, workers=WORKERS).to_pandas()
 
 
 def score_with_spark(path: Path, task: Any) -> pd.DataFrame:
     """Spark with one thread for each worker."""
     from pyspark.sql import SparkSession
 
-    from domainbert.scoring.spark import score
+    from domainbert.scoring.engines import score_spark
 
     session = SparkSession.builder.getOrCreate()
-    return score(session.read.parquet(str(path)), task).toArrow().to_pandas()
+    return score_spark(session.read.parquet(str(path)), task).toArrow().to_pandas()
 
 
 def start(way: str) -> Any:

@@ -70,6 +70,10 @@ Encoding = Annotated[
 ]
 Query = Annotated[str | None, typer.Option(help="With a database: the SELECT statement to run.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="Do not put an apostrophe before text that looks like a formula."),
+]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
 ]
@@ -92,6 +96,7 @@ class ScoringOptions:
     encoding: Encoding = None
     query: Query = None
     restart: Restart = False
+    raw: Raw = False
     device: Device = None
 
     def named(self, *, text: str = "text") -> dict[str, str]:

@@ -67,6 +67,7 @@ def score_source(
                 keep=scoring.keep or (),
                 options=scoring.reading(lines=lines),
                 restart=scoring.restart,
+                raw=scoring.raw,
                 progress=report,
             )
         except KeyboardInterrupt:

@@ -12,11 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.scoring.plan import Plan, grouped, make_plan, to_frame
+from domainbert.scoring.plan import Plan, Survey, checked, gathered, grouped, make_plan, survey
 from domainbert.scoring.store import RunStore
-from domainbert.scoring.survey import Survey, checked, gathered, survey
 from domainbert.scoring.task import Fault, Task
-from domainbert.tables import ReadOptions, Row, SourceRows, TableError, frame_rows, open_rows
+from domainbert.tables import (
+    ReadOptions,
+    Row,
+    TableError,
+    frame_rows,
+    iter_rows,
+    spooled,
+    table_columns,
+    to_frame,
+)
+from domainbert.tables.rows import FIRST_LINES
 from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
@@ -45,12 +54,14 @@ class Counts:
         done: of these, done by an earlier run.
         items: scored in this run; by status.
         made: output rows of this run.
+        total: items of the input, once all are done.
         was_complete: whether an earlier run had finished.
     """
 
     rows: int = 0
     done: int = 0
     made: int = 0
+    total: int = 0
     was_complete: bool = False
     items: Counter[str] = field(default_factory=Counter)
 
@@ -120,6 +131,7 @@ def score_file(
     keep: Iterable[str] = (),
     options: ReadOptions | None = None,
     restart: bool = False,
+    raw: bool = False,
     progress: Callable[[int, int], None] = lambda done, rows: None,
 ) -> Counts:
     """Score a source into a table or a folder of parts, in memory bounded by the size of a part.
@@ -137,6 +149,7 @@ def score_file(
         keep: further columns to carry along, as text.
         options: how to read the source.
         restart: start over instead of resuming.
+        raw: leave text in CSV as it is, also where a spreadsheet would run it as a formula.
         progress: called with (rows scored, rows in all) after each item.
 
     Raises:
@@ -145,14 +158,13 @@ def score_file(
             something else; the input changed meanwhile.
         KeyboardInterrupt: stopped; what was done is kept.
     """
-    store = RunStore(source, Path(out))
-    with (
-        store.held(restart=restart) as work,
-        open_rows(source, options or ReadOptions(), spool=work) as rows,
-    ):
+    store, options = RunStore(source, Path(out)), options or ReadOptions()
+    with store.held(restart=restart) as work:
+        local = spooled(source, options, folder=work)
         if not isinstance(task, Task):
             task = task()
-        plan, found = _survey(task, rows, named=named, keep=list(keep), salt=store.salt)
+        settings: dict[str, Any] = {"named": named, "keep": list(keep), "salt": store.salt}
+        plan, found = _survey(task, local, options, **settings)
         facts = {
             "task": {"name": task.name, **task.facts()},
             "input": {"rows": found.rows, "digest": found.digest},
@@ -161,78 +173,69 @@ def score_file(
         done = store.start(facts)
         if store.is_complete:
             return Counts(rows=found.rows, done=found.rows, was_complete=True)
+        rows = iter_rows(local, options)
         with ExitStack() as stack:
-            asked = stack.enter_context(_signals())
             stream = checked(rows, plan, salt=store.salt, digest=found.digest)
             if not found.contiguous:
                 stream = stack.enter_context(gathered(stream, plan, folder=work))
-            return _score(task, plan, stream, store, _Progress(found.rows, done, asked, progress))
-
-
-@dataclass
-class _Progress:
-    """How far a run is, and whether it should stop.
-
-    Attributes:
-        rows: of the input.
-        items: done, by earlier runs and this one.
-        asked: signals that asked for a stop.
-        report: called with (rows scored, rows in all).
-    """
-
-    rows: int
-    items: int
-    asked: list[int]
-    report: Callable[[int, int], None]
+            counts = Counts(rows=found.rows)
+            _score(task, plan, stream, store, counts, done=done, progress=progress)
+        store.finish(plan.schema, items=counts.total, raw=raw)
+        return counts
 
 
 def _score(
-    task: AnyTask, plan: Plan, rows: Iterable[Row], store: RunStore, run: _Progress
-) -> Counts:
-    """Score all items but those that the parts of a store have, and finish."""
-    counts, items = Counts(rows=run.rows), iter(grouped(rows, plan))
-    known, run.items = run.items, 0
-    for item in islice(items, known):
+    task: AnyTask,
+    plan: Plan,
+    rows: Iterable[Row],
+    store: RunStore,
+    counts: Counts,
+    *,
+    done: int,
+    progress: Callable[[int, int], None],
+) -> None:
+    """Score all items but the first `done`, which the parts of a store have, into new parts."""
+    items = iter(grouped(rows, plan))
+    for item in islice(items, done):
         counts.done += len(item)
-        run.items += 1
+        counts.total += 1
     seen = counts.done
-    chunks = chunked(items, size=_size, limit=PART_CHARACTERS)
-    for chunk in read_ahead(chunks):
-        made: list[list[OutputRow]] = []
-        for rows_in, rows_out in zip(chunk, score_items(task, plan, chunk), strict=True):
-            made.append(rows_out)
-            seen += len(rows_in)
-            run.report(seen, counts.rows)
-        table = plan.to_table([row for item in made for row in item])
-        store.write(table, items=len(made))
-        run.items += len(made)
-        counts.made += len(table)
-        counts.items.update(str(item[0]["status"]) for item in made)
-        if run.asked:
-            raise KeyboardInterrupt(*run.asked)
-    store.finish(plan.schema, items=run.items, ids=plan.carried)
-    return counts
+    with _signals() as asked:
+        for chunk in read_ahead(chunked(items, size=_size, limit=PART_CHARACTERS)):
+            made: list[list[OutputRow]] = []
+            for rows_in, rows_out in zip(chunk, score_items(task, plan, chunk), strict=True):
+                made.append(rows_out)
+                seen += len(rows_in)
+                progress(seen, counts.rows)
+            table = plan.to_table([row for item in made for row in item])
+            store.write(table, items=len(made))
+            counts.total += len(made)
+            counts.made += len(table)
+            counts.items.update(str(item[0]["status"]) for item in made)
+            if asked:
+                raise KeyboardInterrupt(*asked)
 
 
 def _survey(
     task: AnyTask,
-    rows: SourceRows,
+    source: str | Path,
+    options: ReadOptions,
     *,
     named: Mapping[str, str] | None,
     keep: Sequence[str],
     salt: bytes,
 ) -> tuple[Plan, Survey]:
     """The columns of a run, and what a pass over its rows found."""
-    columns = rows.columns
+    columns = table_columns(source, options, lines=FIRST_LINES)
     while True:
         try:
-            plan = make_plan(task, columns, named=named, keep=keep, source=rows.name)
+            plan = make_plan(task, columns, named=named, keep=keep, source=Path(source).name)
         except TableError:
-            if (complete := rows.all_columns()) == columns:
+            if (complete := table_columns(source, options)) == columns:
                 raise
             columns = complete
             continue
-        found = survey(rows, plan, salt=salt)
+        found = survey(iter_rows(source, options), plan, salt=salt)
         if set(found.columns) <= set(columns):
             return plan, found
         # JSON lines: a column that no line at the beginning has.

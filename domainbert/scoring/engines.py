@@ -1,88 +1,217 @@
-"""What Ray and Spark share: rows with numbers, packed for a shuffle by group, and scored."""
+"""Score a Ray dataset or a Spark DataFrame with any task; each worker loads the task once.
+
+Rows get ascending numbers. Where the task has groups, each row is packed into one text, and a
+shuffle by the normalised id brings the rows of a group together, in their order.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from domainbert.errors import UserError
 from domainbert.scoring.driver import score_rows
-from domainbert.scoring.survey import packed, unpacked
+from domainbert.scoring.plan import make_plan, packed, unpacked
 from domainbert.tables.rows import arrow_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from ray.data import Dataset
 
+    from domainbert.scoring.driver import AnyTask
     from domainbert.scoring.plan import Plan
-    from domainbert.scoring.task import Task
     from domainbert.tables import Row
 
-NUMBER = "__number"  # the column that an engine adds: a different number for each row, ascending
-PARTITIONS_PER_WORKER = 4  # so that a slow one does not keep the others waiting
+_NUMBER = "__number"  # the column that an engine adds: a different number for each row, ascending
+_PARTITIONS = 4  # for each worker, so that a slow one does not keep the others waiting
+# By run: the last task of this Spark worker, which serves many partitions.
+_tasks: dict[str, AnyTask] = {}
 
 
-def packed_rows(batches: Iterable[Any], plan: Plan) -> Iterator[pa.Table]:
-    """Tables with a column NUMBER as (key, number, row): rows of one group have one key.
+def score_ray(
+    dataset: Dataset,
+    task: AnyTask,
+    *,
+    named: Mapping[str, str] | None = None,
+    keep: Iterable[str] = (),
+    workers: int = 2,
+    threads: int = 1,
+    partitions: int | None = None,
+) -> Dataset:
+    """Score a Ray dataset; nothing runs before the result is consumed.
 
-    The key is the normalised id, so that "P1" and "p1 " meet in one partition; a row without an
-    id has a key of its own.
+    Args:
+        dataset: see the task for its columns.
+        task: what to do with each row, or group of rows; pickled.
+        named: our column -> the dataset's, where its name is not recognised.
+        keep: further columns to carry along, as text.
+        workers: actors; each loads the task once.
+        threads: of each actor, and the CPUs that it reserves.
+        partitions: of the shuffle; by default four for each worker. A partition of 100 MB of text
+            is a good size. Without groups the dataset's own blocks are used.
+
+    Returns:
+        The columns of `domainbert.scoring.score_frame`, in no particular order. `row` tells rows
+        apart and ascends in the dataset's order, but is not consecutive.
+
+    Raises:
+        TableError: a column that is needed is not there.
+        UserError: not a Ray dataset, or Ray is not installed.
     """
-    import pyarrow as pa
+    try:
+        import ray
+        from ray.cloudpickle import dumps
+        from ray.data import ActorPoolStrategy, Dataset
+        from ray.data.expressions import monotonically_increasing_id
+    except ImportError:
+        raise UserError("Ray is not installed: pip install 'domainbert[ray]'") from None
+    if not isinstance(dataset, Dataset):
+        raise UserError(f"expected a Ray dataset, got {type(dataset).__name__}")
+    plan = make_plan(task, dataset.columns() or [], named=named, keep=keep, source="the table")
+    rows = dataset.with_column(_NUMBER, monotonically_increasing_id())
+    if plan.group is not None:
+        pack = rows.map_batches(partial(_pack, plan=plan), batch_format="pyarrow")
+        groups = pack.groupby("key", num_partitions=partitions or _PARTITIONS * workers)
+        rows = groups.map_groups(_gather, batch_format="pyarrow")
+    return rows.map_batches(
+        _RayWorker,
+        fn_constructor_args=(ray.put(dumps(task)), plan, threads),
+        batch_size=None,  # a block each: Ray would join partitions to fill a batch
+        batch_format="pyarrow",
+        num_cpus=threads,
+        compute=ActorPoolStrategy(min_size=1, max_size=workers),  # one: CPUs are left for reading
+    )
 
-    names = {*plan.chosen.values(), *plan.carried}
-    for batch in batches:
-        rows = [
-            replace(row, cells={name: row.cells[name] for name in names})
-            for row in _numbered([batch])
-        ]
-        # No id begins with a space.
-        keys = [plan.key(row) or f" {row.number}" for row in rows]
-        columns = [keys, [row.number for row in rows], [packed(row) for row in rows]]
-        yield pa.table(columns, schema=packed_schema())
+
+def score_spark(
+    frame: DataFrame,
+    task: AnyTask,
+    *,
+    named: Mapping[str, str] | None = None,
+    keep: Iterable[str] = (),
+    partitions: int | None = None,
+    threads: int | None = None,
+) -> DataFrame:
+    """Score a Spark DataFrame; nothing runs before an action asks for the result.
+
+    Args:
+        frame: of a classic session (not Spark Connect).
+        task: what to do with each row, or group of rows; pickled.
+        named: our column -> the frame's, where its name is not recognised.
+        keep: further columns to carry along, as text.
+        partitions: of the shuffle; by default four for each core. Without groups the frame's own
+            partitions are used.
+        threads: of each worker; by default `spark.task.cpus`, so that a core computes once.
+
+    Returns:
+        See `score_ray`.
+
+    Raises:
+        TableError: a column that is needed is not there.
+        UserError: not a Spark DataFrame, or Spark is not installed.
+    """
+    try:
+        from pyspark.cloudpickle import dumps
+        from pyspark.sql import functions
+        from pyspark.sql.pandas.types import from_arrow_schema
+    except ImportError:
+        raise UserError("Spark is not installed: pip install 'domainbert[spark]'") from None
+    if not hasattr(frame, "mapInArrow"):
+        raise UserError(f"expected a Spark DataFrame, got {type(frame).__name__}")
+    plan = make_plan(task, frame.columns, named=named, keep=keep, source="the table")
+    context = frame.sparkSession.sparkContext
+    threads = threads or int(context.getConf().get("spark.task.cpus", "1"))
+    rows = frame.withColumn(_NUMBER, functions.monotonically_increasing_id())
+    if plan.group is not None:
+        pieces = partitions or _PARTITIONS * context.defaultParallelism
+        rows = rows.mapInArrow(partial(_pack_all, plan=plan), from_arrow_schema(_packed_schema()))
+        rows = rows.repartition(pieces, "key").sortWithinPartitions("key", "number")
+    settings = {"run": secrets.token_hex(8), "task": context.broadcast(dumps(task))}
+    work = partial(_score_partition, **settings, plan=plan, threads=threads)
+    return rows.mapInArrow(work, from_arrow_schema(plan.schema))
 
 
-def packed_schema() -> pa.Schema:
-    """The columns of `packed_rows`."""
+def _packed_schema() -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema([("key", pa.string()), ("number", pa.int64()), ("row", pa.string())])
 
 
-def scored(
-    batches: Iterable[Any], task: Task[Any, Any], plan: Plan, *, packed_as: str | None
-) -> Iterator[pa.Table]:
-    """The results of tables with a column NUMBER, or of packed rows with groups together.
+def _pack(batch: Any, *, plan: Plan) -> pa.Table:
+    """Rows with numbers as (key, number, row); a row without an id has a key of its own."""
+    import pyarrow as pa
 
-    Args:
-        batches: Arrow tables or record batches.
-        task: what to do.
-        plan: of the run.
-        packed_as: the column of packed rows, each cell one row or a list of them.
-    """
-    rows = _numbered(batches) if packed_as is None else _unpacked(batches, packed_as)
-    return score_rows(task, plan, rows)
+    names = {*plan.chosen.values(), *plan.carried}
+    rows = [
+        replace(row, cells={name: row.cells[name] for name in names}) for row in _numbered([batch])
+    ]
+    # No id begins with a space.
+    keys = [plan.key(row) or f" {row.number}" for row in rows]
+    columns = [keys, [row.number for row in rows], [packed(row) for row in rows]]
+    return pa.table(columns, schema=_packed_schema())
+
+
+def _pack_all(batches: Iterable[Any], *, plan: Plan) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from _pack(batch, plan=plan).to_batches()
+
+
+def _gather(group: pa.Table) -> dict[str, Any]:
+    """One row with the rows of a group in order, so that no later step can part them."""
+    return {"row": [group.sort_by("number").column("row").to_pylist()]}
 
 
 def _numbered(batches: Iterable[Any]) -> Iterator[Row]:
     for row in arrow_rows(batches, "the table"):
-        yield replace(row, number=int(row.cells[NUMBER]))
+        yield replace(row, number=int(row.cells[_NUMBER]))
 
 
-def _unpacked(batches: Iterable[Any], column: str) -> Iterator[Row]:
+def _unpacked(batches: Iterable[Any]) -> Iterator[Row]:
     for batch in batches:
-        for cell in batch.column(column):  # one at a time: a stay may have many notes
+        for cell in batch.column("row"):  # one at a time: a stay may have many notes
             found = cell.as_py()
             for text in [found] if isinstance(found, str) else found:
                 yield unpacked(text)
 
 
-def load_task(content: bytes, *, threads: int) -> Task[Any, Any]:
+def _scored(batches: Iterable[Any], task: AnyTask, plan: Plan) -> Iterator[pa.Table]:
+    rows = _numbered(batches) if plan.group is None else _unpacked(batches)
+    return score_rows(task, plan, rows)
+
+
+def _load(content: bytes, *, threads: int) -> AnyTask:
     """A pickled task in a worker, which computes with `threads` threads from now on."""
     os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizer; read at its first use
-    task: Task[Any, Any] = pickle.loads(content)  # noqa: S301  (from our own driver)
+    task: AnyTask = pickle.loads(content)  # noqa: S301  (from our own driver)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     return task
+
+
+class _RayWorker:
+    """An actor: one process that holds the task."""
+
+    def __init__(self, task: Any, plan: Plan, threads: int) -> None:
+        import ray
+
+        self._task, self._plan = _load(ray.get(task), threads=threads), plan
+
+    def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
+        yield from _scored([batch], self._task, self._plan)
+
+
+def _score_partition(
+    batches: Iterator[Any], *, run: str, task: Any, plan: Plan, threads: int
+) -> Iterator[pa.RecordBatch]:
+    if run not in _tasks:
+        _tasks.clear()
+        _tasks[run] = _load(task.value, threads=threads)
+    for table in _scored(batches, _tasks[run], plan):
+        yield from table.to_batches()

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.files import LOCK, check_output, locked, release_empty, replace, write_json
-from domainbert.scoring.plan import to_frame
 from domainbert.tables import (
     DATABASES,
     FORMATS,
-    TableWriter,
     atomic_path,
     source_files,
     table_format,
+    to_frame,
+    write_table,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
@@ -166,13 +166,13 @@ class RunStore:
             pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
         self._next += 1
 
-    def finish(self, schema: pa.Schema, *, items: int, ids: Sequence[str] = ()) -> None:
+    def finish(self, schema: pa.Schema, *, items: int, raw: bool = False) -> None:
         """Write the table from its parts and remove them; a folder of parts is marked complete.
 
         Args:
             schema: of the table.
             items: that the input has; other parts are an error.
-            ids: columns of which no cell is a formula in CSV.
+            raw: see `write_table`.
         """
         if (known := sum(map(_items, self._parts()))) != items:
             msg = f"{self.folder} has {known} items and the input {items}; use --restart"
@@ -181,13 +181,13 @@ class RunStore:
             if self.is_table:
                 # Written inside the folder, so that a killed run leaves nothing outside it.
                 whole = self.folder / self._manifest["work"] / self.out.name
-                self._assemble(whole, schema, ids)
+                self._assemble(whole, schema, raw=raw)
                 replace(whole, self.out)
             self._note(complete=True)
             if self.is_table:
                 self._remove()
 
-    def _assemble(self, whole: Path, schema: pa.Schema, ids: Sequence[str]) -> None:
+    def _assemble(self, whole: Path, schema: pa.Schema, *, raw: bool) -> None:
         import pyarrow.parquet as pq
 
         def tables() -> Iterator[pa.Table]:
@@ -200,9 +200,7 @@ class RunStore:
                 for table in tables():
                     parquet.write_table(table)
         else:
-            with TableWriter(whole, ids=ids) as writer:
-                for table in tables():
-                    writer.write(to_frame(table))
+            write_table(map(to_frame, tables()), whole, raw=raw)
 
     def _note(self, **news: object) -> None:
         self._manifest |= news

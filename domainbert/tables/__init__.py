@@ -13,21 +13,19 @@ from domainbert.tables.columns import (
 )
 from domainbert.tables.formats import DATABASES, FORMATS, ReadOptions, TableError, table_format
 from domainbert.tables.frames import (
-    TableWriter,
     atomic_path,
-    iter_table,
     read_metadata,
     read_table,
+    to_frame,
     write_table,
 )
 from domainbert.tables.ids import id_key, id_text, is_missing, whole_text
 from domainbert.tables.rows import (
     Row,
-    SourceRows,
     frame_rows,
     iter_rows,
-    open_rows,
     source_files,
+    spooled,
     table_columns,
 )
 
@@ -42,25 +40,23 @@ __all__ = [
     "Column",
     "ReadOptions",
     "Row",
-    "SourceRows",
     "TableError",
-    "TableWriter",
     "atomic_path",
     "frame_rows",
     "id_key",
     "id_text",
     "is_missing",
     "iter_rows",
-    "iter_table",
     "match_columns",
-    "open_rows",
     "read_metadata",
     "read_table",
     "require_cells",
     "require_columns",
     "source_files",
+    "spooled",
     "table_columns",
     "table_format",
+    "to_frame",
     "whole_text",
     "write_table",
 ]

@@ -36,9 +36,8 @@ from domainbert.tables.parquet_files import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
-_FIRST_LINES = 1000  # of JSON, which tell its columns before all of it is read
+FIRST_LINES = 1000  # of JSON, which tell its columns before all of it is read
 
 
 class Reader(NamedTuple):
@@ -167,72 +166,22 @@ def table_columns(
     return list(names)
 
 
-class SourceRows:
-    """The rows of a source, each time they are iterated over; see `open_rows`.
-
-    Attributes:
-        name: of the source, for messages.
-        columns: as far as its beginning tells them.
-    """
-
-    def __init__(self, source: str | Path, options: ReadOptions, query: Path | None) -> None:
-        self._source, self._options, self._query = source, options, query
-        self.name = "the query" if query else Path(source).name
-        if query is None:
-            self.columns = table_columns(source, options, lines=_FIRST_LINES)
-        else:
-            with _open_arrow(query) as batches:
-                self.columns = batches.schema.names
-
-    def __iter__(self) -> Iterator[Row]:
-        """All rows, from the first."""
-        if self._query is None:
-            yield from iter_rows(self._source, self._options)
-            return
-        with _open_arrow(self._query) as batches:
-            yield from arrow_rows(batches, "query")
-
-    def all_columns(self) -> list[str]:
-        """The columns of all rows; reads JSON lines to their end."""
-        return self.columns if self._query else table_columns(self._source, self._options)
-
-
-@contextmanager
-def open_rows(source: str | Path, options: ReadOptions, *, spool: Path) -> Iterator[SourceRows]:
-    """The rows of a source, to be read more than once; a query runs once.
-
-    Args:
-        source: see `iter_rows`.
-        options: how to read it.
-        spool: a private folder, in which the rows of a query are kept during the block.
-    """
+def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
+    """The source; or a file in a private folder with the rows of a query, which runs once."""
     if not str(source).startswith(DATABASES):
-        yield SourceRows(source, options, None)
-        return
-    import pyarrow as pa
+        return source
+    import pyarrow.parquet as pq
 
     from domainbert.tables.databases import query_batches
 
-    kept = spool / "query.arrow"
-    try:
-        with (
-            query_batches(str(source), options.query) as batches,
-            pa.OSFile(str(kept), "wb") as sink,
-            pa.ipc.new_stream(sink, batches.schema) as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-        yield SourceRows(source, options, kept)
-    finally:
-        kept.unlink(missing_ok=True)
-
-
-@contextmanager
-def _open_arrow(path: Path) -> Iterator[pa.RecordBatchReader]:
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as batches:
-        yield batches
+    kept = folder / "query.parquet"
+    with (
+        query_batches(str(source), options.query) as batches,
+        pq.ParquetWriter(kept, batches.schema) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+    return kept
 
 
 def arrow_rows(batches: Iterable[Any], name: str) -> Iterator[Row]:

@@ -11,7 +11,7 @@ import pytest
 
 from clinical.risk.task import ReadmissionTask
 from domainbert.errors import UserError
-from domainbert.scoring import score_frame
+from domainbert.scoring import engines, score_frame
 
 sys.path.insert(0, str(Path(__file__).parent))
 from loaded_risk import LoadedRisk
@@ -103,7 +103,7 @@ def check_same(found, expected):
 @pytest.mark.slow
 @needs_spark
 def test_spark_gives_what_one_process_gives(spark, model, tmp_path):
-    from domainbert.scoring.spark import score
+    from domainbert.scoring.engines import score_spark as score
 
     frame = notes()
     names = "patient_id string, stay_id string, text string"
@@ -132,7 +132,7 @@ def test_spark_gives_what_one_process_gives(spark, model, tmp_path):
 @pytest.mark.slow
 @needs_ray
 def test_ray_gives_what_one_process_gives(ray_data, model, tmp_path):
-    from domainbert.scoring.ray import score
+    from domainbert.scoring.engines import score_ray as score
 
     frame = notes()
     task = LoadedRisk(model, tmp_path)
@@ -145,7 +145,7 @@ def test_ray_gives_what_one_process_gives(ray_data, model, tmp_path):
 @pytest.mark.slow
 @needs_ray
 def test_ray_scores_rows_without_a_shuffle(ray_data):
-    from domainbert.scoring.ray import score
+    from domainbert.scoring.engines import score_ray as score
 
     frame = notes()[["text"]]
     rows = score(ray_data.from_pandas(frame), WordCount(), keep=["text"], workers=1).to_pandas()
@@ -159,18 +159,16 @@ def test_ray_scores_rows_without_a_shuffle(ray_data):
     "engine", [pytest.param("ray", marks=needs_ray), pytest.param("spark", marks=needs_spark)]
 )
 def test_other_tables_are_refused(engine):
-    module = importlib.import_module(f"domainbert.scoring.{engine}")
     kind = {"ray": "Ray dataset", "spark": "Spark DataFrame"}[engine]
     with pytest.raises(UserError, match=f"expected a {kind}, got DataFrame"):
-        module.score(notes(), WordCount())
+        getattr(engines, f"score_{engine}")(notes(), WordCount())
 
 
 @pytest.mark.parametrize("engine", ["ray", "spark"])
 def test_a_missing_engine_is_a_line_with_its_extra(engine, monkeypatch):
-    module = importlib.import_module(f"domainbert.scoring.{engine}")
     package = {"ray": "ray", "spark": "pyspark"}[engine]
     for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UserError, match=rf"pip install 'domainbert\[{engine}\]'"):
-        module.score(notes(), WordCount())
+        getattr(engines, f"score_{engine}")(notes(), WordCount())
