@@ -1,6 +1,6 @@
 """Dilution: how neutral notes lower the risk of a stay, for several c.
 
-    python benchmarks/dilution.py                       the table of docs/dilution.md
+    python benchmarks/dilution.py                       the table of docs/explanation/dilution.md
     python benchmarks/dilution.py COHORT.parquet 700    AUROC and likelihood by c on its stays
 
 Scores the notes of a small made-up hospital with readmission-demo. The stay is the note with the

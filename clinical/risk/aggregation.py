@@ -4,7 +4,8 @@
 
 Huang, Altosaar and Ranganath, "ClinicalBERT" (arXiv 1904.05342), equation 4. The maximum alone
 grows by chance with the length of the notes; the mean alone hides one telling passage among
-routine text. With c windows, the mean weighs as much as the maximum; see docs/dilution.md.
+routine text. With c windows, the mean weighs as much as the maximum; see
+docs/explanation/dilution.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,64 @@
+"""The commands on the pages of the documentation: those in `bash` blocks run, all others exist."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOMES = {"clinical": "clinical.cli", "biomed": "biomed.cli", "domainbert": "domainbert.__main__"}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "docs" / "explanation").glob("*.md"))
+GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
+BLOCK = re.compile(r"^```(\S+)[^\n]*\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+
+
+def commands_of(text: str) -> list[str]:
+    """The commands of ours on a page, in blocks and in lines of text, without comments."""
+    blocks = "\n".join(body for _, body in BLOCK.findall(text))
+    spans = re.findall(r"`((?:clinical|biomed|domainbert) [^`\n]+)`", text)
+    lines = [line.split(" #")[0].strip() for line in blocks.splitlines()]
+    return spans + [line for line in lines if re.match(r"(clinical|biomed|domainbert) [a-z]", line)]
+
+
+@pytest.mark.parametrize("page", PAGES + GUIDES, ids=lambda page: page.stem)
+def test_the_commands_and_options_on_a_page_exist(page):
+    import typer.main
+
+    for line in commands_of(page.read_text("utf-8")):
+        program, *words = line.split()
+        command = typer.main.get_command(importlib.import_module(HOMES[program]).app)
+        while hasattr(command, "commands") and words and words[0] in command.commands:
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+        named = {word.strip("[]().,") for word in words if word.strip("[(").startswith("--")}
+        assert not hasattr(command, "commands") or not named, line
+        assert named <= known, line
+
+
+def test_a_page_with_a_wrong_option_is_found():
+    assert commands_of("```bash\nclinical score x --outt y  # text\n```") == [
+        "clinical score x --outt y"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.encoder
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_a_guide_runs_as_it_is_written(page, tmp_path, monkeypatch):
+    """Files with a caption are written, `bash` blocks run in order; `console` blocks do not."""
+    from typer.testing import CliRunner
+
+    monkeypatch.chdir(tmp_path)
+    for language, body in BLOCK.findall(page.read_text("utf-8")):
+        caption = re.match(r":caption: (\S+)\n", body)
+        if caption:
+            (tmp_path / caption[1]).write_text(body[caption.end() :], "utf-8")
+        for line in body.splitlines() if language == "bash" else ():
+            program, *words = shlex.split(line, comments=True) or [None]
+            if program:
+                app = importlib.import_module(HOMES[program]).app
+                done = CliRunner().invoke(app, words)
+                assert done.exit_code == 0, f"{line}\n{done.output[-2000:]}"
