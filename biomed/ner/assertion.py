@@ -30,7 +30,6 @@ _HEADING = re.compile(r"(?:^[ \t]*|(?<=[.;] ))([a-z][a-z /&'-]{0,40}):", re.MULT
 _CLEAN_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
 _JOINED = re.compile(rf"[\s&+/{_MASK}]|\band\b|\bor\b")
 _DIGIT = re.compile(r"\d")
-_TREATED = re.compile(r"(?:tx'd|treated|cured|managed)\s+(?:w/|with)\s+(?:\w+\s+)?$")
 
 
 def _any_of(lines: str) -> re.Pattern[str]:
@@ -123,7 +122,7 @@ def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
         if at >= 0 and (by_heading := sections[at]):
             names.add(by_heading[is_drug])
         results.append(next((name for name in ASSERTIONS if name in names), "present"))
-    return _with_treatments(masked, spans, results)
+    return results
 
 
 def _masked(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
@@ -203,22 +202,3 @@ class _Clause:
         )
         is_near = len(others[-1].split()) <= 2 and _CLEAN_TAIL.match(tail) is not None
         return cue.items == "list" and is_bare and is_near
-
-
-def _with_treatments(
-    masked: str, spans: Sequence[tuple[int, int, str]], results: list[str]
-) -> list[str]:
-    """A drug that a past disease was treated with is past."""
-    order = sorted(range(len(spans)), key=lambda number: spans[number][0])
-    disease = "present"
-    for number in order:
-        start, _, label = spans[number]
-        if label.casefold() not in DRUGS:
-            disease = results[number]
-        elif (
-            disease == "historical"
-            and results[number] == "present"
-            and _TREATED.search(masked[max(start - 40, 0) : start])
-        ):
-            results[number] = "historical"
-    return results

@@ -209,7 +209,7 @@ def evaluate(
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     device: options.Device = None,
 ) -> None:
-    """Score a model by strict IOB2 over words, and on documents also by exact character spans."""
+    """Score a model by exact spans of whole documents, or of the sentences of an IOB2 file."""
     from biomed.corpora import read_gold
     from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
     from biomed.ner.network import WordTagger
@@ -220,16 +220,15 @@ def evaluate(
     right = read_gold(gold, labels=renaming(label))
     network = WordTagger.from_pretrained(model, device=device)
     check_types(network.types, right)
-    scores = {"words": evaluate_words(network, right)}
+    _say_remarks(right)
     if right.documents:
-        scores["characters"] = evaluate_documents(Tagger(network), right)
-        _say_remarks(right)
-    result: dict[str, Any] = {"gold": right.name, "texts": len(right.texts)}
-    for unit, each in scores.items():
-        result[unit] = each.to_dict()
-        print_scores(unit, each)
+        unit, scores = "characters", evaluate_documents(Tagger(network), right)
+    else:
+        unit, scores = "words", evaluate_words(network, right)
+    print_scores(f"by {unit}", scores)
     if json:
-        write_json(result, json)
+        counts = {"gold": right.name, "texts": len(right.texts)}
+        write_json({**counts, "unit": unit, "scores": scores.to_dict()}, json)
 
 
 def print_scores(title: str, scores: Scores) -> None:

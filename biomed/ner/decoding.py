@@ -70,51 +70,30 @@ class Outputs:
 def read_labels(names: Sequence[str]) -> Outputs:
     """How to read a network's outputs, from their names in its configuration.
 
+    Types that are never begun with B are begun with I, as in IOB1 and plain types.
+
     Raises:
         UserError: names that say nothing (`LABEL_0`), or no O.
     """
-    if all(map(_UNNAMED.fullmatch, names)):
-        msg = (
-            f"the network's {len(names)} outputs have no names ({names[0]}, …); name them in its "
-            'config.json: "id2label": {"0": "O", "1": "B-Disease", "2": "I-Disease"}'
-        )
-        raise UserError(msg)
-    return _mapped(tuple(names), _guessed(names))
-
-
-def _guessed(names: Sequence[str]) -> str:
-    """The scheme that the names suggest."""
-    marks: dict[str, set[str]] = defaultdict(set)
-    for name in names:
-        if match := _MARKED.fullmatch(name):
-            marks[match[2]].add(match[1])
-    if not marks:
-        return "raw"
-    if any(each & set("ESLUWM") for each in marks.values()):
-        return "iobes"
-    # Types that are never begun with B are begun with I.
-    return "iob1" if any("B" not in each for each in marks.values()) else "iob2"
-
-
-def _mapped(names: tuple[str, ...], scheme: str) -> Outputs:
     places: dict[str, list[int]] = defaultdict(list)
     for number, name in enumerate(names):
         match = _MARKED.fullmatch(name)
         if name == OUTSIDE or name in _SPECIAL:
             places[OUTSIDE].append(number)
-        elif scheme == "raw":
-            places[f"I-{name}"].append(number)
         elif match:
             places[f"{'B' if match[1] in _BEGIN else 'I'}-{match[2]}"].append(number)
+        else:
+            places[f"I-{name}"].append(number)
     types = sorted({tag[2:] for tag in places if tag != OUTSIDE})
-    if OUTSIDE not in places or sum(map(len, places.values())) != len(names) or not types:
+    if OUTSIDE not in places or not types or all(map(_UNNAMED.fullmatch, names)):
         msg = (
             f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
-            "B-type and I-type: name them in its config.json (id2label)"
+            'B-type and I-type: name them in its config.json, "id2label": {"0": "O", …}'
         )
         raise UserError(msg)
     columns = tuple(tuple(places.get(tag, ())) for tag in tags_for(types))
-    return Outputs(names, tuple(types), columns, starts_inside=scheme in ("iob1", "raw"))
+    starts_inside = any(f"B-{kind}" not in places for kind in types)
+    return Outputs(tuple(names), tuple(types), columns, starts_inside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +109,9 @@ class Spans:
 def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     """The valid IOB2 tag sequence with the largest sum of scores (Viterbi), in linear time.
 
-    `I-x` may follow `B-x` or `I-x` only. The words are split into blocks that are decoded in
-    parallel. A block starts at each word where no I tag scores better than its B tag: B may follow
-    any tag, and whatever may follow I may follow B, so an optimal path never needs I there.
+    `I-x` may follow `B-x` or `I-x` only. A block starts at each word where no I tag scores better
+    than its B tag: B may follow any tag, and whatever may follow I may follow B, so an optimal path
+    never needs I there. Most blocks are one word; the others are decoded one by one.
 
     Args:
         scores: log-probability of each tag (of `tags_for`) for each word of consecutive texts,
@@ -148,29 +127,24 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     closed[starts] = True
     closed[:1] = True
     firsts = np.flatnonzero(closed)
-    lengths = np.diff(np.append(firsts, len(scores)))
-    order = np.argsort(-lengths, kind="stable")
-    firsts, lengths = firsts[order], lengths[order]
-    # Blocks longer than t come first: step t is one operation on the head of the list.
-    active = np.searchsorted(-lengths, -np.arange(lengths[0] if len(lengths) else 0))
-    back = np.zeros(scores.shape, dtype=np.int64)
-    value = np.array(scores[firsts])
-    value[:, inside] = -np.inf
-    final = np.zeros_like(value)
-    for step, rows in enumerate(active):
-        if step:
-            # The best sum for each tag, and the tag before it.
-            words, value = firsts[:rows] + step, value[:rows]
-            before = np.repeat(value.argmax(axis=1)[:, None], value.shape[1], axis=1)
-            before[:, inside] = np.where(value[:, inside] > value[:, begin], inside, begin)
-            value, back[words] = scores[words] + np.take_along_axis(value, before, axis=1), before
-        final[:rows] = value
-    # Follow the back pointers from the last word of each block.
-    tag, path = final.argmax(axis=1), np.zeros(len(scores), dtype=np.int64)
-    for step, rows in enumerate(active):
-        words = (firsts + lengths)[:rows] - 1 - step
-        path[words] = tag[:rows]
-        tag[:rows] = back[words, tag[:rows]]
+    stops = np.append(firsts[1:], len(scores))
+    at_start = scores[firsts]
+    at_start[:, inside] = -np.inf
+    path = np.zeros(len(scores), dtype=np.int64)
+    path[firsts] = at_start.argmax(axis=1)
+    for block in np.flatnonzero(stops - firsts > 1):
+        first, value = firsts[block], at_start[block]
+        back = []  # for each tag of a word, the best tag of the word before
+        for row in scores[first + 1 : stops[block]]:
+            before = np.full(len(value), value.argmax())
+            before[inside] = np.where(value[inside] > value[begin], inside, begin)
+            back.append(before)
+            value = row + value[before]
+        tag = int(value.argmax())
+        for place in range(len(back) - 1, -1, -1):
+            path[first + 1 + place] = tag
+            tag = back[place][tag]
+        path[first] = tag
     return path
 
 
@@ -201,6 +175,7 @@ def find_entities(
     continues = np.zeros((len(path) + 1, len(inside)))
     continues[:-1] = np.exp(log_probabilities[:, inside])
     continues[starts] = 0.0
+    continues[:-1][log_probabilities[:, 0] == 0] = 0.0  # words that the network does not read
     score = np.exp(total[last + 1] - total[first]) * (1 - continues[last + 1, kind])
     return Spans(first, last, kind, score)
 

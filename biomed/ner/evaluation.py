@@ -111,7 +111,7 @@ def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
     Only types that the corpus annotates and the tagger finds are counted.
     """
     known = {*gold.types} & {*tagger.labels}
-    right = (flat_spans(document) for document in gold.documents)
+    right = map(flat_spans, gold.documents)
     entities = tagger.tag_many(document.text for document in gold.documents)
     gold_spans, spans = (
         [[(s.start, s.end, s.label) for s in each if s.label in known] for each in side]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field
 
 from biomed.corpora.corpus import without
 from biomed.corpora.documents import OUTSIDE, CorpusError, TaggedText
@@ -16,7 +15,6 @@ from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types
 from biomed.ner.network import cut
 from domainbert.errors import UserError
-from domainbert.settings import Settings
 from domainbert.text.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
@@ -25,20 +23,12 @@ if TYPE_CHECKING:
     from biomed.corpora.corpus import Corpus, Gold
     from biomed.ner.network import WordReader
 
+# The share of texts that are read on their own, as corpora are scored; the others are joined with
+# those that follow them in the file, up to a random length, as in abstracts and notes.
+ALONE = 0.3
 RUN = 20  # consecutive texts that stay together if an epoch reads a part of a corpus
 IGNORED = -100  # the code of continuation pieces, special tokens and padding
 log = logging.getLogger(__name__)
-
-
-class Augmentation(Settings):
-    """How training texts vary between epochs: the `[augmentation]` table of a recipe.
-
-    Attributes:
-        alone: share of texts that are read on their own; the others are joined with the texts
-            that follow them in the file, up to a random length.
-    """
-
-    alone: Annotated[float, Field(ge=0, le=1)] = 0.3
 
 
 @dataclass(frozen=True)
@@ -143,7 +133,6 @@ class ExampleMaker:
     sources: Sequence[Source]
     reader: WordReader
     window: int
-    augmentation: Augmentation
     seed: int
 
     def make(self, epoch: int) -> list[Example]:
@@ -175,7 +164,7 @@ class ExampleMaker:
             yield _joined(run)
 
     def _wanted(self, generator: np.random.Generator, room: int) -> int:
-        if generator.random() < self.augmentation.alone:
+        if generator.random() < ALONE:
             return 0
         return int(generator.integers(room + 1))
 

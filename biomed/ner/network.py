@@ -168,9 +168,10 @@ class WordTagger(Model):
     def log_probabilities(
         self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
     ) -> np.ndarray:
-        """Log-probability of each tag for each word that has a piece, text after text.
+        """Log-probability of each tag for each word, text after text.
 
-        Shape (words read, labels), float32. `network` replaces the model's own during training.
+        Shape (words, tags), float32; O and I of a word without a piece have 0. `network` replaces
+        the model's own during training.
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         ranges = [cut(len(t.ids), window=self.window, overlap=self.overlap) for t in texts]
@@ -187,7 +188,11 @@ class WordTagger(Model):
             # Later windows hold later words, so the words stay in order.
             for number, (start, _) in enumerate(cuts):
                 parts.append(next(rows)[1 + first[choice == number] - start])
-        return self._outputs.tags(np.concatenate(parts))
+        is_read = np.concatenate([text.is_read for text in texts])
+        scores = np.zeros((len(is_read), 1 + 2 * len(self.types)), dtype=np.float32)
+        scores[~is_read, 1::2] = -np.inf  # O or, within an entity, I
+        scores[is_read] = self._outputs.tags(np.concatenate(parts))
+        return scores
 
     def tags(
         self, sentences: Sequence[Sequence[str]], *, network: PreTrainedModel | None = None
@@ -231,24 +236,21 @@ class WordTagger(Model):
         For `network` see `log_probabilities`.
         """
         scores = self.log_probabilities(texts, network=network)
-        read = [np.flatnonzero(text.is_read) for text in texts]
-        counts = np.array([len(words) for words in read])
+        counts = np.array([len(text.first) for text in texts])
         offsets = np.cumsum(counts) - counts
-        # Words without a piece are not scored: breaks move to the next word that is.
-        places = list(zip(offsets, read, breaks, joined, strict=True))
-        starts = [at + np.searchsorted(words, np.append(0, b)) for at, words, b, _ in places]
-        unique = np.unique(np.concatenate(starts))
-        ends = [at + np.flatnonzero(np.isin(words, j)) for at, words, _, j in places]
-        marked = {"starts": unique[unique < len(scores)], "joined": np.concatenate(ends)}
+        marked = {
+            name: np.concatenate([at + words for at, words in zip(offsets, each, strict=True)])
+            for name, each in (("starts", breaks), ("joined", joined))
+        }
+        marked["starts"] = np.unique(np.append(marked["starts"], offsets[counts > 0]))
         spans = find_entities(scores, **marked)
-        numbers = np.searchsorted(offsets, spans.first, side="right") - 1
-        words = np.concatenate(read)
-        ranges = words[spans.first], words[spans.last] + 1
+        numbers = np.searchsorted(np.cumsum(counts), spans.first, side="right")
         result: list[list[WordSpan]] = [[] for _ in texts]
         score = spans.score if raw else self._calibrated(spans)
-        columns = (column.tolist() for column in (numbers, *ranges, spans.kind, score))
-        for number, first, end, kind, score in zip(*columns, strict=True):
-            result[number].append((first, end, self.types[kind], score))
+        columns = (numbers, spans.first - offsets[numbers], spans.last - offsets[numbers] + 1)
+        rows = zip(*(column.tolist() for column in (*columns, spans.kind, score)), strict=True)
+        for number, first, end, kind, value in rows:
+            result[number].append((first, end, self.types[kind], value))
         return result
 
     def _calibrated(self, spans: Spans) -> np.ndarray:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words
-from biomed.ner.examples import IGNORED, Augmentation, ExampleMaker, entity_types, make_sources
+from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.errors import UserError
 from domainbert.settings import Positive, Settings
@@ -65,7 +65,6 @@ class EntityRecipe(Recipe):
 
     model: EntityTable = EntityTable()
     corpora: CorporaTable = CorporaTable()
-    augmentation: Augmentation = Augmentation()
 
 
 class TagObjective(Objective):
@@ -83,7 +82,7 @@ class TagObjective(Objective):
         self._forbidden = ~torch.from_numpy(allowed)
         seed, batch_tokens = recipe.training.seed, recipe.training.batch_tokens
         sources = list(self._sources.values())
-        maker = ExampleMaker(sources, model.reader, model.window, recipe.augmentation, seed)
+        maker = ExampleMaker(sources, model.reader, model.window, seed)
         self._plan = FreshBatches(maker, batch_tokens=batch_tokens, seed=seed)
 
     def batches(self) -> FreshBatches:
@@ -114,7 +113,7 @@ class TagObjective(Objective):
         return {"f1": float(np.mean(list(each.values()))), **each}
 
     def facts(self) -> dict[str, Any]:
-        """Augmentation, and types, size and hash of each corpus."""
+        """Types, size and hash of each corpus."""
         corpora: dict[str, dict[str, Any]] = {}
         for corpus in self._corpora:
             facts: dict[str, Any] = {
@@ -126,8 +125,8 @@ class TagObjective(Objective):
                 facts["types"], facts["repeat"] = list(corpus.train.types), source.repeat
                 facts["left_out"] = len(corpus.train.texts) - len(source.texts)
             corpora[corpus.name] = facts
-        augmentation, start = self._recipe.augmentation.model_dump(), self._recipe.model.start
-        known = {"objective": "tags", "augmentation": augmentation, "corpora": corpora}
+        start = self._recipe.model.start
+        known = {"objective": "tags", "corpora": corpora}
         return {**known, "start": Path(start).name} if start else known
 
 

@@ -90,7 +90,8 @@ def test_evaluate_words(saved, tmp_path):
     assert result.exit_code == 0, result.output
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores["texts"] == 3
-    assert scores["words"]["all"] == {
+    assert scores["unit"] == "words"
+    assert scores["scores"]["all"] == {
         "precision": 1.0,
         "recall": 1.0,
         "f1": 1.0,
@@ -115,8 +116,8 @@ def test_evaluate_documents(saved, tmp_path):
     result = run.invoke(app, [*arguments, "--json", str(tmp_path / "scores.json")])
     assert result.exit_code == 0, result.output
     scores = json.loads((tmp_path / "scores.json").read_text())
-    assert scores["characters"] == scores["words"]
-    assert scores["characters"]["Disease"]["precision"] == 0.5
+    assert scores["unit"] == "characters"
+    assert scores["scores"]["Disease"]["precision"] == 0.5
     result = run.invoke(app, [*arguments, "--label", "Disease=Sickness"])
     assert "the model finds Disease. Map or drop them: --label Sickness=Disease" in result.output
 
@@ -135,7 +136,7 @@ def test_evaluate_documents(saved, tmp_path):
         (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
         (
             ["train", ".", "--out", "o", "--recipe", "r.toml"],
-            "shares: no such setting; expected one of alone",
+            "shares: no such setting; expected one of labels",
         ),
     ],
 )
@@ -144,7 +145,7 @@ def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arg
     (tmp_path / "in.csv").write_text("txt\nheart\n")
     (tmp_path / "good.csv").write_text("text\nheart\n")
     (tmp_path / "bad.tsv").write_text("secret\n")
-    (tmp_path / "r.toml").write_text("[augmentation]\nshares = 1\n")
+    (tmp_path / "r.toml").write_text("[corpora]\nshares = 1\n")
     if arguments[0] != "train":
         arguments = [*arguments, "--model", saved[0]]
     result = run.invoke(app, arguments)
@@ -204,7 +205,7 @@ def test_the_recipe(tmp_path):
     path.write_text(
         '[model]\nencoder = "here"\nwindow = 128\n[corpora]\nrepeat = { a = 2 }\n'
         'labels = { a = { SpecificDisease = "Disease" } }\n'
-        '[augmentation]\nalone = 0.2\n[training]\nepochs = 2\n[card]\nname = "n"\n'
+        '[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
     overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
     recipe = read_recipe(EntityRecipe, path, overrides)
@@ -212,7 +213,7 @@ def test_the_recipe(tmp_path):
     assert (recipe.corpora.repeat, recipe.corpora.labels) == (
         *({"a": 2}, {"a": {"SpecificDisease": "Disease"}}),
     )
-    assert (recipe.training.epochs, recipe.augmentation.alone) == (3.0, 0.2)
+    assert recipe.training.epochs == 3.0
     assert recipe.card.name == "n"
     assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
 

@@ -4,7 +4,6 @@ import pytest
 from biomed.corpora import TaggedText
 from biomed.ner.examples import (
     IGNORED,
-    Augmentation,
     ExampleMaker,
     Source,
 )
@@ -17,12 +16,11 @@ TEXTS = tuple(
 )
 
 
-def make(tokenizer, sources=None, *, window=40, seed=0, **augmentation):
+def make(tokenizer, sources=None, *, window=40, seed=0):
     return ExampleMaker(
         sources or [Source(TEXTS, CODES)],
         reader=WordReader(tokenizer),
         window=window,
-        augmentation=Augmentation(**augmentation),
         seed=seed,
     )
 
@@ -41,8 +39,9 @@ def test_first_pieces_have_the_labels(tokenizer):
 
 
 @pytest.mark.parametrize("alone", [0.0, 0.3, 1.0])
-def test_every_text_is_read_once_in_an_epoch(tokenizer, alone):
-    maker = make(tokenizer, [Source(TEXTS, CODES, 2)], alone=alone)
+def test_every_text_is_read_once_in_an_epoch(tokenizer, monkeypatch, alone):
+    monkeypatch.setattr("biomed.ner.examples.ALONE", alone)
+    maker = make(tokenizer, [Source(TEXTS, CODES, 2)])
     for epoch in range(3):
         examples = maker.make(epoch)
         assert labelled(examples) == [1, 2, 0, 0] * 100
@@ -66,15 +65,16 @@ def test_a_share_of_a_corpus_moves_on(repeat):
         assert max(first) - min(first) > 200  # not the file's beginning alone
 
 
-def test_an_epoch_with_less_to_read_still_fills_its_batches(tokenizer):
+def test_an_epoch_with_less_to_read_still_fills_its_batches(tokenizer, monkeypatch):
     """A learning-rate schedule counts on them."""
+    monkeypatch.setattr("biomed.ner.examples.ALONE", 1.0)
     long = [TaggedText(("heart",) * 30, ("O",) * 30)] * 300
     short = [TaggedText(("heart",), ("O",))] * 300
 
     class Uneven:
         def make(self, epoch):
             source = Source(tuple((long, short, short[:3])[epoch]), CODES)
-            return make(tokenizer, [source], alone=1.0).make(0)
+            return make(tokenizer, [source]).make(0)
 
     batches = FreshBatches(Uneven(), batch_tokens=64, seed=0)
     for epoch, texts in enumerate((300, 300, 3)):
@@ -102,11 +102,6 @@ def test_a_text_longer_than_a_window_is_cut_and_kept(tokenizer):
     assert labelled(examples) == [1] * 100
 
 
-def test_the_share_is_checked():
-    with pytest.raises(ValueError, match="alone: expected a number of at most 1, got 2"):
-        Augmentation(alone=2)
-
-
 def test_every_epoch_has_as_many_batches_and_all_windows(tokenizer):
     batches = FreshBatches(make(tokenizer), batch_tokens=100, seed=0)
     orders = []
@@ -121,12 +116,11 @@ def test_every_epoch_has_as_many_batches_and_all_windows(tokenizer):
     assert len({tuple(order) for order in orders}) > 1
 
 
-def test_batches_hold_windows_of_like_length(tokenizer):
+def test_batches_hold_windows_of_like_length(tokenizer, monkeypatch):
+    monkeypatch.setattr("biomed.ner.examples.ALONE", 1.0)
     long = TaggedText(("heart",) * 30, ("B-x",) * 30)
     texts = TEXTS + (long,) * 20
-    batches = FreshBatches(
-        make(tokenizer, [Source(texts, CODES)], alone=1.0), batch_tokens=100, seed=0
-    )
+    batches = FreshBatches(make(tokenizer, [Source(texts, CODES)]), batch_tokens=100, seed=0)
     lengths = [[len(example.ids) for example in batch] for batch in batches.epoch(0)]
     padded = sum(len(batch) * max(batch) for batch in lengths)
     assert padded < 1.2 * sum(map(sum, lengths))

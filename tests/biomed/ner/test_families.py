@@ -56,7 +56,7 @@ def _words(text):
 
 def test_outputs_without_names_are_named_in_the_configuration(write, tmp_path):
     write("electra", ("LABEL_0", "LABEL_1", "LABEL_2"))
-    with pytest.raises(UserError, match=r"have no names.*in its config\.json"):
+    with pytest.raises(UserError, match=r"expected O and labels.*in its config\.json"):
         EntityTagger.from_pretrained(tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     config = json.loads(path.read_text())
@@ -126,8 +126,7 @@ def test_iob2_is_read_as_it_is():
     ("names", "message"),
     [
         (["a", "b"], "expected O and labels"),
-        (["LABEL_0", "LABEL_1"], "have no names"),
-        (["O", "S-x", "huh"], "expected O and labels"),
+        (["LABEL_0", "LABEL_1"], "LABEL_0, LABEL_1; expected O and labels"),
     ],
 )
 def test_labels_that_cannot_be_read(names, message):

@@ -9,7 +9,6 @@ import torch
 from biomed.corpora import Corpus, CorpusError, Document, Gold, Span, TaggedText, gold_of
 from biomed.corpora.documents import spans_of
 from biomed.ner.evaluation import evaluate_documents
-from biomed.ner.examples import Augmentation
 from biomed.ner.network import EntitySettings, WordTagger
 from biomed.ner.training import CorporaTable, EntityRecipe, EntityTable, fit
 from biomed.tagger import EntityTagger
@@ -212,7 +211,6 @@ def test_a_run_resumes_with_the_same_corpora_and_settings_only(tiny_encoder, tmp
     assert torch.equal(first.network.classifier.weight, again.network.classifier.weight)
     others = [
         ([corpus(seed=1)], one, "corpora.made-up.train.sha256"),
-        ([corpus()], one.replaced(augmentation=Augmentation(alone=0.1)), "augmentation.alone"),
         ([corpus()], one.replaced(corpora=CorporaTable(repeat={"made-up": 2})), "made-up.repeat"),
         ([corpus()], one.replaced(model=EntityTable(encoder=str(tiny_encoder), window=24)), "wind"),
     ]
