@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from domainbert.cli import options
-from domainbert.cli.console import one_line_errors, say, stdout
+from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.errors import UserError
-from domainbert.files import folder_beside, write_json
+from domainbert.files import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from biomed.qa.task import AskTask
     from domainbert.tables import ReadOptions
 
@@ -75,7 +71,7 @@ def ask(
         list[str],
         typer.Argument(
             help="With --question: text files to show answers from, or, with --out, a table with "
-            "a text in each row. Otherwise questions with their contexts: a table or SQuAD JSON."
+            "a text in each row. Otherwise a table of questions with their contexts."
         ),
     ],
     scoring: options.ScoringOptions,
@@ -109,8 +105,7 @@ def ask(
 
     if out is not None:
         column = "context" if question is None else "text"
-        with _as_table(sources[0], out) as source:
-            score_source(make_task, source, out, scoring, text=column)
+        score_source(make_task, sources[0], out, scoring, text=column)
         return
     columns = ("text", "stay", "patient", "note", "time", "keep")
     unused = (*columns, "delimiter", "query", "restart")
@@ -123,26 +118,6 @@ def ask(
             chance = "" if known is None else f", probability of an answer {known:.2f}"
             say(f"{Path(sources[answer.document]).name}, {where}{chance}")
         stdout.print(answer_view(texts[answer.document], [answer]), soft_wrap=True)
-
-
-@contextmanager
-def _as_table(source: str, out: Path) -> Iterator[str]:
-    """The source; for SQuAD JSON a table of its questions, in a private file beside `out`."""
-    if not source.lower().endswith(".json"):
-        yield source
-        return
-    import pandas as pd
-
-    from biomed.qa.questions import read_questions
-
-    questions = read_questions(source)
-    rows = [(q.id, q.text, q.context, q.article) for q in questions]
-    frame = pd.DataFrame(rows, columns=["id", "question", "context", "article"])
-    with folder_beside(out.with_name(f"{out.name}-questions")) as folder:
-        folder.chmod(0o700)
-        table = folder / f"{questions.name}l"
-        frame.to_json(table, orient="records", lines=True)
-        yield str(table)
 
 
 def _text(path: Path, reading: ReadOptions) -> str:
@@ -182,11 +157,8 @@ def evaluate(
         _, gold = split_by_article(gold, share=held_out)
         say(f"{len(gold)} questions of held-out articles")
     scores = evaluation.evaluate(AnswerModel.from_pretrained(model), gold)
-    table = Table(gold.name, "")
-    for name, value in scores.items():
-        if value is not None:
-            shown = f"{value:.3f}" if isinstance(value, float) else str(value)
-            table.add_row(name.replace("_", " "), shown)
-    stdout.print(table)
+    known = {name.replace("_", " "): value for name, value in scores.items() if value is not None}
+    rows = [(name, f"{v:.3f}" if isinstance(v, float) else v) for name, v in known.items()]
+    print_table(rows, [gold.name, ""])
     if json:
         write_json({"file": gold.name, "held_out": held_out, **scores}, json)

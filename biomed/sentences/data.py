@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ COLUMNS = (
     Column("label", "value", _LABEL),
 )
 NAMES = [column.name for column in COLUMNS]
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _STS_CELLS = 7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
 Cells = tuple[object, ...]  # first, second, negative, label
 
@@ -138,12 +140,5 @@ def _unquoted(path: Path) -> Iterator[Cells]:
     cells = [line.split("\t") for line in lines if line]
     if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
         cells = cells[1:]
-    if all(len(row) >= _STS_CELLS and _is_number(row[4]) for row in cells):
+    if all(len(row) >= _STS_CELLS and _NUMBER.fullmatch(row[4]) for row in cells):
         yield from ((row[5], row[6], None, row[4]) for row in cells)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return float(text) == float(text)
-    except ValueError:
-        return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -123,7 +123,6 @@ def plot(
         Path | None, typer.Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary.")
     ] = None,
     model: options.EncoderModel = "terms",
-    method: Annotated[Literal["tsne", "pca"], typer.Option(help="How to place them.")] = "tsne",
     perplexity: Annotated[float | None, typer.Option(help="Perplexity of t-SNE.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
@@ -148,7 +147,6 @@ def plot(
         terms,
         _load(model).embed(terms),
         categories=table.get("category"),
-        method=method,
         perplexity=perplexity,
         seed=seed,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-Method = Literal["tsne", "pca"]
 PERPLEXITY = 30.0
 LEAST_FOR_TSNE = 4  # fewer terms are placed by PCA
 NEIGHBOURS = 5
@@ -60,7 +59,6 @@ def layout_terms(
     vectors: np.ndarray,
     *,
     categories: Sequence[str] | None = None,
-    method: Method = "tsne",
     perplexity: float | None = None,
     seed: int = 0,
 ) -> TermLayout:
@@ -70,15 +68,14 @@ def layout_terms(
         terms: two or more.
         vectors: theirs, shape (terms, dimension).
         categories: one for each term.
-        method: "tsne" (scikit-learn, initialised with PCA; fewer than four terms use PCA alone)
-            or "pca".
         perplexity: effective number of neighbours in t-SNE, above 0 and below the number of
-            terms; by default 30, or a third of the terms if there are few.
+            terms; by default 30, or a third of the terms if there are few, and principal
+            components in place of t-SNE for fewer than four.
         seed: of t-SNE.
 
     Raises:
-        UserError: fewer than two terms, identical vectors, a wrong number of categories, an
-            unknown method, or a perplexity out of range.
+        UserError: fewer than two terms, identical vectors, a wrong number of categories, or a
+            perplexity out of range.
     """
     import pandas as pd
     from sklearn.decomposition import PCA
@@ -86,19 +83,17 @@ def layout_terms(
 
     number = len(terms)
     _check(terms, vectors, categories)
-    if method not in get_args(Method):
-        raise UserError(f"method must be one of {', '.join(get_args(Method))}; got {method!r}")
     points = unit(np.asarray(vectors, dtype=np.float32))
-    if method == "tsne" and number < LEAST_FOR_TSNE and perplexity is None:
-        method = "pca"  # t-SNE of two or three points says nothing, and needs a perplexity below 1
-    if method == "tsne":
-        perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity
-        if not 0 < perplexity < number:
-            msg = f"perplexity must be above 0 and below {number}, the terms; got {perplexity:g}"
-            raise UserError(msg)
+    if perplexity is None and number >= LEAST_FOR_TSNE:
+        perplexity = min(PERPLEXITY, (number - 1) / 3)
+    if perplexity is None:
+        # t-SNE of two or three points says nothing, and needs a perplexity below 1.
+        places = PCA(n_components=2, svd_solver="full").fit_transform(points)
+    elif 0 < perplexity < number:
         places = TSNE(perplexity=perplexity, random_state=seed).fit_transform(points)
     else:
-        perplexity, places = None, PCA(n_components=2, svd_solver="full").fit_transform(points)
+        msg = f"perplexity must be above 0 and below {number}, the terms; got {perplexity:g}"
+        raise UserError(msg)
     k = min(NEIGHBOURS, (number - 1) // 2)
     trust = float(trustworthiness(points, places, n_neighbors=k)) if k else float("nan")
     table = pd.DataFrame({"term": list(terms)})

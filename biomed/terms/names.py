@@ -43,7 +43,10 @@ def medical_terms() -> pd.DataFrame:
         `term`, `category`, `synonyms` (a list of one or two, abbreviations among them), `group`,
         `held_out` (never trained on, see `is_held_out`).
     """
-    return read_vocabulary(DATA / "medical_terms.csv")
+    path = DATA / "medical_terms.csv"
+    group = read_table(path)[["category", "group"]].agg("/".join, axis=1)
+    terms = read_vocabulary(path)
+    return terms.assign(group=group, held_out=terms["term"].map(is_held_out))
 
 
 def read_vocabulary(path: str | Path) -> pd.DataFrame:
@@ -51,10 +54,10 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
 
     Args:
         path: .csv, .parquet or .jsonl with the columns `term` and `category`; where there are,
-            `synonyms` (separated by "|") and `group`.
+            `synonyms` (separated by "|").
 
     Returns:
-        As `medical_terms`; without `group` each category is one group.
+        `term`, `category`, `synonyms` (a list).
 
     Raises:
         TableError: a column is missing, a term or category is empty, or a term occurs twice.
@@ -67,12 +70,7 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
         msg = f"{path.name}: {int(twice.sum())} terms occur twice, first in row {twice.argmax()}"
         raise TableError(msg)
     synonyms = table["synonyms"] if "synonyms" in table.columns else table["term"].map(lambda _: "")
-    group = table["group"] if "group" in table.columns else table["category"]
-    return table[["term", "category"]].assign(
-        synonyms=[split_names(value) for value in synonyms],
-        group=table["category"] + "/" + group,
-        held_out=table["term"].map(is_held_out),
-    )
+    return table[["term", "category"]].assign(synonyms=[split_names(cell) for cell in synonyms])
 
 
 def is_held_out(term: str) -> bool:

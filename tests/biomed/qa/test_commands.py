@@ -100,24 +100,6 @@ def test_ask_one_question_of_a_table(saved, tmp_path):
     assert list(read["answer"].fillna("")) == ["insulin", ""]
 
 
-def test_squad_is_asked_by_the_driver_with_all_options(saved, tmp_path):
-    """The options once had no effect on JSON."""
-    (tmp_path / "q.json").write_text(squad(made_up(3, name="q")))
-    out = tmp_path / "answers"
-    arguments = ["ask", str(tmp_path / "q.json"), "--model", saved, "--out", str(out)]
-    arguments += ["--keep", "article"]
-    result = run.invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    read = read_table(out)
-    assert read["article"].tolist() == ["q 0", "q 1", "q 2"]
-    assert read["id"].tolist() == ["q0", "q1", "q2"]
-    assert "3 rows in (3 done earlier)" in run.invoke(app, arguments).output
-    again = run.invoke(app, [*arguments, "--restart"]).output
-    assert "done earlier" not in again
-    assert "3 rows in, 3 rows out" in again
-    assert not list(tmp_path.glob(".*"))  # no copy of the questions is left
-
-
 @pytest.mark.parametrize("option", ["--keep", "--query", "--stay"])
 def test_options_of_tables_are_refused_where_answers_are_shown(saved, tmp_path, option):
     (tmp_path / "a.txt").write_text("on insulin")

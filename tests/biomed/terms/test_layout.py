@@ -19,7 +19,7 @@ def test_trustworthiness_is_scikit_learns():
     from sklearn.manifold import trustworthiness
 
     vectors = RNG.normal(size=(60, 8))
-    layout = layout_terms(["t"] * 60, vectors, method="pca")
+    layout = layout_terms(["t"] * 60, vectors)
     points = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     places = layout.table[["x", "y"]].to_numpy()
     expected = trustworthiness(points, places, n_neighbors=layout.k)
@@ -27,15 +27,14 @@ def test_trustworthiness_is_scikit_learns():
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 10, 60])
-@pytest.mark.parametrize("method", ["tsne", "pca"])
-def test_it_works_from_two_terms_on(n, method):
+def test_it_works_from_two_terms_on(n):
     terms = [f"term {i}" for i in range(n)]
-    layout = layout_terms(terms, clusters(n), categories=["a"] * n, method=method)
+    layout = layout_terms(terms, clusters(n), categories=["a"] * n)
     assert layout.table["term"].tolist() == terms
     assert np.isfinite(layout.table[["x", "y"]].to_numpy()).all()
     assert len(layout.table[["x", "y"]].drop_duplicates()) == n
     assert layout.k == min(5, (n - 1) // 2)
-    if method == "tsne" and n > 3:
+    if n > 3:
         assert layout.perplexity == pytest.approx(min(30, (n - 1) / 3))
         assert f"perplexity {layout.perplexity:.3g} of {n} terms" in layout.caption()
     else:
@@ -65,8 +64,6 @@ def test_what_cannot_be_drawn_is_said():
         layout_terms(["a", "b"], np.ones((2, 3)))
     with pytest.raises(ValueError, match="perplexity must be above 0 and below 3"):
         layout_terms(list("abc"), np.eye(3), perplexity=3)
-    with pytest.raises(ValueError, match="method must be one of tsne, pca; got 'umap'"):
-        layout_terms(["a", "b"], np.eye(2), method="umap")
 
 
 points = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=25)

@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from biomed.embedder import TermEmbedder, plot_terms
-from biomed.terms.layout import layout_terms
+from biomed.terms.layout import TermLayout
 from biomed.terms.plots import plot_layout
 from domainbert.statistics.figures import save_figure
 
@@ -22,7 +23,9 @@ def embedder(new_network, tokenizer):
 def crowd(n, *, categories=14):
     terms = [f"term number {i}" for i in range(n)]
     names = [f"category {i % categories}" for i in range(n)]
-    return layout_terms(terms, RNG.normal(size=(n, 6)), categories=names, method="pca")
+    table = pd.DataFrame({"term": terms, "category": names})
+    table[["x", "y"]] = RNG.normal(size=(n, 2))
+    return TermLayout(table, None, 5, 0.9)
 
 
 def labels(figure):
@@ -83,7 +86,7 @@ def test_one_call_draws_terms(embedder):
     assert any(
         "t-SNE, perplexity 1 of 4 terms" in text and "trustworthiness" in text for text in said
     )
-    assert not plot_terms(terms, embedder=embedder, method="pca").legends
+    assert not plot_terms(terms, embedder=embedder).legends
     with pytest.raises(ValueError, match="a picture needs at least two terms, got 1"):
         plot_terms(["edema"], embedder=embedder)
 
