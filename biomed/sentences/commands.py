@@ -52,7 +52,7 @@ def index(
     ] = None,
     window: Annotated[int | None, typer.Option(help="Maximum tokens of a passage.")] = None,
     storage: Annotated[
-        Literal["float32", "float16", "int8"] | None, typer.Option(help="By default float32.")
+        Literal["float32", "float16"] | None, typer.Option(help="By default float32.")
     ] = None,
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""

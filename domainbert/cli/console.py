@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
@@ -160,35 +160,24 @@ def _frames(error: BaseException) -> Iterator[str]:
 def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
     """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal.
 
-    It shows the time so far, the time left and the rate of the last minutes.
+    It shows the time so far and the time left.
     """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
-        ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    class Rate(ProgressColumn):
-        """Steps a second, or a minute where they are slower than that."""
-
-        def render(self, task: Any) -> Any:
-            speed = task.finished_speed or task.speed
-            if not speed:
-                return ""
-            return f"{speed:,.0f}/s" if speed >= 1 else f"{speed * 60:,.1f}/min"
-
-    columns: tuple[ProgressColumn, ...] = (
+    columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        Rate(),
     )
     quiet = not sys.stderr.isatty()
     window = 300  # seconds of the estimate: steps may come in bursts

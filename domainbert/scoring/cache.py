@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DEFAULT_BYTES = 1 << 30
-_ROW_BYTES = 64  # of the file, per window, measured
 _LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
 _WAIT_SECONDS = 60.0
 _HEADER = b"SQLite format 3\0"
@@ -49,7 +48,7 @@ class WindowCache:
 
     def __init__(self, path: str | Path, *, model: str, max_bytes: int = DEFAULT_BYTES) -> None:
         self._path, self._model = Path(path), model
-        self._rows = max(1, max_bytes // _ROW_BYTES)
+        self._bytes = max_bytes
         self.hits = self.misses = 0
         self._warned = False
         try:
@@ -91,8 +90,7 @@ class WindowCache:
                 "(key BLOB PRIMARY KEY, logit REAL NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID"
             )
             con.execute(
-                "INSERT OR IGNORE INTO about VALUES ('secret', ?), ('run', 0), "
-                "('rows', (SELECT count(*) FROM windows))",
+                "INSERT OR IGNORE INTO about VALUES ('secret', ?), ('run', 0)",
                 (secrets.token_bytes(32),),
             )
             con.execute("UPDATE about SET value = value + 1 WHERE name = 'run'")
@@ -165,23 +163,16 @@ class WindowCache:
 
     def _add(self, fresh: dict[bytes, float]) -> None:
         with closing(self._connect()) as con, con:
-            before = con.total_changes
             con.executemany(
                 "INSERT OR IGNORE INTO windows VALUES (?, ?, ?)",
                 [(key, logit, self._run) for key, logit in fresh.items()],
             )
-            number = self._count(con, con.total_changes - before)
-            if number > self._rows:
-                # A tenth more, so that not every call has to make room.
-                removed = con.execute(
-                    "DELETE FROM windows WHERE key IN "
-                    "(SELECT key FROM windows ORDER BY used, key LIMIT ?)",
-                    (number - self._rows + self._rows // 10,),
+            pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
+            (used,) = con.execute(f"{pages} pragma_freelist_count, pragma_page_size").fetchone()
+            if used > self._bytes:
+                # A tenth more than needed, so that not every call has to make room.
+                con.execute(
+                    "DELETE FROM windows WHERE key IN (SELECT key FROM windows "
+                    "ORDER BY used, key LIMIT (SELECT count(*) FROM windows) * ?)",
+                    (1.1 - self._bytes / used,),
                 )
-                self._count(con, -removed.rowcount)
-
-    def _count(self, con: sqlite3.Connection, more: int) -> int:
-        """Windows in the file, kept because counting them would read all of it."""
-        con.execute("UPDATE about SET value = value + ? WHERE name = 'rows'", (more,))
-        (number,) = con.execute("SELECT value FROM about WHERE name = 'rows'").fetchone()
-        return int(number)

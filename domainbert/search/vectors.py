@@ -6,7 +6,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from domainbert.models.embedder import Embedder
 
-Storage = Literal["float32", "float16", "int8"]
+Storage = Literal["float32", "float16"]
 HEAD, GRAPH = "index.json", "graph.usearch"
 VERSION = 2
 BLOCK_ROWS = 65_536
@@ -37,18 +37,6 @@ class VectorIndexError(UserError):
     """A damaged index folder, or one of another encoder; the message says the fix."""
 
 
-class Columns(TypedDict, total=False):
-    """What an index keeps of each row: an id (several rows may have one), a passage, its text.
-
-    A passage is its first character (`starts`) and one past its last (`ends`) in its text.
-    """
-
-    ids: Required[Sequence[str]]
-    starts: Sequence[int] | np.ndarray | None
-    ends: Sequence[int] | np.ndarray | None
-    texts: Sequence[str] | None
-
-
 class VectorIndex:
     """Vectors with ids and passage offsets in a folder; read through memory maps.
 
@@ -59,8 +47,7 @@ class VectorIndex:
         folder: where it is.
         fingerprint: of the embedder, see `Embedder.fingerprint`.
         dimension: length of a vector.
-        storage: "float32", "float16" (half the space, cosines within 1e-3) or "int8" (a quarter,
-            one scale per row, cosines within about 1e-2).
+        storage: "float32", or "float16" (half the space, cosines within 1e-3).
         about: what its maker noted in it.
     """
 
@@ -147,7 +134,7 @@ class VectorIndex:
         """Rows."""
         return sum(part["rows"] for part in self._parts)
 
-    def add(self, vectors: np.ndarray, **columns: Unpack[Columns]) -> None:
+    def add(self, vectors: np.ndarray, **columns: Any) -> None:
         """Append rows; see `PartWriter.add`. They are there whole or not at all."""
         with self.adding() as rows:
             rows.add(vectors, **columns)
@@ -288,10 +275,7 @@ class VectorIndex:
     def _read(self, part: dict[str, Any], rows: slice | np.ndarray) -> np.ndarray:
         table = self._load(part)
         stored = table["vector"].chunk(0).flatten().to_numpy().reshape(-1, self.dimension)
-        vectors = np.asarray(stored[rows], dtype=np.float32)
-        if self.storage != "int8":
-            return vectors
-        return vectors * table["scale"].chunk(0).to_numpy()[rows, None]
+        return np.asarray(stored[rows], dtype=np.float32)
 
     def _load(self, part: dict[str, Any]) -> pa.Table:
         """The rows of a part, through a memory map."""
@@ -349,12 +333,23 @@ class PartWriter:
     parts: list[dict[str, Any]] = field(default_factory=list)
     _waiting: list[tuple[np.ndarray, pa.Table]] = field(default_factory=list)
 
-    def add(self, vectors: np.ndarray, **columns: Unpack[Columns]) -> None:
+    def add(
+        self,
+        vectors: np.ndarray,
+        *,
+        ids: Sequence[str],
+        starts: Sequence[int] | np.ndarray | None = None,
+        ends: Sequence[int] | np.ndarray | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> None:
         """Append rows.
 
         Args:
             vectors: shape (rows, dimension); scaled to length 1 here.
-            columns: one value for each row, see `Columns`.
+            ids: one for each row; several rows may have one.
+            starts: first character of each row's passage in its text.
+            ends: one past the last character.
+            texts: the passages.
 
         Raises:
             UserError: another dimension or number of values, or a vector that is not finite.
@@ -369,21 +364,18 @@ class PartWriter:
             raise UserError(
                 f"{bad} of {len(vectors)} vectors are not finite; leave those texts out"
             )
-        given = {name: column for name, column in columns.items() if column is not None}
-        for name, column in given.items():
-            if len(column) != len(vectors):  # type: ignore[arg-type]
-                msg = f"{len(vectors)} vectors but {len(column)} {name}; give one for each"  # type: ignore[arg-type]
-                raise UserError(msg)
-        defaults: dict[str, list[int] | list[str]] = {
-            "ids": [],
-            "starts": [0] * len(vectors),
-            "ends": [0] * len(vectors),
-            "texts": [""] * len(vectors),
+        none = np.zeros(len(vectors), dtype=np.int64)
+        columns = {
+            "id": pa.array(ids, pa.string()),
+            "start": pa.array(none if starts is None else starts, pa.int64()),
+            "end": pa.array(none if ends is None else ends, pa.int64()),
+            "text": pa.array([""] * len(vectors) if texts is None else texts, pa.string()),
         }
-        kinds = [pa.string(), pa.int64(), pa.int64(), pa.string()]
-        filled = zip(({**defaults, **given}).values(), kinds, strict=True)
-        arrays = [pa.array(column, kind) for column, kind in filled]
-        table = pa.table(dict(zip(_ROW_COLUMNS, arrays, strict=True)))
+        for name, column in columns.items():
+            if len(column) != len(vectors):
+                msg = f"{len(vectors)} vectors but {len(column)} {name}s; give one for each"
+                raise UserError(msg)
+        table = pa.table(columns)
         for start in range(0, len(vectors), BLOCK_ROWS):
             some = vectors[start : start + BLOCK_ROWS]
             if sum(len(waiting) for waiting, _ in self._waiting) + len(some) > BLOCK_ROWS:
@@ -399,10 +391,6 @@ class PartWriter:
         name = f"part-{self.first + len(self.parts):05d}"
         vectors = np.concatenate([vectors for vectors, _ in self._waiting])
         table = pa.concat_tables(table for _, table in self._waiting).combine_chunks()
-        if self.storage == "int8":
-            scales = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny) / 127
-            table = table.append_column("scale", pa.array(scales.astype(np.float32)))
-            vectors = np.round(vectors / scales[:, None])
         stored = pa.array(vectors.astype(self.storage).ravel())
         stored = pa.FixedSizeListArray.from_arrays(
             stored, type=_vector_type(self.dimension, self.storage)

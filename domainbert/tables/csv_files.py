@@ -14,13 +14,13 @@ import io
 import re
 import zlib
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.errors import UserError
 from domainbert.tables.columns import are_names
 from domainbert.tables.formats import TableError
+from domainbert.text.runner import read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -198,16 +198,7 @@ def _stream(
             raise
 
     schema = pa.schema([(name, pa.string()) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, _ahead(reported()))
-
-
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches; the next one is made while the last one is worked on."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        coming = pool.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield batch
+    return pa.RecordBatchReader.from_batches(schema, read_ahead(reported()))
 
 
 def _parse(

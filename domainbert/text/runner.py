@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -114,12 +111,6 @@ class WindowRunner:
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
         self._model = model.to(self.device)
         self._pad = pad_token_id
-        self._lock, self._running, self._was_training = threading.Lock(), 0, False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled without the lock: another process makes its own."""
-        budget: dict[str, Any] = {"device": self.device, "batch_tokens": self.batch_tokens}
-        return partial(WindowRunner, pad_token_id=self._pad, **budget), (self._model,)
 
     def with_model(self, model: PreTrainedModel) -> WindowRunner:
         """A runner with the same settings over another model."""
@@ -153,7 +144,8 @@ class WindowRunner:
         batches = plan_batches([len(window) for window in windows], batch_tokens=self.batch_tokens)
         on_cuda = self.device.type == "cuda"
         half = torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_cuda)
-        with self._evaluating(), torch.inference_mode(), half:
+        self._model.eval()  # a trainer may have used it since
+        with torch.inference_mode(), half:
             for batch in batches:
                 ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
                 inputs = {"input_ids": ids.to(self.device)}
@@ -166,22 +158,6 @@ class WindowRunner:
                 for row, index in enumerate(batch):
                     result[index] = kept[row]
         return result
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Evaluation mode from the first thread's start to the last one's end."""
-        with self._lock:
-            if not self._running:
-                self._was_training = self._model.training
-                self._model.eval()
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
-                if not self._running:
-                    self._model.train(self._was_training)
 
 
 def pad(

@@ -65,9 +65,7 @@ def test_memory_does_not_grow_with_queries_times_rows():
     assert hits.rows.tolist() == np.argsort(-products, axis=1)[:, :2].tolist()
 
 
-@pytest.mark.parametrize(
-    ("storage", "near"), [("float32", 1e-6), ("float16", 2e-3), ("int8", 2e-2)]
-)
+@pytest.mark.parametrize(("storage", "near"), [("float32", 1e-6), ("float16", 2e-3)])
 def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch, storage, near):
     monkeypatch.setattr(module, "BLOCK_ROWS", 37)
     index = new_index(tmp_path / "index", storage)
@@ -170,7 +168,7 @@ def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     assert again.search(VECTORS[[95]], k=1).rows.tolist() == [[55]]
 
 
-@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("storage", ["float32", "float16"])
 def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch, storage):
     monkeypatch.setattr(module, "BLOCK_ROWS", 64)
     whole, pieces = (new_index(tmp_path / name, storage) for name in ("whole", "pieces"))
