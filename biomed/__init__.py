@@ -10,7 +10,6 @@ from domainbert import __version__
 if TYPE_CHECKING:
     from biomed.answerer import QuestionAnswerer as QuestionAnswerer
     from biomed.embedder import TermEmbedder as TermEmbedder
-    from biomed.embedder import compare_encoders as compare_encoders
     from biomed.embedder import embed_frame as embed_frame
     from biomed.embedder import plot_terms as plot_terms
     from biomed.ner.entities import Entity as Entity
@@ -41,7 +40,7 @@ _NAMES = {
     "sentences.search": "SentenceIndex",
     "sentences.evaluation": "evaluate_pairs",
     "tagger": "EntityTagger",
-    "embedder": "TermEmbedder compare_encoders embed_frame plot_terms",
+    "embedder": "TermEmbedder embed_frame plot_terms",
     "terms.evaluation": "evaluate_categories",
     "terms.similarity": "TermIndex",
     "terms.names": "medical_terms read_vocabulary",

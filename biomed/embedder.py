@@ -1,4 +1,4 @@
-"""TermEmbedder: the model of terms that users hold; tables, comparisons and a plot."""
+"""TermEmbedder: the model of terms that users hold; a table of vectors and a plot."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.sentences.evaluation import Evaluation, compare, merged
-from biomed.terms.evaluation import evaluate_terms
 from biomed.terms.similarity import TermIndex, TermModel
 from biomed.terms.task import EmbedTask
-from domainbert.errors import UserError
 from domainbert.models.embedder import check_many
 from domainbert.models.pooling import unit
 from domainbert.scoring import score_frame
@@ -86,29 +83,6 @@ def embed_frame(
     """
     named = {"term": column} if column else None
     return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
-
-
-def compare_encoders(
-    embedders: Iterable[Embedder],
-    *,
-    pairs: pd.DataFrame | None = None,
-    vocabulary: pd.DataFrame | None = None,
-) -> pd.DataFrame:
-    """Several encoders side by side, each under its `name`; see `evaluate_terms`.
-
-    Returns:
-        One row an encoder and measure: `encoder, measure, value, low, high`.
-
-    Raises:
-        UserError: neither pairs nor vocabulary, or two encoders of one name.
-    """
-    evaluations: dict[str, dict[str, Evaluation]] = {}
-    for embedder in embedders:
-        if embedder.name in evaluations:
-            msg = f"two encoders are called {embedder.name!r}; rename one: embedder.name = …"
-            raise UserError(msg)
-        evaluations[embedder.name] = evaluate_terms(embedder, pairs=pairs, vocabulary=vocabulary)
-    return compare({name: merged(each.values()) for name, each in evaluations.items()})
 
 
 def plot_terms(

@@ -44,10 +44,10 @@ class EntityTagger(Tagger):
             keep: other columns to repeat.
 
         Returns:
-            Ids, `row` (the text's position in the table, from 0), `start, end, text, label, score,
-            score_kind, assertion, status, reason`; with a dictionary also `entity_id, entity_name,
-            link_score`. A text without entities has one row with empty fields; its
-            status is "empty" if there is no text, and "error" if it cannot be read.
+            Ids, `row` (the text's position in the table, from 0), `start, end, entity, label,
+            score, score_kind, assertion, entity_id, entity_name, link_score, status, reason`. A
+            text without entities has one row with empty fields; its status is "empty" if there is
+            no text, and "error" if it cannot be read.
         """
         from biomed.ner.task import TagTask
         from domainbert.scoring import score_frame

@@ -34,6 +34,7 @@ from domainbert.statistics.calibration import (
     logit,
     reliability_curve,
 )
+from recipes.notes.corpus import notes_gold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -236,8 +237,9 @@ def main(
 
 
 def _side(path: Path) -> Gold:
-    """A gold standard, named after its folder and file."""
-    return replace(read_gold(path), name=f"{path.resolve().parent.name} {path.stem}")
+    """A gold standard, named after its folder and file; the notes corpus, or as `read_gold`."""
+    gold = notes_gold(path.stem) if path.suffix == ".jsonl" else read_gold(path)
+    return replace(gold, name=f"{path.resolve().parent.name} {path.stem}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from biomed.corpora.formats import (
     is_pubtator,
     read_brat,
     read_iob2,
-    read_json,
     read_pubtator,
 )
 
@@ -76,7 +75,7 @@ class Corpus:
 
 
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
-    """Read an IOB2, PubTator or .jsonl file or a BRAT folder; the format is detected.
+    """Read an IOB2 or PubTator file or a BRAT folder; the format is detected.
 
     `labels` are new names for entity types; a type mapped to "" is dropped.
 
@@ -89,8 +88,6 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
     if not path.is_file():
         msg = f"{path}: no such file, and no folder with BRAT .ann files"
         raise CorpusError(msg)
-    if path.suffix.lower() == ".jsonl":
-        return gold_of(read_json(path), name=path.name, labels=labels)
     if is_pubtator(path):
         return gold_of(read_pubtator(path), name=path.name, labels=labels)
     texts = read_iob2(path)

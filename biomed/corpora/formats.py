@@ -1,10 +1,9 @@
-"""IOB2 (CoNLL) files, read and written; PubTator, JSON lines and BRAT standoff, read."""
+"""IOB2 (CoNLL) files, read and written; PubTator and BRAT standoff, read."""
 
 from __future__ import annotations
 
-import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
 
@@ -104,39 +103,6 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
         )
         raise CorpusError(msg)
     return Span(start, end, columns[4].strip())
-
-
-def read_json(path: Path) -> list[Document]:
-    """Read documents, one JSON object a line: `text`, `entities`, and perhaps `id`.
-
-    An entity is an object with `start`, `end`, `label`, and perhaps `text` and `assertion`.
-    An invalid line, or an entity whose `text` differs from the text at its offsets, is a
-    `CorpusError` with its number.
-    """
-    documents = []
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
-        where = f"{path.name}, line {number}"
-        try:
-            row = json.loads(line)
-            spans = tuple(_json_span(found, row["text"], where) for found in row["entities"])
-            documents.append(Document(str(row.get("id", number)), row["text"], spans))
-        except CorpusError:
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError):
-            msg = f"{where}: expected an object with text, and entities with start, end and label"
-            raise CorpusError(msg) from None
-    return documents
-
-
-def _json_span(found: dict[str, Any], text: str, where: str) -> Span:
-    start, end = int(found["start"]), int(found["end"])
-    part = text[max(start, 0) : end]
-    if not part or found.get("text", part) != part:
-        msg = f"{where}: the text at characters {start} to {end} differs from the entity's"
-        raise CorpusError(msg)
-    return Span(start, end, str(found["label"]), assertion=str(found.get("assertion") or ""))
 
 
 def is_brat(path: Path) -> bool:

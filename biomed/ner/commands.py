@@ -202,7 +202,7 @@ def _file_ids(source: str) -> Iterator[str]:
 def evaluate(
     gold: Annotated[
         Path,
-        typer.Argument(metavar="GOLD", help="An IOB2, PubTator or .jsonl file, or a BRAT folder."),
+        typer.Argument(metavar="GOLD", help="An IOB2 or PubTator file, or a BRAT folder."),
     ],
     model: options.ModelName,
     label: Labels = None,

@@ -92,17 +92,15 @@ def _score(kind: str, correct: int, predicted: int, gold: int) -> Score:
 
 
 def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
-    """Scores over the corpus' own words, each text read on its own; `options` are for `tags`.
+    """Scores over the corpus' own words, each text read on its own; `options` are for `entities`.
 
     Only types that the corpus annotates and the model finds are counted.
     """
     known = {*gold.types} & {*model.types}
-    tagged = model.tags([text.words for text in gold.texts], **options)
-    right, spans = (
-        [[span for span in spans_of(tags) if span[2] in known] for tags in side]
-        for side in ([text.tags for text in gold.texts], tagged)
-    )
-    return score_spans(right, spans)
+    entities = model.entities_of((text.words for text in gold.texts), **options)
+    found = [[span[:3] for span in each if span[2] in known] for each in entities]
+    right = [[s for s in spans_of(text.tags) if s[2] in known] for text in gold.texts]
+    return score_spans(right, found)
 
 
 def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:

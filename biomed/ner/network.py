@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from biomed.corpora.documents import tags_of
 from biomed.ner.decoding import NO_WORDS, Spans, find_entities, read_labels
-from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import calibrated
@@ -44,13 +42,11 @@ class EntitySettings(Settings):
 
     Attributes:
         window: maximum tokens of a window, [CLS] and [SEP] included; None is the encoder's limit.
-        overlap: tokens shared by consecutive windows; None is an eighth of the window.
         calibration: of each entity type, slope and intercept that make a score a probability; see
             `recipes/calibration.py`. Types without one keep the network's score.
     """
 
     window: Count | None = None
-    overlap: int | None = None
     calibration: dict[str, list[float]] = Field(default_factory=dict)
 
 
@@ -151,8 +147,7 @@ class WordTagger(Model):
         self.types, self.labels = self._outputs.types, self._outputs.names
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
-        self.overlap = self.window // 8 if self.settings.overlap is None else self.settings.overlap
-        cut(0, window=self.window, overlap=self.overlap)  # checks the settings
+        self.overlap = self.window // 8
 
     def __repr__(self) -> str:
         """Entity types and window."""
@@ -194,27 +189,13 @@ class WordTagger(Model):
         scores[is_read] = self._outputs.tags(np.concatenate(parts))
         return scores
 
-    def tags(
-        self, sentences: Sequence[Sequence[str]], *, network: PreTrainedModel | None = None
-    ) -> list[list[str]]:
-        """The IOB2 tag of every word of sentences that are already split into words.
-
-        A word without a piece (a control character) is I inside an entity, otherwise O. For
-        `network` see `log_probabilities`.
-        """
-        if any(isinstance(words, str) for words in sentences):
-            msg = "expected each sentence as a list of words, got a string; split it first"
-            raise UserError(msg)
-        entities = self.entities_of(sentences, network=network)
-        return [
-            tags_of([span[:3] for span in spans], words=len(words))
-            for words, spans in zip(sentences, entities, strict=True)
-        ]
-
     def entities_of(
         self, sentences: Iterable[Sequence[str]], **options: Any
     ) -> Iterator[list[WordSpan]]:
-        """The entities of each sentence, in constant memory; for the options see `entities`."""
+        """The entities of sentences that are already split into words, in constant memory.
+
+        For the options see `entities`.
+        """
         pieces, size = map(self.reader.read, sentences), self.runner.buffer_tokens
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
             none = [NO_WORDS] * len(chunk)

@@ -29,12 +29,11 @@ class TagTask(Task):
 
     @property
     def output(self) -> pa.Schema:
-        """The fields of `Entity`, with the kind of its score; ids only with a linker."""
-        whole = dict.fromkeys(("start", "end"), pa.int64())
-        text = dict.fromkeys(("text", "label"), pa.string())
-        score = {"score": pa.float64(), "score_kind": pa.string(), "assertion": pa.string()}
-        links = {"entity_id": pa.string(), "entity_name": pa.string(), "link_score": pa.float64()}
-        return pa.schema({**whole, **text, **score, **(links if self._tagger.linker else {})})
+        """The fields of `Entity`, its text as `entity`, with the kind of its score."""
+        text, number = pa.string(), pa.float64()
+        fields = {"start": pa.int64(), "end": pa.int64(), "entity": text, "label": text}
+        fields |= {"score": number, "score_kind": text, "assertion": text}
+        return pa.schema(fields | {"entity_id": text, "entity_name": text, "link_score": number})
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The text of a row."""
@@ -52,9 +51,7 @@ class TagTask(Task):
     def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
         """One row for each entity."""
         kind = self._tagger.score_kind
-        return [
-            _row(entity, kind, linked=self._tagger.linker is not None) for entity in result
-        ] or [{}]
+        return [_row(entity) | {"score_kind": kind} for entity in result] or [{}]
 
     def facts(self) -> dict[str, Any]:
         """Weights, tokenizer and settings of the model."""
@@ -63,8 +60,7 @@ class TagTask(Task):
         return {"model": model, "min_score": self._tagger.min_score, **links}
 
 
-def _row(entity: Entity, kind: str, *, linked: bool) -> dict[str, Any]:
-    row = {**vars(entity), "score_kind": kind}
-    link = {"entity_id": row.pop("id"), "entity_name": row.pop("name")}
-    link["link_score"] = row.pop("link_score")
-    return row | (link if linked else {})
+def _row(entity: Entity) -> dict[str, Any]:
+    row = dict(vars(entity))
+    names = {"entity": "text", "entity_id": "id", "entity_name": "name"}
+    return {new: row.pop(old) for new, old in names.items()} | row

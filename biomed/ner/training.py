@@ -184,7 +184,7 @@ def fit(
 def side_scores(
     model: WordTagger, corpora: Sequence[Corpus], side: str, **options: Any
 ) -> dict[str, Scores]:
-    """The scores on a side of each corpus that has it; `options` are for `WordTagger.tags`."""
+    """The scores on a side of each corpus that has it; `options` are for `WordTagger.entities`."""
     golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
     return {name: evaluate_words(model, gold, **options) for name, gold in golds.items()}
 

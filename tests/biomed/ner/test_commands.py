@@ -45,7 +45,7 @@ def test_tag_writes_entities_and_a_row_for_every_text(saved, tmp_path, ending):
     assert result.exit_code == 0, result.output
     assert "2 rows in, 3 rows out: 1 empty, 1 ok" in result.output
     table = read_table(out)
-    assert list(table["text"].fillna("")) == ["insulin", "heart failure", ""]
+    assert list(table["entity"].fillna("")) == ["insulin", "heart failure", ""]
     assert list(table["doc_id"]) == ["a", "a", "b"]
     assert list(table["status"]) == ["ok", "ok", "empty"]
     names = sorted(path.name for path in tmp_path.glob("*.*"))
@@ -209,7 +209,7 @@ def test_the_recipe(tmp_path):
     )
     overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
     recipe = read_recipe(EntityRecipe, path, overrides)
-    assert recipe.model == EntityTable(encoder="here", window=128, overlap=None)
+    assert recipe.model == EntityTable(encoder="here", window=128)
     assert (recipe.corpora.repeat, recipe.corpora.labels) == (
         *({"a": 2}, {"a": {"SpecificDisease": "Disease"}}),
     )

@@ -42,7 +42,6 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
         "c.txt": f"1|t|{CANARY}\n1\t0\t3\t{CANARY}\tDisease\tD1\n",
         "d.txt": f"1|t|x\n{CANARY}\n",
         "e.csv": f"note\n{CANARY}\n",
-        "f.jsonl": f'{{"text": "{CANARY}"\n',
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
@@ -55,7 +54,7 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
             attempt(tagger.tag, text)
             attempt(tagger.tag_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object))
         attempt(tagger.tag_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]}))
-        attempt(disease.tags, [[CANARY], TEXT])
+        attempt(list, disease.entities_of([[CANARY], TEXT]))
         attempt(EntityTagger.from_pretrained, "nowhere")
         for name in files:
             attempt(read_gold, tmp_path / name)

@@ -7,8 +7,8 @@ from domainbert.errors import UserError
 from domainbert.scoring import driver, score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
-COLUMNS = ["note_id", "row", "start", "end", "text", "label", "score", "score_kind"]
-COLUMNS += ["assertion", "status", "reason"]
+COLUMNS = ["note_id", "row", "start", "end", "entity", "label", "score", "score_kind"]
+COLUMNS += ["assertion", "entity_id", "entity_name", "link_score", "status", "reason"]
 TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
 
 
@@ -24,14 +24,14 @@ def check(table):
     assert list(table["status"]) == ["ok", "empty", "ok", "ok", "ok"]
     assert list(table["reason"].fillna("")) == ["", "no text", "", "", ""]
     found = table[table["label"].fillna("") != ""]
-    assert list(found["text"]) == ["heart failure", "insulin", "kidney disease"]
+    assert list(found["entity"]) == ["heart failure", "insulin", "kidney disease"]
     assert list(found["label"]) == ["Disease", "Drug", "Disease"]
     assert set(found["score_kind"]) == {"span_probability"}
     for row in found.itertuples():
-        assert TEXTS[row.row][int(row.start) : int(row.end)] == row.text
+        assert TEXTS[row.row][int(row.start) : int(row.end)] == row.entity
     nothing = table[table["label"].fillna("") == ""]
     assert nothing[["start", "end", "score"]].isna().all(axis=None)
-    assert not nothing["text"].fillna("").any()
+    assert not nothing["entity"].fillna("").any()
 
 
 def test_a_frame(tagger, frame):
@@ -52,7 +52,7 @@ def test_a_row_without_a_text_costs_that_row_alone(tagger, frame):
     assert list(found["row"]) == [0, 1, 2, 3, 4, 5]
     assert list(found["status"]) == ["ok", "empty", "ok", "error", "ok", "empty"]
     assert found["reason"][3] == "text is list, not text"
-    assert list(found["text"].fillna("")) == ["heart", "", "", "", "edema", ""]
+    assert list(found["entity"].fillna("")) == ["heart", "", "", "", "edema", ""]
     with pytest.raises(TableError, match="has no column 'text'; did you mean 'txt'"):
         tagger.tag_frame(frame.rename(columns={"text": "txt"}))
 
@@ -85,12 +85,12 @@ def test_a_text_file_is_one_text(tagger, tmp_path):
     (tmp_path / "note.txt").write_bytes("Sjögren \xff\r\n heart\r\nfailure".encode("latin-1"))
     score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "o.parquet")
     row, item = read_table(tmp_path / "o.parquet").itertuples()  # three short lines are a list
-    assert (row.row, row.start, row.end, row.text) == (0, 12, 17, "heart")
-    assert (item.row, item.start, item.end, item.text) == (0, 19, 26, "failure")
+    assert (row.row, row.start, row.end, row.entity) == (0, 12, 17, "heart")
+    assert (item.row, item.start, item.end, item.entity) == (0, 19, 26, "failure")
     (tmp_path / "note.txt").write_bytes(b"renal and severe heart\r\nfailure")
     score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "p.parquet")
     rows = list(read_table(tmp_path / "p.parquet").itertuples())
-    assert [(r.start, r.end, r.text) for r in rows][1:] == [(17, 31, "heart\r\nfailure")]
+    assert [(r.start, r.end, r.entity) for r in rows][1:] == [(17, 31, "heart\r\nfailure")]
 
 
 def test_a_line_that_is_no_row_is_listed(tagger, tmp_path):
@@ -149,4 +149,4 @@ def test_the_semicolon_and_the_list_of_lines(tagger, tmp_path):
     score_file(
         TagTask(tagger), tmp_path / "in.csv", tmp_path / "a.csv", options=ReadOptions(delimiter=";")
     )
-    assert list(read_table(tmp_path / "a.csv")["text"]) == ["heart failure"]
+    assert list(read_table(tmp_path / "a.csv")["entity"]) == ["heart failure"]

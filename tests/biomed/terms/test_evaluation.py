@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.embedder import compare_encoders
 from biomed.sentences.data import read_pairs
-from biomed.sentences.evaluation import evaluate_pairs
-from biomed.terms.evaluation import evaluate_categories, evaluate_synonyms
+from biomed.sentences.evaluation import compare, evaluate_pairs, merged
+from biomed.terms.evaluation import evaluate_categories, evaluate_synonyms, evaluate_terms
 
 WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
 
@@ -109,14 +108,15 @@ def test_a_synonym_searches_its_own_term_among_all(embedder, vocabulary):
     assert first.low <= first.value <= first.high
     gaps = found.table["similarity"] - found.table["own_similarity"]
     assert gaps.is_monotonic_decreasing
-    measures = compare_encoders([embedder], vocabulary=table)["measure"].tolist()
-    assert measures[-1] == "own term first for a synonym"
+    *_, last = evaluate_terms(embedder, vocabulary=table).values()
+    assert list(last.scores) == ["own term first for a synonym"]
     with pytest.raises(ValueError, match="no term of this vocabulary has a synonym"):
         evaluate_synonyms(embedder, table.iloc[3:])
 
 
 def test_encoders_stand_side_by_side(embedder, pairs, vocabulary):
-    table = compare_encoders([embedder], pairs=pairs, vocabulary=vocabulary)
+    measured = evaluate_terms(embedder, pairs=pairs, vocabulary=vocabulary)
+    table = compare({"encoder": merged(measured.values())})
     assert list(table.columns) == ["encoder", "measure", "value", "low", "high"]
     assert table["measure"].tolist() == [
         *("Spearman", "Pearson"),
@@ -125,9 +125,7 @@ def test_encoders_stand_side_by_side(embedder, pairs, vocabulary):
     assert (table["low"] <= table["value"]).all()
     assert (table["value"] <= table["high"]).all()
     with pytest.raises(ValueError, match="nothing to measure"):
-        compare_encoders([embedder])
-    with pytest.raises(ValueError, match="two encoders are called 'encoder'"):
-        compare_encoders([embedder, embedder], pairs=pairs)
+        evaluate_terms(embedder)
 
 
 @pytest.mark.data
