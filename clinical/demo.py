@@ -70,13 +70,24 @@ def run_demo(
 def expected_ranking(stays: pd.DataFrame, true_risk: pd.DataFrame) -> tuple[float, float]:
     """The AUROC expected over the hospital's TRUE_RISK: the best possible, and the model's.
 
-    The AUROC of one sample depends on how its outcomes were drawn; these do not.
+    The chance that of two stays, one readmitted and one not, the readmitted one has the higher
+    risk, when each outcome is drawn from its true risk. The AUROC of one sample depends on how its
+    outcomes were drawn; this does not.
     """
-    from clinical.evaluation.measures import expected_auroc
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
 
     risk = dict(zip(true_risk["HADM_ID"].astype(str), true_risk["TRUE_RISK"], strict=True))
-    true = [risk[stay] for stay in stays["stay_id"].astype(str)]
-    return expected_auroc(true, true), expected_auroc(true, stays["probability"])
+    true = np.array([risk[stay] for stay in stays["stay_id"].astype(str)])
+    outcome, weights = np.repeat([1, 0], len(true)), np.r_[true, 1 - true]
+    pairs, own = true.sum() * (1 - true).sum(), true @ (1 - true)
+
+    def expected(scores: np.ndarray) -> float:
+        area = roc_auc_score(outcome, np.r_[scores, scores], sample_weight=weights)
+        # A stay against itself counts as half a win: leave it out.
+        return float((area * pairs - own / 2) / (pairs - own))
+
+    return expected(true), expected(stays["probability"].to_numpy())
 
 
 def _write_risks(model: ReadmissionModel, comparison: Comparison, out: Path) -> None:

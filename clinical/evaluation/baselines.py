@@ -37,7 +37,7 @@ class BaselineScores:
 
 
 def baselines(
-    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame, *, seed: int = 0
+    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame
 ) -> dict[str, BaselineScores]:
     """TF-IDF with logistic regression, of three penalties the best by AUROC on validation.
 
@@ -45,7 +45,7 @@ def baselines(
     counts: on readmission, stronger than the bag of words of Huang, Altosaar and Ranganath 2019.
 
     Each table has `text` (a list of notes, or one string) and `readmitted` (0/1); the outcomes of
-    `test` are not used and may be absent. The seed is that of the solver.
+    `test` are not used and may be absent.
 
     Raises:
         TableError: a column is missing.
@@ -60,7 +60,7 @@ def baselines(
     words = _vectorizer(len(train))
     features = _learned(words, train)
     checks, tests = (words.transform(joined(frame)) for frame in (val, test))
-    models = [_logistic(c, seed=seed).fit(features, train_y) for c in _GRID]
+    models = [_logistic(c).fit(features, train_y) for c in _GRID]
     best = max(models, key=lambda model: roc_auc_score(val_y, model.predict_proba(checks)[:, 1]))
     scores = (best.predict_proba(side)[:, 1] for side in (checks, tests))
     return {"TF-IDF": BaselineScores(*scores)}
@@ -108,11 +108,11 @@ def _learned(words: Any, frame: pd.DataFrame) -> Any:
     raise UserError(failed)
 
 
-def _logistic(c: float, *, seed: int = 0) -> Any:
+def _logistic(c: float) -> Any:
     """An unfitted logistic regression; c is the inverse of its penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(C=c, solver="liblinear", max_iter=1000, random_state=seed)
+    return LogisticRegression(C=c, solver="liblinear", max_iter=1000, random_state=0)
 
 
 def _outcomes(y: pd.Series) -> NDArray[np.float64]:

@@ -17,12 +17,13 @@ from clinical.evaluation.decision import (
     decision_curve,
 )
 from clinical.evaluation.drift import compare_inputs
-from clinical.evaluation.groups import by_group, group_verdicts, periods_or_why_not
+from clinical.evaluation.groups import by_group, by_period, group_verdicts
 from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
-from clinical.evaluation.measures import recall_at_precision
+from clinical.evaluation.measures import precise_threshold
 from clinical.evaluation.verdicts import Verdict, benefit_verdicts, verdicts
 from clinical.stays.cohorts import usable_stays
-from clinical.stays.patients import check_unseen, overlap, patient_keys
+from clinical.stays.patients import check_unseen, patient_keys
+from clinical.stays.stays import present_notes
 from domainbert.cli.console import counted
 from domainbert.errors import UserError
 from domainbert.tables import id_key, require_columns
@@ -53,8 +54,6 @@ class Comparison:
         periods: from `by_period`; None without dates that mean anything, and `dates` says why.
         inputs, findings: drift since training, from `compare_inputs`.
         caveats: what a reader of the numbers should know.
-        same_source: whether the model was trained on patients of this cohort's training side; None
-            where that is not known.
     """
 
     stays: pd.DataFrame = field(repr=False)
@@ -71,7 +70,6 @@ class Comparison:
     inputs: pd.DataFrame = field(repr=False)
     findings: list[str]
     caveats: list[str]
-    same_source: bool | None = None
 
     @property
     def model(self) -> Evaluation:
@@ -127,7 +125,7 @@ def compare(
         there = ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
         raise UserError(f"the cohort has no stays on the side {split!r}; its sides: {there}")
     caveats = check_unseen(side["patient_id"], model.manifest if model else {}, side=split)
-    stays, unscored = _scored(model, side, scores)
+    stays, unscored = _measurable(model, side, scores)
     caveats += unscored
     train, val = (rows[rows["split"] == name] for name in ("train", "val"))
     risks = {MODEL: stays["probability"].to_numpy()}
@@ -138,8 +136,7 @@ def compare(
     elif len(train) and len(val) and split not in ("train", "val"):
         for name, baseline in baselines(train, val, stays).items():
             risks[name] = baseline.test
-            point = recall_at_precision(val["readmitted"], baseline.validation)
-            thresholds[name] = point.threshold if point else None
+            thresholds[name] = precise_threshold(val["readmitted"], baseline.validation)
     percentiles, source = _val_percentiles(model, val, scores)
     return measure(
         stays,
@@ -148,7 +145,6 @@ def compare(
         points=alert_points(own, percentiles, source=source),
         model=model,
         caveats=caveats,
-        same_source=_same_source(model, train),
         bootstrap=bootstrap,
     )
 
@@ -161,7 +157,6 @@ def measure(
     points: Mapping[str, Point],
     model: RiskModel | None = None,
     caveats: Sequence[str] = (),
-    same_source: bool | None = None,
     bootstrap: int = 1000,
 ) -> Comparison:
     """All numbers of a report, from the risks of stays.
@@ -174,7 +169,6 @@ def measure(
         points: alert thresholds for the model, from `alert_points`.
         model: for the drift since its training.
         caveats: see `Comparison`.
-        same_source: see `Comparison`.
         bootstrap: resamples of patients for intervals.
     """
     keyed = stays.assign(patient_id=patient_keys(stays["patient_id"]))
@@ -182,7 +176,7 @@ def measure(
     asked = {"patients": patients, "bootstrap": bootstrap}
     working = next((name for name in (OWN, "10 alerts per 100") if name in points), None)
     level = None if working is None else points[working].threshold
-    periods, dates = periods_or_why_not(keyed, threshold=level, bootstrap=bootstrap)
+    periods, dates = by_period(keyed, threshold=level, bootstrap=bootstrap)
     inputs, findings = compare_inputs(model, keyed)
     return Comparison(
         stays=stays,
@@ -202,14 +196,13 @@ def measure(
         inputs=inputs,
         findings=findings,
         caveats=list(caveats),
-        same_source=same_source,
     )
 
 
-def _scored(
+def _measurable(
     model: RiskModel | None, side: pd.DataFrame, scores: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The stays that have a risk, with `probability` and `score`, and what to say about it."""
+    """The stays that have a risk, with `probability`, and what to say about it."""
     caveats = []
     if model is not None and model.settings.calibration is None:
         reason = model.manifest.get("calibration_refused") or "none was fitted"
@@ -217,22 +210,34 @@ def _scored(
             f"The model has no calibrator ({reason}): its probability is the rule's score."
         )
     if scores is not None:
-        stays = side.assign(probability=risks_of(scores, side))
-        stays = stays[stays["probability"].notna()]
-        why = "their stay_id is not in the score table, or has no risk there"
+        stays = side.assign(probability=risks_of(scores, side)).dropna(subset="probability")
+        if stays.empty:
+            why = "their stay_id is not in the score table, or has no risk there"
+            raise UserError(f"none of the {len(side)} stays can be scored: {why}")
     elif model is not None:
-        risks = list(counted(model.predict_many(side["text"]), what="scoring", total=len(side)))
-        stays = side.assign(
-            probability=[risk.probability for risk in risks], score=[risk.score for risk in risks]
-        )[[risk.status == "ok" for risk in risks]]
-        why = risks[0].reason
+        stays = with_risks(model, side)
     else:
         raise UserError("neither a model nor scores were given; pass one of them")
-    if stays.empty:
-        raise UserError(f"none of the {len(side)} stays can be scored: {why}")
     if unscored := len(side) - len(stays):
         caveats.append(f"{unscored} of {len(side)} stays could not be scored and are not measured.")
     return stays.reset_index(drop=True), caveats
+
+
+def with_risks(model: RiskModel, rows: pd.DataFrame) -> pd.DataFrame:
+    """The stays that the model can score, with `probability` and `score`.
+
+    Raises:
+        UserError: there is none.
+    """
+    risks = list(counted(model.predict_many(rows["text"]), what="scoring", total=len(rows)))
+    scored = [risk.status == "ok" for risk in risks]
+    if not any(scored):
+        raise UserError(f"none of the {len(rows)} stays can be scored: {risks[0].reason}")
+    return rows.assign(
+        text=rows["text"].map(present_notes),
+        probability=[risk.probability for risk in risks],
+        score=[risk.score for risk in risks],
+    )[scored].reset_index(drop=True)
 
 
 def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
@@ -271,15 +276,6 @@ def _val_percentiles(
         risks = [risk.probability for risk in found if risk.status == "ok"]
     levels = np.quantile(risks, np.arange(1, 100) / 100).tolist() if risks else []
     return levels, "this cohort's validation side"
-
-
-def _same_source(model: RiskModel | None, train: pd.DataFrame) -> bool | None:
-    """Whether patients of a cohort's training side are among those the model was trained on."""
-    stored = model.manifest.get("patients") if model else None
-    if stored is None or train.empty:
-        return None
-    few = train["patient_id"].drop_duplicates().head(200)  # hashing an id is slow on purpose
-    return overlap(few, stored).get("train", 0) > 0
 
 
 def record(comparison: Comparison, model: RiskModel) -> None:

@@ -95,8 +95,7 @@ def benefit_table(
 
     `net_benefit` is the model's, `alert_all` that of alerting everybody, and `gain` the model's
     over the better of alerting everybody and nobody; `…_low` and `…_high` are 95% intervals by
-    resampling patients. `per_100` is the gain as readmissions found per 100 discharges at no
-    further false alert.
+    resampling patients.
 
     Raises:
         UserError: see `net_benefit`.
@@ -116,7 +115,7 @@ def benefit_table(
     benefit = resample(measure, codes, bootstrap=bootstrap, seed=seed)
     columns = {"threshold": levels, **benefit[0].columns("net_benefit")}
     columns |= {"alert_all": benefit.value[1], **benefit[2].columns("gain")}
-    return pd.DataFrame({**columns, "per_100": 100 * benefit.value[2]})
+    return pd.DataFrame(columns)
 
 
 def alert_burden(

@@ -204,12 +204,8 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
 
 
 def by_period(
-    frame: pd.DataFrame,
-    *,
-    threshold: float | None = None,
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> pd.DataFrame:
+    frame: pd.DataFrame, *, threshold: float | None = None, bootstrap: int = 1000
+) -> tuple[pd.DataFrame | None, str]:
     """The measures of `by_group` in periods of discharge, one row a period, in time order.
 
     Periods are months, quarters or years: the shortest that make at most `MOST_PERIODS`, of at
@@ -221,41 +217,30 @@ def by_period(
         frame: patient_id, readmitted (0/1), probability and discharge_time, one row a stay.
         threshold: alert where the probability is at least this.
         bootstrap: resamples of patients for the intervals.
-        seed: of the resampling.
+
+    Returns:
+        The table, or None where months mean nothing, and the reason.
 
     Raises:
         UserError: times that are not dates.
     """
-    times = _times(frame["discharge_time"])
-    frame, times = frame[times.notna()], times[times.notna()]
-    periods = times.dt.to_period("Y")
-    for unit in ("Q", "M"):
-        finer = times.dt.to_period(unit)
-        if finer.nunique() <= min(MOST_PERIODS, len(frame) / SMALLEST_GROUP):
-            periods = finer
-    table = by_group(
-        frame.assign(period=periods.astype(str)),
-        columns=["period"],
-        threshold=threshold,
-        bootstrap=bootstrap,
-        seed=seed,
-    )
-    return table.rename(columns={"group": "period"}).drop(columns="column")
-
-
-def periods_or_why_not(
-    frame: pd.DataFrame, *, threshold: float | None, bootstrap: int
-) -> tuple[pd.DataFrame | None, str]:
-    """`by_period`, or None and the reason why months of discharge cannot be told."""
     if "discharge_time" not in frame.columns:
         return None, "The cohort has no times of discharge."
-    times = _times(frame["discharge_time"]).dropna()
+    times = _times(frame["discharge_time"])
+    frame, times = frame[times.notna()], times[times.notna()]
     if len(times) and times.median().year > datetime.now().year + 1:  # noqa: DTZ005
         return None, (
             "The dates of this cohort lie in the future: they were shifted to protect patients, "
             "so months of discharge mean nothing."
         )
-    return by_period(frame, threshold=threshold, bootstrap=bootstrap), ""
+    periods = times.dt.to_period("Y")
+    for unit in ("Q", "M"):
+        finer = times.dt.to_period(unit)
+        if finer.nunique() <= min(MOST_PERIODS, len(frame) / SMALLEST_GROUP):
+            periods = finer
+    frame = frame.assign(period=periods.astype(str))
+    table = by_group(frame, columns=["period"], threshold=threshold, bootstrap=bootstrap)
+    return table.rename(columns={"group": "period"}).drop(columns="column"), ""
 
 
 def _times(values: pd.Series) -> pd.Series:

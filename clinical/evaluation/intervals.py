@@ -97,7 +97,7 @@ def evaluate(
         y: shape (n,), 0 or 1.
         probability: shape (n,), in [0, 1].
         patients: n patient ids, compared by `domainbert.tables.ids.id_key`.
-        threshold: an alert threshold chosen on validation, in [0, 1]; see `recall_at_precision`.
+        threshold: an alert threshold chosen on validation, in [0, 1]; see `precise_threshold`.
         bootstrap: number of resamples; 0 gives values without intervals.
         seed: of the resampling. The same patients and seed give the same resamples.
 

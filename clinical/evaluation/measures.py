@@ -30,15 +30,6 @@ PRECISION = 0.8
 
 
 @dataclass(frozen=True)
-class OperatingPoint:
-    """Recall and precision of alerting where `probability >= threshold`, in [0, 1]."""
-
-    recall: float
-    precision: float
-    threshold: float
-
-
-@dataclass(frozen=True)
 class Stays:
     """Outcomes (0 or 1) and risks of stays, shape (n,), and the alert threshold of validation.
 
@@ -304,14 +295,14 @@ def numbers(
     ]
 
 
-def recall_at_precision(
+def precise_threshold(
     y: ArrayLike, probability: ArrayLike, *, precision: float = PRECISION
-) -> OperatingPoint | None:
-    """The largest recall with at least a given precision, and its threshold (RP80).
+) -> float | None:
+    """The threshold with the largest recall among those with at least a given precision (RP80).
 
-    The threshold is the best one for these very stays: choose it on validation and keep it for
-    the test, where a fresh choice is optimistic. Of thresholds with equal recall the highest is
-    returned; None where no threshold is precise enough.
+    It is the best one for these very stays: choose it on validation and keep it for the test, where
+    a fresh choice is optimistic. Of thresholds with equal recall the highest is returned; None
+    where no threshold is precise enough.
 
     Source: Huang, Altosaar and Ranganath 2019, section 4.
 
@@ -320,34 +311,6 @@ def recall_at_precision(
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision is {precision}; it must be in (0, 1], such as 0.8")
-    outcome, risk = checked(y, probability)
-    if not outcome.any():
-        return None
-    true, false, thresholds = Stays(outcome, risk).weighted().curve
-    reached = precisions(true, false)
-    if not (reached >= precision).any():
-        return None
-    best = int(np.argmax(np.where(reached >= precision, true, -1.0)))
-    return OperatingPoint(
-        recall=float(true[best] / true[-1]),
-        precision=float(reached[best]),
-        threshold=float(thresholds[best]),
-    )
-
-
-def expected_auroc(true_risk: ArrayLike, risk: ArrayLike) -> float:
-    """The AUROC of risks expected over the outcomes of a made-up hospital.
-
-    The chance that of two stays, one readmitted and one not, the readmitted one has the higher
-    risk, when each outcome is drawn from its true risk. With the true risks themselves as `risk`,
-    it is the best AUROC that can be expected. Both have shape (n,), in [0, 1], n >= 2.
-    """
-    from sklearn.metrics import roc_auc_score
-
-    true, scores = np.asarray(true_risk, dtype=np.float64), np.asarray(risk, dtype=np.float64)
-    outcome = np.repeat([1, 0], len(true))
-    weights = np.r_[true, 1 - true]
-    pairs = true.sum() * (1 - true).sum()
-    own = float(true @ (1 - true))  # a stay against itself counts as half a win: leave it out
-    area = roc_auc_score(outcome, np.r_[scores, scores], sample_weight=weights)
-    return float((area * pairs - own / 2) / (pairs - own))
+    true, false, thresholds = Stays(*checked(y, probability)).weighted().curve
+    right = np.where(precisions(true, false) >= precision, true, 0.0)
+    return float(thresholds[np.argmax(right)]) if right.any() else None

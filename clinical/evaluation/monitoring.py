@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from clinical.evaluation.comparison import with_risks
 from clinical.evaluation.drift import compare_inputs
-from clinical.evaluation.groups import periods_or_why_not
+from clinical.evaluation.groups import by_period
 from clinical.evaluation.intervals import Evaluation, evaluate
 from clinical.evaluation.verdicts import ranking, sample_size, verdicts
 from clinical.stays.cohorts import new_stays
 from clinical.stays.patients import overlap, patient_keys
-from clinical.stays.stays import present_notes
-from domainbert.cli.console import counted
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,7 +61,8 @@ def monitor(
             "this model's folder has no profile of its training data, so there is nothing to "
             "compare with; train it again with this version"
         )
-    rows, n_unscored = _score(model, new_stays(stays))
+    new = new_stays(stays)
+    rows = with_risks(model, new)
     inputs, drifted = compare_inputs(model, rows, seed=seed)
     threshold = model.settings.alert_threshold
     alerts = None if threshold is None else 100 * float((rows["probability"] >= threshold).mean())
@@ -79,11 +77,11 @@ def monitor(
             bootstrap=bootstrap,
             seed=seed,
         )
-        periods, _ = periods_or_why_not(labelled, threshold=threshold, bootstrap=bootstrap)
+        periods, _ = by_period(labelled, threshold=threshold, bootstrap=bootstrap)
     findings = [*_trained_on(model, stays), *_worse(evaluation, model.manifest), *drifted]
     return Monitoring(
         n_stays=len(rows),
-        n_unscored=n_unscored,
+        n_unscored=len(new) - len(rows),
         alerts_per_100=alerts,
         inputs=inputs,
         periods=periods,
@@ -101,21 +99,8 @@ def _trained_on(model: RiskModel, stays: pd.DataFrame) -> list[str]:
         return ["It is not known whether the model was trained on these patients (no record)."]
     seen = overlap(stays["patient_id"], stored).get("train", 0)
     patients = len(set(patient_keys(stays["patient_id"])))
-    if not seen:
-        return []
-    warning = f"The model was trained on {seen} of these {patients} patients"
-    return [f"{warning}: its quality here is optimistic. Monitor stays of other patients."]
-
-
-def _score(model: RiskModel, rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """The stays that can be scored, with their `probability`, and how many cannot."""
-    risks = list(counted(model.predict_many(rows["text"]), what="scoring", total=len(rows)))
-    scored = np.array([risk.status == "ok" for risk in risks])
-    if not scored.any():
-        raise UserError(f"none of the {len(rows)} stays can be scored: {risks[0].reason}")
-    rows = rows.assign(probability=[risk.probability for risk in risks])[scored]
-    rows = rows.assign(text=rows["text"].map(present_notes))
-    return rows.reset_index(drop=True), int((~scored).sum())
+    warning = f"The model was trained on {seen} of these {patients} patients: its quality here is "
+    return [f"{warning}optimistic. Monitor stays of other patients."] if seen else []
 
 
 def _worse(now: Evaluation | None, manifest: dict) -> list[str]:

@@ -54,16 +54,12 @@ def fill(parts: Sequence[str], facts: Facts) -> tuple[tuple[str, ...], tuple[str
     """The parts of an answer that are known, and the names that have no value."""
     answer, missing = [], []
     for part in parts:
-        lacking = [name for name in names_in(part) if not facts.get(name)]
+        names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
+        lacking = [name for name in names if not facts.get(name)]
         missing += lacking
         if not lacking:
             answer.append(part.format_map(facts))
     return tuple(answer), tuple(dict.fromkeys(missing))
-
-
-def names_in(part: str) -> list[str]:
-    """The names in braces."""
-    return [name for _, name, _, _ in string.Formatter().parse(part) if name]
 
 
 def source_attributes(facts: Facts) -> list[Item]:

@@ -77,10 +77,7 @@ def gather(
             "scores": next(iter(manifest.get("scores", {}).values()), None),
         }
     )
-    facts = {k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"}
-    if comparison.same_source:
-        facts |= {"own_validity": facts["validity"], "own_fairness": facts["fairness"]}
-    return facts
+    return {k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"}
 
 
 @cache

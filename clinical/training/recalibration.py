@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clinical.evaluation.drift import side_profile
-from clinical.evaluation.measures import recall_at_precision
+from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, with_patients
@@ -66,12 +66,12 @@ def choose(
     if not fits:
         raise UserError(refused)
     _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
-    point = recall_at_precision(outcome, probability)
+    threshold = precise_threshold(outcome, probability)
     model.settings = model.settings.replaced(
         c=c,
         calibration=platt,
         # A little lower, so that rounding cannot put the stay that defines it below.
-        alert_threshold=point.threshold - 1e-9 if point else None,
+        alert_threshold=None if threshold is None else threshold - 1e-9,
     )
     return np.asarray(probability)
 

@@ -2,12 +2,14 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import clinical
 from clinical.cli import app
+from clinical.demo import expected_ranking
 from domainbert.models.shipped import shipped_models
 from domainbert.tables import read_table, write_table
 
@@ -185,3 +187,20 @@ def test_an_output_over_an_input_is_refused_before_the_model_is_loaded(tmp_path)
     result = run.invoke(app, ["score", table, "--model", "no-model", "--out", table])
     assert result.exit_code == 1
     assert "is an input of this command" in result.stderr
+
+
+def test_the_expected_ranking_is_the_mean_over_the_outcomes():
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    true, risk = rng.beta(1, 3, 40), rng.random(40).round(1)
+    drawn = []
+    for _ in range(4000):
+        y = rng.random(40) < true
+        pairs = y.sum() * (40 - y.sum())
+        drawn.append((roc_auc_score(y, risk) * pairs, pairs))
+    mean = np.sum([wins for wins, _ in drawn]) / np.sum([pairs for _, pairs in drawn])
+    stays = pd.DataFrame({"stay_id": range(40), "probability": risk})
+    best, own = expected_ranking(stays, pd.DataFrame({"HADM_ID": range(40), "TRUE_RISK": true}))
+    assert own == pytest.approx(mean, abs=0.005)
+    assert best > own

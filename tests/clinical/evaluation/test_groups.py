@@ -16,7 +16,6 @@ from clinical.evaluation.groups import (
     by_period,
     group_verdicts,
     holm,
-    periods_or_why_not,
 )
 from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
 from domainbert.statistics.bootstrap import Resampled
@@ -176,29 +175,28 @@ def test_no_threshold_and_one_outcome_leave_gaps():
 def test_periods_are_months_quarters_or_years_by_the_number_of_stays():
     days = pd.to_timedelta(np.arange(1200) * 365 / 1200, unit="D")
     frame = hospital(1200, discharge_time=pd.Timestamp("2024-01-01") + days)
-    table = by_period(frame, threshold=THRESHOLD, bootstrap=20)
+    table, _ = by_period(frame, threshold=THRESHOLD, bootstrap=20)
     assert table["period"].tolist() == [f"2024-{month:02d}" for month in range(1, 13)]
     assert table["n"].sum() == 1200
     first = frame[frame["discharge_time"] < "2024-02-01"]
     area = roc_auc_score(first["readmitted"], first["probability"])
     assert table["auroc"][0] == pytest.approx(area)
-    assert by_period(frame[::5], bootstrap=0)["period"].tolist() == [
+    assert by_period(frame[::5], bootstrap=0)[0]["period"].tolist() == [
         *("2024Q1", "2024Q2", "2024Q3", "2024Q4")
     ]
     sparse = frame.assign(discharge_time=pd.Timestamp("2001-01-01") + days * 12)
-    assert by_period(sparse, bootstrap=0)["period"].tolist() == [str(2001 + k) for k in range(12)]
+    assert by_period(sparse, bootstrap=0)[0]["period"].tolist() == [
+        str(2001 + k) for k in range(12)
+    ]
 
 
 def test_periods_leave_out_stays_without_a_date_and_refuse_what_is_none():
     frame = hospital(120, discharge_time=["2024-03-05"] * 100 + [None] * 20)
-    assert by_period(frame, bootstrap=0)["n"].tolist() == [100]
-    assert by_period(frame.assign(discharge_time=None), bootstrap=0).empty
+    assert by_period(frame, bootstrap=0)[0]["n"].tolist() == [100]
+    assert by_period(frame.assign(discharge_time=None), bootstrap=0)[0].empty
     with pytest.raises(ValueError, match="discharge_time holds 1 values that are not ISO 8601"):
         by_period(frame.assign(discharge_time=["soon"] + ["2024-03-05"] * 119))
-    asked = {"threshold": None, "bootstrap": 0}
-    table, why = periods_or_why_not(frame, **asked)
-    assert (len(table), why) == (1, "")
-    table, why = periods_or_why_not(frame.assign(discharge_time="2151-01-01"), **asked)
+    table, why = by_period(frame.assign(discharge_time="2151-01-01"), bootstrap=0)
     assert table is None
     assert "shifted to protect patients" in why
 

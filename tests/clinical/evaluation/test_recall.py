@@ -6,12 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from clinical.evaluation.measures import (
-    MEASURES,
-    OperatingPoint,
-    Stays,
-    recall_at_precision,
-)
+from clinical.evaluation.measures import MEASURES, Stays, precise_threshold
 
 SCORED = st.lists(
     st.tuples(st.booleans(), st.sampled_from(np.linspace(0, 1, 9).tolist()), st.integers(0, 5)),
@@ -54,50 +49,47 @@ def test_weights_count_as_copies(rows):
         assert weighted == pytest.approx(copied, abs=1e-6, rel=1e-6, nan_ok=True), measure.field
 
 
-def test_recall_at_precision_takes_the_last_threshold_that_is_precise_enough():
+def test_the_last_threshold_that_is_precise_enough_is_taken():
     # Precision falls to 3/4 and then rises to exactly 4/5, where recall is larger.
     y = [1, 1, 0, 1, 1, 0, 0, 1]
     p = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
-    assert recall_at_precision(y, p) == OperatingPoint(recall=0.8, precision=0.8, threshold=0.5)
-    assert recall_at_precision(y, p, precision=1.0) == OperatingPoint(0.4, 1.0, 0.8)
+    assert precise_threshold(y, p) == 0.5
+    assert precise_threshold(y, p, precision=1.0) == 0.8
 
 
-def test_recall_at_precision_out_of_reach_is_none():
-    assert recall_at_precision([0, 1, 0], [0.9, 0.8, 0.1]) is None
-    assert recall_at_precision([0, 0], [0.9, 0.8]) is None
+def test_a_precision_out_of_reach_is_none():
+    assert precise_threshold([0, 1, 0], [0.9, 0.8, 0.1]) is None
+    assert precise_threshold([0, 0], [0.9, 0.8]) is None
 
 
-def test_recall_at_precision_never_parts_equal_risks():
+def test_equal_risks_are_never_parted():
     # Two of the three at 0.8 alone would do (precision 1); together they are 2 in 3, too few.
-    assert recall_at_precision([1, 1, 0], [0.8, 0.8, 0.8]) is None
+    assert precise_threshold([1, 1, 0], [0.8, 0.8, 0.8]) is None
     y, p = [1, 1, 1, 1, 0, 1, 0], [0.9, 0.8, 0.8, 0.8, 0.8, 0.3, 0.3]
-    assert recall_at_precision(y, p) == OperatingPoint(0.8, 0.8, 0.8)
+    assert precise_threshold(y, p) == 0.8
 
 
-def test_recall_at_precision_of_equal_recall_takes_the_precise_threshold():
+def test_of_equal_recall_the_precise_threshold_is_taken():
     y, p = [1, 1, 1, 1, 1, 0], [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
-    assert recall_at_precision(y, p) == OperatingPoint(1.0, 1.0, 0.5)
+    assert precise_threshold(y, p) == 0.5
 
 
 @given(SCORED)
-def test_recall_at_precision_is_what_its_threshold_gives_and_the_best(rows):
+def test_the_recall_is_the_best_that_is_precise_enough(rows):
     y, p, _ = columns(rows)
     assume(0 < y.sum() < len(y))
-    point = recall_at_precision(y, p)
+    best = precise_threshold(y, p)
     reached = {}
     for threshold in set(p):
         alert = p >= threshold
         if y[alert].mean() >= 0.8:
             reached[threshold] = y[alert].sum() / y.sum()
-    if point is None:
-        assert not reached
-        return
-    alert = p >= point.threshold
-    assert point.recall == max(reached.values()) == reached[point.threshold]
-    assert point.precision == pytest.approx(y[alert].mean())
+    assert (best is None) == (not reached)
+    if reached:
+        assert reached[best] == max(reached.values())
 
 
 @pytest.mark.parametrize("precision", [0, 1.1, float("nan")])
 def test_a_precision_out_of_range_raises(precision):
     with pytest.raises(ValueError, match=r"it must be in \(0, 1\]"):
-        recall_at_precision([0, 1], [0.1, 0.2], precision=precision)
+        precise_threshold([0, 1], [0.1, 0.2], precision=precision)
