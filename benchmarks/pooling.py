@@ -1,8 +1,10 @@
-"""Pooling of a bi-encoder, as in the ablation of the Sentence-BERT paper.
+"""Pooling and objective of a bi-encoder, as in the ablation of the Sentence-BERT paper.
 
 Every cell trains the plain encoder on the same pairs of the STS benchmark for one epoch, with a
-fresh pooling (mean, CLS, max), by regression. The measure is Spearman's correlation on STS-B dev,
-which chooses nothing here.
+fresh pooling (mean, CLS, max) and an objective: classification over (u, v), classification over
+(u, v, |u - v|), or regression. Classes are thirds of the scores, because the shared data has no
+labelled pairs in English: a stand-in for the paper's NLI. The measure is Spearman's correlation on
+STS-B dev, which chooses nothing here.
 
     python benchmarks/pooling.py --data ../shared/data --out pooling.json --figure docs/pooling.png
 """
@@ -17,7 +19,7 @@ import numpy as np
 from reporting import options, report, say, versions_of
 
 from biomed import SentenceEncoder
-from biomed.sentences.data import read_pairs, without
+from biomed.sentences.data import read_pairs, scores, without
 from biomed.sentences.evaluation import evaluate_pairs
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
 from domainbert.encoders.loading import DEFAULT_ENCODER
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
 
 POOLINGS = ("mean", "cls", "max")
 OBJECTIVES = {
+    "classification (u, v)": {"model.objective": "classification", "model.difference": False},
+    "classification (u, v, |u − v|)": {"model.objective": "classification"},
     "regression (cosine)": {"model.objective": "regression"},
 }
 PAIRS, VALIDATION = 1920, 200
+SCALE = 5.0
 
 
 def cell(
@@ -41,7 +46,16 @@ def cell(
     changes: dict[str, Any] = {"model.pooling": pooling, "training.epochs": 1.0, **change}
     changes["training.evaluations"] = 1
     recipe = read_recipe(SentenceRecipe, "sts", changes)
+    if recipe.model.objective == "classification":
+        train, validation = thirds(train), thirds(validation)
     return train_from_recipe(recipe, train, validation)
+
+
+def thirds(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The pairs with a class instead of a score."""
+    names = ("unlike", "near", "alike")
+    classes = [names[min(2, int(3 * score))] for score in scores(pairs, SCALE)]
+    return pairs.assign(label=classes)
 
 
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:

@@ -3,7 +3,8 @@
 Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
 sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
 folder, beside one plain product of the same matrices in memory.
-`--only` runs some of these parts, and `--students` compares smaller models.
+`--only` runs some of these parts, and `--students` compares models
+from `biomed sentences distill`.
 
     python benchmarks/sentences.py --data ../shared/data --out sentences.json
 """

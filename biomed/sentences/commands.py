@@ -1,4 +1,4 @@
-"""The commands `biomed sentences`: encode, index, search, rerank, evaluate and train."""
+"""The commands `biomed sentences`: encode, index, search, rerank, evaluate and training."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ app = typer.Typer(
 )
 
 DEFAULT = "sentences"
-PAIRS_HELP = "A table (first, second, score or label), or an STS benchmark .tsv."
+PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
 Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
+Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)]
+Validation = Annotated[
+    Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
+]
+Scale = Annotated[float | None, typer.Option(help="The largest score, such as 5.")]
 
 
 @app.command()
@@ -178,18 +183,16 @@ def write_comparison(comparison: Any, out: Path) -> None:
 @app.command()
 @one_line_errors
 def train(
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)],
+    pairs: Pairs,
     out: options.ModelFolder,
-    validation: Annotated[
-        Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
-    ],
+    validation: Validation,
     recipe: options.RecipeFile = None,
     kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
     objective: Annotated[
         str | None,
-        typer.Option(help="Of a bi-encoder: contrastive or regression."),
+        typer.Option(help="contrastive, regression, classification or triplet."),
     ] = None,
-    scale: Annotated[float | None, typer.Option(help="The largest score, such as 5.")] = None,
+    scale: Scale = None,
     encoder: options.EncoderName = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
@@ -218,8 +221,100 @@ def train(
         sides = read_pairs(pairs), read_pairs(validation)
         trained = train_from_recipe(plan, *sides, checkpoints=run.checkpoints, resume=resume)
         run.save(trained, merged=merged)
-    best = ", ".join(f"{name} {v:.4f}" for name, v in trained.manifest["validation"].items())
-    say(f"validation: {best}; model in {out}")
+    say(f"validation: {_validation(trained)}; model in {out}")
+
+
+@app.command()
+@one_line_errors
+def augment(
+    pairs: Pairs,
+    validation: Validation,
+    out: options.ModelFolder,
+    recipe: options.RecipeFile = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
+    ] = None,
+    silver_only: Annotated[
+        bool, typer.Option("--silver-only", help="PAIRS are of another domain than --texts.")
+    ] = False,
+    silver: Annotated[Path | None, typer.Option(help="Write the silver pairs here.")] = None,
+    scale: Scale = None,
+    encoder: options.EncoderName = None,
+    seed: options.Seed = None,
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,
+) -> None:
+    """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
+    from biomed.sentences import augment as augmented
+    from biomed.sentences.data import read_pairs
+    from biomed.sentences.task import read_texts
+    from domainbert.tables import write_table
+    from domainbert.training.checkpoints import training_run
+    from domainbert.training.recipes import read_recipe
+
+    changes = {"data.scale": scale, "model.encoder": encoder}
+    changes |= {"training.seed": seed, "cross.seed": seed}
+    plan = read_recipe(augmented.AugmentRecipe, recipe or "augmented", changes)
+    with training_run(out, checkpoints, resume=resume) as run:
+        result = augmented.augment(
+            plan,
+            read_pairs(pairs),
+            read_pairs(validation),
+            texts=[t for t in read_texts(texts)[0] if t] if texts else None,
+            silver_only=silver_only,
+            checkpoints=run.checkpoints,
+            resume=resume,
+        )
+        run.save(result.encoder)
+    if silver:
+        write_table(result.silver, silver)
+    made = f"{len(result.silver):,} silver pairs; model in {out}"
+    say(f"validation: {_validation(result.encoder)}; {made}")
+
+
+@app.command()
+@one_line_errors
+def distill(
+    out: options.ModelFolder,
+    sentences: Annotated[Path, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")],
+    language: Annotated[
+        Path | None, typer.Option(help="The translation of each sentence, in the same order.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(help="Layers that the student keeps.")] = None,
+    student: Annotated[
+        str | None, typer.Option(help="Encoder to start from; by default the teacher.")
+    ] = None,
+    recipe: options.RecipeFile = None,
+    teacher: options.EncoderName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    seed: options.Seed = None,
+) -> None:
+    """Train a student for another language, or a smaller one, to give a teacher's vectors."""
+    from biomed.sentences import distill as distilled
+    from biomed.sentences.data import read_sentences, read_translations
+    from domainbert.training.checkpoints import training_run
+    from domainbert.training.recipes import read_recipe
+
+    changes = {
+        "model.layers": layers,
+        "model.encoder": teacher,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+    }
+    shipped = "distill-language" if language else "distill-small"
+    plan = read_recipe(distilled.DistillRecipe, recipe or shipped, changes)
+    with training_run(out) as run:
+        if language:
+            pairs = read_translations(sentences, language)
+            texts, translations = pairs["first"].tolist(), pairs["second"].tolist()
+        else:
+            texts, translations = list(dict.fromkeys(filter(None, read_sentences(sentences)))), None
+        start = _encoder(student) if student else None
+        trained = distilled.distill(plan, texts, translations=translations, student=start)
+        run.save(trained)
+    say(f"validation: {_validation(trained)}; model in {out}")
 
 
 def _encoder(model: str, device: str | None = None) -> SentenceEncoder:
@@ -232,3 +327,8 @@ def _cross(model: str, device: str | None = None) -> CrossEncoder:
     from biomed.sentences.encoder import CrossEncoder
 
     return CrossEncoder.from_pretrained(model, device=device)
+
+
+def _validation(model: SentenceEncoder | CrossEncoder) -> str:
+    """The scores that chose the weights, as text."""
+    return ", ".join(f"{name} {v:.4f}" for name, v in model.manifest["validation"].items())

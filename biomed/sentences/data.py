@@ -1,4 +1,4 @@
-"""Pairs and triplets of sentences from tables and files of the STS benchmark."""
+"""Pairs and triplets of sentences from tables, STS and XNLI files; translations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from domainbert.tables import (
     Column,
+    ReadOptions,
     TableError,
     iter_rows,
     match_columns,
@@ -33,6 +34,7 @@ COLUMNS = (
 NAMES = [column.name for column in COLUMNS]
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _STS_CELLS = 7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
+_XNLI = ["sentence1", "sentence2", "gold_label"]
 Cells = tuple[object, ...]  # first, second, negative, label
 
 
@@ -42,8 +44,8 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
     Args:
         source: a table with the columns `first, second` (or `sentence1, sentence2`; `query,
             passage`; `anchor, positive`; `Term1, Term2`) and, where there are, `negative` and
-            `label` (or `score`, `rating`, `Mean`); or a file of the STS benchmark (.tsv without
-            quoting).
+            `label` (or `score`, `rating`, `Mean`); or a file of the STS benchmark or XNLI (.tsv
+            without quoting).
 
     Returns:
         `first, second` and, where the source has them, `negative` and `label` (a score or a
@@ -118,6 +120,49 @@ def labelled(pairs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([right, wrong], ignore_index=True)
 
 
+def read_sentences(source: str | Path) -> list[str]:
+    """Sentences: the lines of a `.txt` or `.txt.gz`, else both texts of the pairs of a table.
+
+    Empty lines are kept, as "", so that translations stay aligned. For tables see `read_pairs`;
+    their first texts come first.
+
+    Raises:
+        TableError: no such file.
+    """
+    if not Path(source).name.lower().endswith((".txt", ".txt.gz")):
+        pairs = read_pairs(source)
+        return [*pairs["first"], *pairs["second"]]
+    rows = iter_rows(source, ReadOptions(lines=True))
+    return [(row.cells["text"] or "").strip() for row in rows]
+
+
+def read_translations(source: str | Path, translation: str | Path) -> pd.DataFrame:
+    """Sentences (`first`) and their translations (`second`), line by line, without repeated pairs.
+
+    Raises:
+        TableError: files of unequal length, or a line that is empty in one of them only.
+    """
+    import pandas as pd
+
+    first, second = read_sentences(source), read_sentences(translation)
+    if len(first) != len(second):
+        msg = (
+            f"{Path(source).name} has {len(first)} sentences and {Path(translation).name} has "
+            f"{len(second)}; a translation has one line for each line of its source"
+        )
+        raise TableError(msg)
+    for number, (a, b) in enumerate(zip(first, second, strict=True), start=1):
+        if bool(a) != bool(b):
+            name = Path(translation if a else source).name
+            msg = f"{name}: sentence number {number} is empty, and in the other file it is not"
+            raise TableError(msg)
+    pairs = pd.DataFrame({"first": first, "second": second}).drop_duplicates()
+    pairs = pairs[pairs["first"] != ""].reset_index(drop=True)
+    if pairs.empty:
+        raise TableError(f"{Path(source).name} has no sentence")
+    return pairs
+
+
 def _rows(source: str | Path) -> Iterator[Cells]:
     path = Path(source)
     if path.suffix.lower() == ".tsv" and path.is_file() and (rows := list(_unquoted(path))):
@@ -132,12 +177,15 @@ def _rows(source: str | Path) -> Iterator[Cells]:
 
 
 def _unquoted(path: Path) -> Iterator[Cells]:
-    """The rows of a file of the STS benchmark; none where it is another table."""
+    """The rows of a file of the STS benchmark or XNLI; none where it is another table."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise TableError(f"{path.name} is not in UTF-8: save it as UTF-8") from None
     cells = [line.split("\t") for line in lines if line]
+    if cells and cells[0] == _XNLI and all(len(row) == len(_XNLI) for row in cells):
+        yield from ((first, second, None, label) for first, second, label in cells[1:])
+        return
     if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
         cells = cells[1:]
     if all(len(row) >= _STS_CELLS and _NUMBER.fullmatch(row[4]) for row in cells):

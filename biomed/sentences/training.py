@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 METRICS: dict[Objective, str] = {
     "contrastive": "mrr",
     "regression": "spearman",
+    "classification": "separation",
+    "triplet": "accuracy",
 }
 _TIE = 1e-6  # cosines that differ by less count as equal
 
@@ -41,6 +43,7 @@ class SentenceTable(ModelTable, EmbeddingSettings):
     Attributes:
         kind: "bi-encoder" (a vector per text) or "cross-encoder" (two texts read together).
         objective: of a bi-encoder, see `domainbert.training.modules.make_loss`.
+        difference: whether the objective "classification" sees |u - v|.
         join: of a cross-encoder, how the windows of a long second text are joined.
         share: of a bi-encoder, the share of the trained change that is kept; 0.5 averages the
             trained weights with the plain encoder's.
@@ -48,6 +51,7 @@ class SentenceTable(ModelTable, EmbeddingSettings):
 
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
     objective: Objective = "regression"
+    difference: bool = True
     join: Literal["mean", "max"] = "mean"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
@@ -163,7 +167,12 @@ def fit_encoder(
         UserError: pairs that do not fit the objective, none to train on, or `resume` with other
             data or another recipe.
     """
+    import pandas as pd
+
     model = recipe.model
+    classes: tuple[str, ...] = ()
+    if model.objective == "classification":
+        classes = _classes(pd.concat(sets.values()), validation)
     held = _columns(validation, recipe)
     return fit_embedder(
         {name: _columns(pairs, recipe) for name, pairs in sets.items()},
@@ -173,6 +182,8 @@ def fit_encoder(
         encoder=model.encoder,
         training=recipe.training,
         settings=EmbeddingSettings(**model.model_dump(include=set(EmbeddingSettings.model_fields))),
+        labels=classes,
+        difference=model.difference,
         share=model.share,
         model_class=model_class,
         validation=held,
@@ -182,15 +193,31 @@ def fit_encoder(
     )
 
 
+def _classes(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[str, ...]:
+    """The class names, sorted."""
+    names = tuple(sorted(set(train["label"]))) if "label" in train.columns else ()
+    if len(names) < 2:
+        msg = f"classification needs two classes or more in the column `label`, got {len(names)}"
+        raise UserError(msg)
+    if new := sorted(set(validation.get("label", ())).difference(names)):
+        msg = f"validation has the class {new[0]!r}, which training has not"
+        raise UserError(msg)
+    return names
+
+
 def _columns(pairs: pd.DataFrame, recipe: SentenceRecipe) -> dict[str, list[Any]]:
     """What the objective reads of the pairs."""
     objective = recipe.model.objective
+    if objective == "triplet" and "negative" not in pairs.columns:
+        raise UserError("triplets need a column `negative`, in validation too")
     names = ["first", "second"]
-    if objective == "contrastive":
+    if objective in ("contrastive", "triplet"):
         names += [name for name in ("negative", "key") if name in pairs.columns]
     columns: dict[str, list[Any]] = {name: pairs[name].tolist() for name in names}
     if objective == "regression":
         columns["label"] = scores(pairs, recipe.data.scale).tolist()
+    elif objective == "classification":
+        columns["label"] = pairs["label"].tolist()
     return columns
 
 
@@ -200,20 +227,36 @@ def scorer(
     """(embedder, network) -> the metric of an objective on validation.
 
     "mrr" is the mean reciprocal rank of a row's second text among all second texts; "spearman"
-    correlates cosines with scores.
+    correlates cosines with scores; "separation" is the share of the cosines' variance that the
+    classes explain; "accuracy" is the share of triplets whose positive is nearer.
     """
     expected = scores(pairs, scale) if objective == "regression" else np.empty(0)
-    texts = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
+    names = ["first", "second", *(["negative"] if objective == "triplet" else [])]
+    texts = list(dict.fromkeys(text for name in names for text in pairs[name]))
     place = {text: row for row, text in enumerate(texts)}
-    first, second = (pairs[name].map(place).to_numpy() for name in ("first", "second"))
+    rows = [pairs[name].map(place).to_numpy() for name in names]
 
     def score(embedder: Embedder, network: Any) -> dict[str, float]:
-        vectors = unit(embedder.vectors_of(texts, network=network))
-        u, v = vectors[first], vectors[second]
+        vectors = embedder.vectors_of(texts, network=network)
+        if objective == "triplet":
+            near, far = (np.linalg.norm(vectors[rows[0]] - vectors[r], axis=1) for r in rows[1:])
+            return {"accuracy": float((near < far).mean())}
+        vectors = unit(vectors)
+        u, v = vectors[rows[0]], vectors[rows[1]]
         cosine = (u * v).sum(axis=1)
+        if objective == "contrastive":
+            all_seconds = vectors[np.unique(rows[1])]
+            nearer = (u @ all_seconds.T > cosine[:, None] + _TIE).sum(axis=1)
+            return {"mrr": float((1 / (1 + nearer)).mean())}
         if objective == "regression":
             return {"spearman": spearman(cosine, expected)}
-        nearer = (u @ vectors[np.unique(second)].T > cosine[:, None] + _TIE).sum(axis=1)
-        return {"mrr": float((1 / (1 + nearer)).mean())}
+        return {"separation": _explained(cosine, pairs["label"])}
 
     return score
+
+
+def _explained(values: np.ndarray, labels: pd.Series) -> float:
+    """The share of the variance between classes, in [0, 1]."""
+    means = {name: values[(labels == name).to_numpy()].mean() for name in set(labels)}
+    spread = np.var(values)
+    return float(np.var(labels.map(means).to_numpy()) / spread) if spread else 0.0

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairWindow
 
-Objective = Literal["contrastive", "regression"]
+Objective = Literal["contrastive", "regression", "classification", "triplet"]
 SCALE = 20.0  # one over the temperature of the contrastive objective
+MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
 POOL = 16  # batches
 NEAR = 16  # characters; lengths that differ by less count as equal, so that batches stay mixed
 _READ = 32  # windows read together in training
@@ -172,27 +173,83 @@ class PairEncoder(CrossEncoder):
         return 1
 
 
+def with_layers(student: Embedder, layers: int) -> None:
+    """Keep some layers of a network, evenly spaced from the first to the last, in place.
+
+    Raises:
+        UserError: fewer than 1 or more than it has, or a network whose layers were not found.
+    """
+    network = student.network
+    number = network.config.num_hidden_layers
+    if not 1 <= layers <= number:
+        msg = f"layers must be from 1 to {number} for this encoder, got {layers}"
+        raise UserError(msg)
+    stacks = [
+        (parent, name)
+        for parent in network.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, torch.nn.ModuleList) and len(child) == number
+    ]
+    if len(stacks) != 1:
+        msg = (
+            f"cannot tell the layers of a {network.config.model_type} model; distil without layers"
+        )
+        raise UserError(msg)
+    ((parent, name),) = stacks
+    kept = np.linspace(0, number - 1, layers).round().astype(int) if layers > 1 else [number - 1]
+    stack = getattr(parent, name)
+    setattr(parent, name, torch.nn.ModuleList([stack[int(place)] for place in kept]))
+    network.config.num_hidden_layers = layers
+
+
 # --- losses
 
 
-def make_loss(objective: Objective, model: SentenceTransformer) -> torch.nn.Module:
+class VectorLoss(torch.nn.Module):
+    """The squared distance to the teacher's vector, summed over dimensions, mean over texts.
+
+    This is sentence-transformers' `MSELoss` times the dimension: the mean over dimensions of
+    vectors of length 1 is too small for the optimiser's epsilon.
+    """
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        super().__init__()
+        self._mean, self._dimension = losses.MSELoss(model), model.get_embedding_dimension()
+
+    def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
+        """The loss of a batch; labels have shape (texts, dimension)."""
+        return self._mean(sentence_features, labels) * self._dimension
+
+
+def make_loss(
+    objective: Objective, model: SentenceTransformer, *, labels: int = 0, difference: bool = True
+) -> torch.nn.Module:
     """The loss of an objective.
 
     Args:
         objective: "contrastive": a text's partner among those of the batch, as the cross-entropy
             of cosines times 20 (multiple negatives ranking). "regression": squared error of
-            cosine and score (Reimers and Gurevych 2019, arXiv 1908.10084).
+            cosine and score. "classification": softmax over u, v and |u - v|. "triplet":
+            max(|a - p| - |a - n| + 1, 0), Euclidean. The last three are those of Reimers and
+            Gurevych 2019 (arXiv 1908.10084).
         model: the one that trains.
+        labels: classes of "classification".
+        difference: whether "classification" sees |u - v|.
 
     Raises:
         UserError: an unknown objective.
     """
+    if objective not in get_args(Objective):
+        msg = f"objective must be one of {', '.join(get_args(Objective))}; got {objective!r}"
+        raise UserError(msg)
     if objective == "contrastive":
         return losses.MultipleNegativesRankingLoss(model, scale=SCALE)
     if objective == "regression":
         return losses.CosineSimilarityLoss(model)
-    msg = f"objective must be one of {', '.join(get_args(Objective))}; got {objective!r}"
-    raise UserError(msg)
+    if objective == "triplet":
+        return losses.TripletLoss(model, triplet_margin=MARGIN)
+    dimension = int(model.get_embedding_dimension() or 0)
+    return losses.SoftmaxLoss(model, dimension, labels, concatenation_sent_difference=difference)
 
 
 # --- batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,12 +22,14 @@ from domainbert.encoders.lora import add_lora
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel
+from domainbert.models.pooling import unit
 from domainbert.training.modules import (
     Objective,
     PairEncoder,
     PairModule,
     SimilarLengths,
     TextModule,
+    VectorLoss,
     different_batches,
     make_loss,
 )
@@ -38,12 +41,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from sentence_transformers.base.sampler import DefaultBatchSampler
+
     from domainbert.models.pairs import PairSettings
     from domainbert.models.pooling import EmbeddingSettings
     from domainbert.training.settings import TrainingSettings
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
 Columns = dict[str, list[Any]]
+Side = tuple[list[str], np.ndarray]  # texts, and the vector that each should have
 KEY = "key"
 
 
@@ -78,6 +84,8 @@ def fit_embedder(
     encoder: str | Path,
     training: TrainingSettings,
     settings: EmbeddingSettings | None = None,
+    labels: Sequence[str] = (),
+    difference: bool = True,
     share: float = 1.0,
     model_class: type[AnyEmbedder],
     validation: Columns | None = None,
@@ -89,14 +97,17 @@ def fit_embedder(
 
     Args:
         data: training sets by name, each column -> values: two or three columns of texts, then
-            "label" (scores in [0, 1]) for "regression". For "contrastive" a column "key" names
-            what a row is about: rows with one key never share a batch. A batch comes from one set.
+            "label" (scores in [0, 1] for "regression", class names for "classification"). For
+            "contrastive" a column "key" names what a row is about: rows with one key never
+            share a batch. A batch comes from one set.
         objective: see `make_loss`.
         score: (embedder, network) -> metrics on validation.
         metric: that chooses the weights; larger is better.
         encoder: shipped name, folder or hub:owner/name.
         training: see `TrainingSettings`; `batch_size` counts rows.
         settings: pooling, see `EmbeddingSettings`.
+        labels: class names of "classification".
+        difference: see `make_loss`.
         share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
             and the plain encoder's weights.
         model_class: `Embedder` or a subclass.
@@ -118,29 +129,23 @@ def fit_embedder(
     network = add_lora(embedder.network, training.lora)
     for name, columns in [*sets.items(), ("validation", validation or {})]:
         _check_texts(embedder, columns, name=name)
-    model = SentenceTransformer(modules=[TextModule(embedder, network)])
-    loss = make_loss(objective, model)
-    sizes = {name: _rows(columns) for name, columns in sets.items()}
-    sampler = different_batches if objective == "contrastive" else SimilarLengths
-    rows = {name: _dataset(columns, objective) for name, columns in sets.items()}
-    _, best = EmbedderTrainer.run(
-        training,
+    best = _train_embedder(
+        embedder,
+        network,
+        {name: _dataset(columns, objective, labels) for name, columns in sets.items()},
+        make_loss=partial(make_loss, objective, labels=len(labels), difference=difference),
+        sampler=different_batches if objective == "contrastive" else SimilarLengths,
+        score=lambda current: score(embedder, current),
         metric=metric,
-        **_library_options(sizes, training, sampler),
+        training=training,
         facts={
             **embedder.facts(encoder),
-            "objective": objective,
+            "objective": {"name": objective, "labels": list(labels), "difference": difference},
             "data": fingerprint(sets),
             "split": split,
         },
         folder=checkpoints,
         resume=resume,
-        model=model,
-        network=network,
-        loss=loss,
-        module=loss,
-        score=lambda current: score(embedder, current),
-        train_dataset=DatasetDict(rows),
     )
     with torch.no_grad():
         for name, weights in network.named_parameters():
@@ -150,8 +155,68 @@ def fit_embedder(
         best = score(embedder, network)
     trained = embedder.finished(network, encoder=encoder, lora=training.lora)
     trained.name = str(encoder)
-    counts = {f"training rows, {name}": size for name, size in sizes.items()}
+    counts = {f"training rows, {name}": _rows(columns) for name, columns in sets.items()}
     trained.manifest = new_manifest(training.model_dump(), best, objective=objective, counts=counts)
+    return trained
+
+
+def fit_to_vectors(
+    student: AnyEmbedder,
+    train: Sequence[Side],
+    *,
+    validation: Mapping[str, Side],
+    teacher: str | Path,
+    training: TrainingSettings,
+) -> AnyEmbedder:
+    """Train a student to give texts the vectors of a teacher; keep the weights nearest to it.
+
+    Args:
+        student: what to start from; its network is trained in place.
+        train: sets of texts, and the vectors they should have, shape (texts, dimension).
+        validation: other texts and vectors, by name; weights are chosen by the mean of the
+            cosines with the teacher's vectors, which are reported by name.
+        teacher: its name: an encoder, or a model of the student's task.
+        training: see `TrainingSettings`; there are no adapters here.
+
+    Raises:
+        UserError: no text, or no such teacher.
+    """
+    texts = [text for part, _ in train for text in part]
+    if not texts:
+        raise UserError("no texts to train on")
+    targets = np.concatenate([vectors for _, vectors in train])
+    student.origin(teacher)  # a name that is unknown ends here, not after training
+    student.network.requires_grad_()  # adapters, when they are merged, leave it frozen
+    for module in student.network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = training.dropout
+
+    def score(network: Any) -> dict[str, float]:
+        cosines = {}
+        for name, (part, vectors) in validation.items():
+            ours = unit(student.vectors_of(part, network=network))
+            cosines[name] = float((ours * unit(vectors)).sum(axis=1).mean())
+        return {"cosine": float(np.mean(list(cosines.values()))), **cosines}
+
+    best = _train_embedder(
+        student,
+        student.network,
+        {"texts": Dataset.from_dict({"text": texts, "label": targets})},
+        make_loss=VectorLoss,
+        sampler=SimilarLengths,
+        score=score,
+        metric="cosine",
+        training=training,
+        facts={},
+    )
+    trained = student.finished(student.network, encoder=teacher, lora=None)
+    trained.name = str(teacher)
+    trained.manifest = new_manifest(
+        training.model_dump(),
+        best,
+        objective="the teacher's vectors",
+        counts={"training texts": len(texts)},
+    )
     return trained
 
 
@@ -229,6 +294,33 @@ def fit_pairs(
     return trained
 
 
+def _train_embedder(
+    embedder: Embedder,
+    network: Any,
+    parts: dict[str, Dataset],
+    *,
+    make_loss: Callable[..., torch.nn.Module],
+    sampler: Callable[..., DefaultBatchSampler],
+    training: TrainingSettings,
+    **options: Any,
+) -> dict[str, float]:
+    """Train in place, with the options of `TaskTrainer.run`; returns the best scores."""
+    model = SentenceTransformer(modules=[TextModule(embedder, network)])
+    loss = make_loss(model=model)
+    sizes = {name: len(part) for name, part in parts.items()}
+    _, best = EmbedderTrainer.run(
+        training,
+        **_library_options(sizes, training, sampler),
+        model=model,
+        network=network,
+        loss=loss,
+        module=loss,
+        train_dataset=DatasetDict(parts),
+        **options,
+    )
+    return best
+
+
 def _library_options(
     sizes: Mapping[str, int], training: TrainingSettings, sampler: Any
 ) -> dict[str, Any]:
@@ -280,17 +372,24 @@ def _check_texts(embedder: Embedder, columns: Columns, *, name: str) -> None:
         raise UserError(msg)
 
 
-def _dataset(columns: Columns, objective: Objective) -> Dataset:
+def _dataset(columns: Columns, objective: Objective, labels: Sequence[str]) -> Dataset:
     """The columns of texts, and the column that the loss or, of keys, the sampler reads."""
     texts = {name: columns[name] for name in _texts(columns)}
-    is_labelled = objective == "regression"
-    if len(texts) < 2 or (is_labelled and len(texts) > 2):
-        msg = f"{objective} needs 2 columns of texts, got {', '.join(texts)}"
+    expected = 3 if objective == "triplet" else 2
+    is_labelled = objective in ("regression", "classification")
+    if len(texts) < expected or (is_labelled and len(texts) > 2):
+        msg = f"{objective} needs {expected} columns of texts, got {', '.join(texts)}"
         raise UserError(msg)
     numbers: Columns = {}
-    if is_labelled:
+    if objective == "classification":
+        wrong = [row for row, value in enumerate(columns["label"]) if value not in labels]
+        if wrong:
+            msg = f"row number {wrong[0]} has no known class; expected {', '.join(labels)}"
+            raise UserError(msg)
+        numbers = {"label": [labels.index(value) for value in columns["label"]]}
+    elif objective == "regression":
         numbers = {"label": _scores(columns.get("label") or [None] * _rows(columns))}
-    else:
+    elif objective == "contrastive":
         keys = columns.get(KEY) or [f"row {number}" for number in range(_rows(columns))]
         numbering = {key: number for number, key in enumerate(dict.fromkeys(keys))}
         numbers = {"label": [numbering[key] for key in keys]}

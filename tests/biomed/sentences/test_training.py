@@ -7,6 +7,7 @@ from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from biomed.cli import app
+from biomed.sentences.augment import AugmentRecipe, augment
 from biomed.sentences.data import labelled, read_pairs, scores
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.evaluation import (
@@ -51,6 +52,9 @@ def test_pairs_come_from_tables_and_sts_files(tmp_path):
     head = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
     (tmp_path / "c.tsv").write_text(f"{head}\n{line}\n")
     assert rows(tmp_path / "c.tsv") == [['A "man.', "A dog.", "2.500"]]
+    lines = ["sentence1\tsentence2\tgold_label", "x\x85y\tz\tneutral", '"A\tb\tentailment']
+    (tmp_path / "x.tsv").write_text("\n".join(lines))
+    assert rows(tmp_path / "x.tsv") == [["x\x85y", "z", "neutral"], ['"A', "b", "entailment"]]
     (tmp_path / "l.tsv").write_bytes("café\tthé\tneutral\n".encode("latin-1"))
     with pytest.raises(TableError, match="not in UTF-8"):
         read_pairs(tmp_path / "l.tsv")
@@ -106,20 +110,28 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
         train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, train)
 
 
-@pytest.mark.parametrize("has_negatives", [False, True])
-def test_contrast_trains_with_and_without_hard_negatives(tiny_encoder, write_pairs, has_negatives):
-    train, validation = (
-        read_pairs(write_pairs(f"{seed}.csv", seed=seed, count=60)) for seed in (0, 1)
-    )
-    if has_negatives:
-        train = train.drop(columns="label").assign(negative="left kidney")
-    changes = {**QUICK, "model.encoder": str(tiny_encoder), "training.epochs": 1.0}
-    changes["model.objective"] = "contrastive"
+@pytest.mark.parametrize("objective", ["contrastive", "classification", "triplet"])
+def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, objective):
+    kind = "label" if objective == "classification" else "score"
+    paths = [write_pairs(f"{seed}.csv", seed=seed, kind=kind, count=60) for seed in (0, 1)]
+    if objective == "triplet":
+        for path in paths:
+            _, *lines = path.read_text().splitlines()
+            rows = [line.split(",")[:2] + ["left kidney"] for line in lines]
+            path.write_text("\n".join(["anchor,positive,negative", *map(",".join, rows)]) + "\n")
+    changes = {
+        **QUICK,
+        "model.encoder": str(tiny_encoder),
+        "model.objective": objective,
+        "training.epochs": 1.0,
+    }
+    train, validation = map(read_pairs, paths)
     model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
     assert isinstance(model, SentenceEncoder)
-    value = model.manifest["validation"]["mrr"]
-    assert 0 < value <= 1
-    assert scorer("contrastive", validation)(model, None)["mrr"] == pytest.approx(value, abs=0.05)
+    (value,) = model.manifest["validation"].values()
+    assert 0 <= value <= 1
+    expected = scorer(objective, validation, scale=5)(model, None)
+    assert list(expected.values()) == pytest.approx([value], abs=0.05)
 
 
 def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encoder):
@@ -143,6 +155,8 @@ def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
         changes |= {**QUICK, "model.encoder": str(tiny_encoder)}
         train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), one, two)
 
+    with pytest.raises(UserError, match="triplets need a column `negative`"):
+        fit(train, validation, objective="triplet")
     with pytest.raises(UserError, match="scores are not numbers from 0 to 5"):
         fit(classes, validation)
     with pytest.raises(UserError, match="scores are not numbers from 0 to 5"):
@@ -214,7 +228,7 @@ def invoke(*arguments):
 
 
 def test_every_command_has_help():
-    for name in "train encode index search rerank evaluate".split():
+    for name in "train augment encode index search rerank evaluate".split():
         assert run.invoke(app, ["sentences", name, "--help"]).exit_code == 0
 
 
@@ -284,12 +298,13 @@ def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
         CrossEncoder.from_pretrained(tmp_path / "model")
 
 
-SHIPPED = ["sts", "sts-cross", "retrieval", "rerank"]
+SHIPPED = ["sts", "sts-cross", "retrieval", "rerank", "augmented"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_recipes_are_read(name):
-    recipe = read_recipe(SentenceRecipe, name)
+    kinds = {"augmented": AugmentRecipe}
+    recipe = read_recipe(kinds.get(name, SentenceRecipe), name)
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
     cross = name in ("sts-cross", "rerank")
@@ -298,7 +313,7 @@ def test_the_shipped_recipes_are_read(name):
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "rerank", "augmented"])
 def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_path, name):
     source = data_folder / "sentences" / "stsb_en_dev.tsv"
     lines = source.read_text().splitlines()
@@ -312,7 +327,12 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
     if name == "rerank":
         sides = [part.assign(negative=part["second"].tolist()[::-1]) for part in sides]
         sides = [part.drop(columns="label") for part in sides]
-    model = train_from_recipe(read_recipe(SentenceRecipe, name, changes), *sides)
+    if name == "augmented":
+        pytest.importorskip("bm25s")
+        changes |= {"cross.epochs": 1.0, "silver.bins": 1}
+        model = augment(read_recipe(AugmentRecipe, name, changes), *sides).encoder
+    else:
+        model = train_from_recipe(read_recipe(SentenceRecipe, name, changes), *sides)
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert f"# {model.manifest['card']['title']}" in card

@@ -93,6 +93,31 @@ def test_regression_is_the_squared_error_of_the_cosine(trainee):
     assert loss == pytest.approx(expected, abs=1e-5)
 
 
+def test_triplet_is_the_margin_of_euclidean_distances(trainee):
+    embedder, model = trainee
+    a, p, n = (embedder.embed(texts).astype(float) for texts in (ANCHORS, OTHERS, THIRDS))
+    near, far = np.sqrt(((a - p) ** 2).sum(axis=1)), np.sqrt(((a - n) ** 2).sum(axis=1))
+    expected = np.mean([max(0.0, near[i] - far[i] + 1) for i in range(3)])
+    assert expected > 0
+    loss = loss_of(model, make_loss("triplet", model), ANCHORS, OTHERS, THIRDS)
+    assert loss == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("difference", [True, False])
+def test_classification_is_softmax_over_u_v_and_their_difference(trainee, difference):
+    embedder, model = trainee
+    loss = make_loss("classification", model, labels=3, difference=difference)
+    u, v = embedder.embed(ANCHORS).astype(float), embedder.embed(OTHERS).astype(float)
+    joined = np.hstack([u, v, np.abs(u - v)][: 3 if difference else 2])
+    weight = loss.classifier.weight.detach().numpy().astype(float)
+    logits = joined @ weight.T + loss.classifier.bias.detach().numpy()
+    assert weight.shape == (3, 96 if difference else 64)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = -np.log(shares[[0, 1, 2], [2, 0, 1]]).mean()
+    found = loss_of(model, loss, ANCHORS, OTHERS, labels=torch.tensor([2, 0, 1]))
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize("with_negatives", [False, True])
 def test_contrastive_finds_the_partner_among_the_batch(trainee, with_negatives):
     embedder, model = trainee
@@ -185,13 +210,18 @@ def right(embedder, network):
 def examples(objective):
     if objective == "contrastive":
         return {"anchor": FIRST * 6, "positive": SECOND * 6, "key": FIRST * 6}
+    if objective == "triplet":
+        others = SECOND[1:] + SECOND[:1]
+        return {"anchor": FIRST * 6, "positive": SECOND * 6, "negative": others * 6}
     pairs = [(a, b, float(i == j)) for i, a in enumerate(FIRST) for j, b in enumerate(SECOND)]
     pairs += [pair for pair in pairs if pair[2]] * 4
     labels = [pair[2] for pair in pairs]
+    if objective == "classification":
+        labels = ["same" if label else "other" for label in labels]
     return {"first": [p[0] for p in pairs], "second": [p[1] for p in pairs], "label": labels}
 
 
-@pytest.mark.parametrize("objective", ["contrastive", "regression"])
+@pytest.mark.parametrize("objective", ["contrastive", "regression", "triplet", "classification"])
 def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, objective):
     trained = fit_embedder(
         {"words": examples(objective)},
@@ -200,11 +230,12 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
         metric="right",
         encoder=tiny_encoder,
         training=QUICK,
+        labels=("same", "other") if objective == "classification" else (),
         model_class=Embedder,
     )
     plain = right(Embedder.from_pretrained(tiny_encoder), None)["right"]
     learned = right(trained, None)["right"]
-    assert learned >= 0.8 > plain
+    assert learned >= (0.6 if objective == "classification" else 0.8) > plain
     assert trained.manifest["validation"]["right"] == pytest.approx(learned, abs=0.21)
     trained.save_pretrained(tmp_path / "adapter")
     trained.save_pretrained(tmp_path / "merged", merged=True)
@@ -223,13 +254,14 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
         ({"a": ["x"], "b": [None]}, "contrastive", "b of row number 0 is NoneType, not a string"),
         ({"a": ["x", LONG], "b": ["y", "\u200b"]}, "contrastive", "b of row number 1 has no char"),
         ({"a": ["x", "y"], "b": ["z"]}, "contrastive", r"different lengths \(2 a, 1 b\)"),
-        ({"a": ["x"]}, "contrastive", "contrastive needs 2 columns of texts, got a"),
+        ({"a": ["x"], "b": ["y"]}, "triplet", "triplet needs 3 columns of texts, got a, b"),
         (
             {"a": ["x"], "b": ["y"], "label": [4.5]},
             "regression",
             r"1 of 1 rows have no score in \[0, 1\]",
         ),
         ({"a": ["x"], "b": ["y"]}, "regression", r"1 of 1 rows have no score in \[0, 1\]"),
+        ({"a": ["x"], "b": ["y"], "label": ["z"]}, "classification", "no known class.*same, other"),
     ],
 )
 def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, objective, message):
@@ -241,6 +273,7 @@ def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, ob
             metric="right",
             encoder=tiny_encoder,
             training=QUICK,
+            labels=("same", "other"),
             model_class=Embedder,
         )
 

@@ -31,10 +31,11 @@ def size(_, network):
 
 
 def embedder(encoder, objective, folder, *, score=size, **changes):
-    columns = {"first": texts(0), "second": texts(1), "label": [0.5, 0.1, 1.0] * 8}
+    labels = ["one", "two"] * 12 if objective == "classification" else [0.5, 0.1, 1.0] * 8
+    columns = {"first": texts(0), "second": texts(1), "label": labels}
     if objective == "contrastive":
         del columns["label"]
-    options = {"training": SETTINGS, "split": "abc", **changes}
+    options = {"training": SETTINGS, "split": "abc", "labels": ("one", "two"), **changes}
     return fit_embedder(
         {"pairs": columns},
         objective=objective,
@@ -71,7 +72,9 @@ def weights(model):
     return dict(model.network.named_parameters())
 
 
-@pytest.mark.parametrize(("kind", "stop"), [("pairs", 7), ("regression", 5), ("contrastive", 7)])
+@pytest.mark.parametrize(
+    ("kind", "stop"), [("pairs", 7), ("regression", 5), ("classification", 7), ("contrastive", 7)]
+)
 def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     tiny_encoder, tmp_path, monkeypatch, kind, stop
 ):
@@ -91,7 +94,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     assert steps[-1] == stop - 1
     stored = load_file(tmp_path / "parts" / f"checkpoint-{stop - 1}" / "model.safetensors")
     has_head = any("classifier" in name for name in stored)
-    assert has_head == (kind == "pairs")
+    assert has_head == (kind in ("pairs", "classification"))
     with pytest.raises(UserError, match="has checkpoints: continue with --resume"):
         fit("parts")
     with pytest.raises(UserError, match=r"made with another training\.seed"):
@@ -106,6 +109,8 @@ def test_another_validation_side_is_another_run(tiny_encoder, tmp_path):
     embedder(tiny_encoder, "regression", tmp_path)
     with pytest.raises(UserError, match="made with another split; repeat the first command"):
         embedder(tiny_encoder, "regression", tmp_path, split="abd", resume=True)
+    with pytest.raises(UserError, match=r"made with another objective\.difference"):
+        embedder(tiny_encoder, "regression", tmp_path, difference=False, resume=True)
 
 
 def test_the_best_weights_are_kept(tiny_encoder, tmp_path):

@@ -1,0 +1,209 @@
+"""Augmented SBERT: a cross-encoder labels new pairs, and a bi-encoder learns from them.
+
+Thakur et al. 2021 (arXiv 2010.08240). Few rated pairs are enough for a cross-encoder. It rates
+pairs of other texts (silver pairs), and the bi-encoder trains on rated and silver pairs. Where no
+pair of the domain is rated, the cross-encoder trains on general pairs, and the bi-encoder on silver
+pairs of the domain alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+import numpy as np
+from pydantic import Field
+
+from biomed.sentences.data import keys, scores
+from biomed.sentences.encoder import SentenceEncoder
+from biomed.sentences.search import SentenceIndex
+from biomed.sentences.training import SentenceRecipe, train_from_recipe
+from domainbert.errors import UserError
+from domainbert.settings import Count, Settings
+from domainbert.training.recipes import Card
+from domainbert.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from biomed.sentences.encoder import CrossEncoder
+
+Pair = tuple[str, str]
+log = logging.getLogger(__name__)
+
+
+class SilverTable(Settings):
+    """The `[silver]` table: which new pairs are rated.
+
+    Attributes:
+        pairs: silver pairs at most.
+        neighbours: texts that each text is paired with by semantic search.
+        random: random texts that each text is paired with; most of them are unlike it.
+        bins: of the scores from 0 to 1; silver pairs are drawn so that each bin has its share of
+            the rated pairs.
+    """
+
+    pairs: Count = 4000
+    neighbours: Annotated[int, Field(ge=0)] = 3
+    random: Annotated[int, Field(ge=0)] = 2
+    bins: Count = 10
+
+
+class AugmentRecipe(SentenceRecipe):
+    """A recipe of Augmented SBERT.
+
+    Attributes:
+        cross: how the cross-encoder trains; `[training]` is the bi-encoder's.
+        silver: see `SilverTable`.
+    """
+
+    cross: TrainingSettings = TrainingSettings()
+    silver: SilverTable = SilverTable()
+
+
+class Augmented(NamedTuple):
+    """The bi-encoder, the cross-encoder that rated, and the pairs that it rated."""
+
+    encoder: SentenceEncoder
+    cross: CrossEncoder
+    silver: pd.DataFrame
+
+
+def augment(
+    recipe: AugmentRecipe,
+    rated: pd.DataFrame,
+    validation: pd.DataFrame,
+    *,
+    texts: Sequence[str] | None = None,
+    silver_only: bool = False,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+) -> Augmented:
+    """Train a cross-encoder, rate new pairs by it, and train a bi-encoder.
+
+    Args:
+        recipe: the plan; its objective must be one that reads scores.
+        rated: pairs with scores from 0 to the recipe's scale, of the domain or general.
+        validation: others, which choose the weights of both models.
+        texts: what the new pairs are made of; by default the texts of `rated`.
+        silver_only: train the bi-encoder on silver pairs alone, for rated pairs of another domain.
+        checkpoints: folder of both trainings, see `train_from_recipe`; and so for `resume`.
+        resume: see there.
+
+    Raises:
+        UserError: scores beyond the scale, fewer than two texts, no new pair, or no silver pair
+            where it alone would train.
+    """
+    import pandas as pd
+
+    places: dict[str, dict[str, Any]] = {
+        name: {"checkpoints": Path(checkpoints) / name if checkpoints else None, "resume": resume}
+        for name in ("cross-encoder", "bi-encoder")
+    }
+    # Bad texts are reported before anything trains.
+    texts = texts or [*rated["first"], *rated["second"]]
+    new = candidates(texts, recipe, without=[rated, validation])
+    model = recipe.model.replaced(kind="cross-encoder")
+    plan = recipe.replaced(model=model, training=recipe.cross, card=Card())
+    cross = train_from_recipe(plan, rated, validation, **places["cross-encoder"])
+    cross = cast("CrossEncoder", cross)
+    silver = rate(cross, new, rated, recipe)
+    log.info("%d of %d new pairs are silver pairs", len(silver), len(new))
+    if silver_only and silver.empty:
+        msg = f"no silver pair: none of {len(new)} new pairs scores as rated ones; use fewer bins"
+        raise UserError(msg)
+    both = silver if silver_only else pd.concat([rated, silver], ignore_index=True)
+    encoder = train_from_recipe(recipe, both, validation, **places["bi-encoder"])
+    encoder.manifest["counts"] |= {
+        "rated pairs": len(rated),
+        "silver pairs": len(silver),
+        "candidates for silver pairs": len(new),
+    }
+    encoder.manifest["cross_encoder"] = cross.manifest["validation"]
+    return Augmented(cast("SentenceEncoder", encoder), cross, silver)
+
+
+def candidates(
+    texts: Sequence[str], recipe: AugmentRecipe, *, without: Sequence[pd.DataFrame] = ()
+) -> list[Pair]:
+    """New pairs: each text with its neighbours by meaning, and with random texts.
+
+    Args:
+        texts: any; repeated ones count once.
+        recipe: its `[silver]` table, and the encoder for the search by meaning.
+        without: pairs that are known, in either order.
+
+    Raises:
+        UserError: fewer than two different texts, or no new pair.
+    """
+    texts = list(dict.fromkeys(texts))
+    number = len(texts)
+    if number < 2:
+        msg = f"new pairs need at least two different texts, got {number}"
+        raise UserError(msg)
+    table = recipe.silver
+    generator = np.random.default_rng(recipe.training.seed)
+    partners = generator.integers(0, number, (number, table.random)).tolist()
+    if table.neighbours:
+        k = min(table.neighbours + 1, number)  # a text is its own best neighbour
+        index = SentenceIndex.build(texts, SentenceEncoder.from_pretrained(recipe.model.encoder))
+        for row, passages in zip(partners, index.search(texts, k=k), strict=True):
+            row += [int(passage.id) for passage in passages]
+    known = {key for pairs in without for key in keys(pairs)}
+    new: dict[frozenset[str], Pair] = {}
+    for first, row in zip(texts, partners, strict=True):
+        for second in (texts[place] for place in row):
+            pair = frozenset((first, second))
+            if len(pair) == 2 and pair not in known:
+                new.setdefault(pair, (first, second))
+    if not new:
+        raise UserError("no new pair: every pair of these texts is rated; name other texts")
+    return list(new.values())
+
+
+def rate(
+    cross: CrossEncoder, new: Sequence[Pair], rated: pd.DataFrame, recipe: AugmentRecipe
+) -> pd.DataFrame:
+    """The silver pairs: scored by the cross-encoder, and drawn to score as the rated pairs do.
+
+    Args:
+        cross: gives the scores.
+        new: from `candidates`.
+        rated: pairs whose distribution of scores is kept.
+        recipe: its `[silver]` table, scale and seed.
+
+    Returns:
+        `first, second, label`.
+    """
+    import pandas as pd
+
+    given = np.array([result.score for result in cross.predict_many(new)])
+    rows = alike(given, scores(rated, recipe.data.scale), recipe.silver, recipe.training.seed)
+    pairs = pd.DataFrame(list(new), columns=["first", "second"])
+    return pairs.assign(label=(given * recipe.data.scale).astype(str)).iloc[rows]
+
+
+def alike(given: np.ndarray, wanted: np.ndarray, table: SilverTable, seed: int) -> np.ndarray:
+    """Rows drawn at random, so that their scores are distributed like others.
+
+    Args:
+        given: scores in [0, 1], shape (rows,).
+        wanted: scores in [0, 1] whose distribution is kept.
+        table: rows at most (fewer where a bin has too few), and equal bins of [0, 1].
+        seed: of the draw.
+
+    Returns:
+        Row numbers, sorted, shape (at most `table.pairs`,).
+    """
+    generator = np.random.default_rng(seed)
+    edges = np.linspace(0, 1, table.bins + 1)[1:-1]
+    bins = np.digitize(given, edges)
+    shares = np.bincount(np.digitize(wanted, edges), minlength=table.bins) / len(wanted)
+    drawn = [
+        generator.permutation(np.flatnonzero(bins == number))[: round(share * table.pairs)]
+        for number, share in enumerate(shares)
+    ]
+    return np.sort(np.concatenate(drawn))
