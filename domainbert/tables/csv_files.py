@@ -129,65 +129,44 @@ def csv_rows(
 
 
 def stream_csv(
-    path: Path, columns: Sequence[str], *, on_error: Callable[[Exception], None]
-) -> pa.RecordBatchReader:
-    """A fast stream of these columns as text, which ends with an error at the first flaw.
-
-    Only for UTF-8 with commas. `on_error` is called before the error, with a `FlawedCSVError` or
-    an error of the disk.
-    """
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        with open_bytes(path) as raw:
-            names = csv_columns(path)
-            for number, piece in enumerate(_whole_rows(raw)):
-                yield from _parse(piece, columns, names=names if number else None)
-
-    return _stream(columns, batches(), on_error)
-
-
-def careful_stream_csv(
     path: Path,
     columns: Sequence[str],
     *,
-    flaws: list[tuple[str, int, str]],
     on_error: Callable[[Exception], None],
+    flaws: list[tuple[str, int, str]] | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> pa.RecordBatchReader:
-    """A slower stream of a file with flaws, or with another delimiter or encoding.
+    """A stream of these columns as text, for one pass.
 
-    Where a line begins no row, reading continues with the next line. Bytes that cannot be decoded
-    become U+FFFD. `flaws` gets the file's name, the line (from 1) and the problem of every flaw.
+    Args:
+        path: the file.
+        columns: names of its first line.
+        on_error: called with the error that ends the stream.
+        flaws: gets file, line (from 1) and problem of every flaw: where a line begins no row,
+            reading continues with the next line, and bytes that cannot be decoded become U+FFFD.
+            Without it reading is faster and ends at the first flaw with `FlawedCSVError`; that
+            is for UTF-8 with commas.
+        delimiter: see `ReadOptions`.
+        encoding: see `ReadOptions`.
     """
+    import pyarrow as pa
+
     separator = delimiter or default_delimiter(path)
+    names = csv_columns(path, delimiter=delimiter, encoding=encoding)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        names = csv_columns(path, delimiter=delimiter, encoding=encoding)
-        piece = bytearray()
-        for line, problem, text in _data_rows(path, len(names), separator, encoding):
-            if problem:
-                flaws.append((path.name, line, problem))
-            piece += text
-            if len(piece) >= _BLOCK:
-                yield from _parse(bytes(piece), columns, names=names, separator=separator)
-                piece.clear()
-        if piece:
-            yield from _parse(bytes(piece), columns, names=names, separator=separator)
-
-    return _stream(columns, batches(), on_error)
-
-
-def _stream(
-    columns: Sequence[str],
-    batches: Iterator[pa.RecordBatch],
-    on_error: Callable[[Exception], None],
-) -> pa.RecordBatchReader:
-    import pyarrow as pa
+        if flaws is None:
+            with open_bytes(path) as raw:
+                for number, piece in enumerate(_whole_rows(raw)):
+                    yield from _parse(piece, columns, names=names if number else None)
+            return
+        for piece in _sound_pieces(path, len(names), separator, encoding, flaws):
+            yield from _parse(piece, columns, names=names, separator=separator)
 
     def reported() -> Iterator[pa.RecordBatch]:
         try:
-            yield from batches
+            yield from batches()
         except (pa.ArrowException, FlawedCSVError) as error:
             # Arrow's own words may quote the line, and a line may be a note.
             flaw = FlawedCSVError(type(error).__name__)
@@ -199,6 +178,22 @@ def _stream(
 
     schema = pa.schema([(name, pa.string()) for name in columns])
     return pa.RecordBatchReader.from_batches(schema, read_ahead(reported()))
+
+
+def _sound_pieces(
+    path: Path, width: int, separator: str, encoding: str | None, flaws: list[tuple[str, int, str]]
+) -> Iterator[bytes]:
+    """The rows of a file in pieces of some megabytes; its flaws are listed."""
+    piece = bytearray()
+    for line, problem, text in _data_rows(path, width, separator, encoding):
+        if problem:
+            flaws.append((path.name, line, problem))
+        piece += text
+        if len(piece) >= _BLOCK:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
 
 
 def _parse(
@@ -397,7 +392,11 @@ def unchanged(path: Path) -> Iterator[None]:
     """Check that a file stays as it is for the length of the block, else raise TableError."""
     before = path.stat()
     yield
-    after = path.stat()
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+    try:
+        after = path.stat()
+    except FileNotFoundError:
+        after = None
+    names = ("st_ino", "st_size", "st_mtime_ns")
+    if any(getattr(before, name) != getattr(after, name, None) for name in names):
         msg = f"{path.name} was changed while it was read; start again when it is complete"
         raise TableError(msg)

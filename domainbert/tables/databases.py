@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -12,10 +13,10 @@ from urllib.parse import quote
 from domainbert.tables.formats import TableError
 from domainbert.tables.sources import (
     FILE_ENDINGS,
-    DatabaseSource,
-    DuckDBSource,
     FolderSource,
     Source,
+    identifier,
+    quoted,
     select_text,
 )
 
@@ -51,7 +52,7 @@ def open_source(
     elif Path(source).is_dir():
         yield FolderSource(Path(source), con, options)
     elif Path(source).is_file():
-        yield DuckDBSource(Path(source), con)
+        yield _DuckDBSource(Path(source), con)
     else:
         name = _public_name(text).removesuffix("://...") if "://" in text else text
         msg = (
@@ -108,7 +109,75 @@ def _connect(uri: str) -> Iterator[Any]:
         raise TableError(msg) from None
 
 
-class _AdbcSource(DatabaseSource):
+class _DatabaseSource(Source):
+    """The tables of a database, by (schema, table)."""
+
+    _tables: list[tuple[str, str]]
+
+    @abstractmethod
+    def run(self, statement: str) -> Any:
+        """A cursor with the result of a statement."""
+
+    def tables(self) -> list[str]:
+        """Tables and views, with their schema where there are several."""
+        return sorted(table if s == "main" else f"{s}.{table}" for s, table in self._tables)
+
+    def place(self, table: str) -> str | None:
+        """The one table written `table` or `schema.table`, as SQL; None if there is none."""
+        wanted = table.lower()
+        found = [p for p in self._tables if wanted in (p[1].lower(), ".".join(p).lower())]
+        if len(found) > 1:
+            names = ", ".join(".".join(place) for place in found)
+            msg = (
+                f"{self.name} has more than one table {table}: {names}. Name the one you mean as "
+                'table = "schema.table" in a mapping (schema="generic")'
+            )
+            raise TableError(msg)
+        return ".".join(map(identifier, found[0])) if found else None
+
+    def columns(self, table: str) -> list[str] | None:
+        """Column names of the table."""
+        if (place := self.place(table)) is None:
+            return None
+        cursor = self.run(f"SELECT * FROM {place} LIMIT 0")  # noqa: S608
+        return [column[0] for column in cursor.description]
+
+
+class _DuckDBSource(_DatabaseSource):
+    """The tables of a DuckDB file, opened read-only."""
+
+    def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
+        import duckdb
+
+        super().__init__(str(path), con)
+        try:
+            con.execute(f"ATTACH {quoted(str(path))} AS hospital (READ_ONLY)")
+        except duckdb.Error as error:
+            with path.open("rb") as file:
+                is_sqlite = file.read(16).startswith(b"SQLite format 3")
+            hint = "; for SQLite write sqlite:///PATH" if is_sqlite else ""
+            msg = f"{path} is neither a folder nor a DuckDB file ({type(error).__name__}){hint}"
+            raise TableError(msg) from None
+        self._tables = con.execute(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_catalog = 'hospital'"
+        ).fetchall()
+
+    def place(self, table: str) -> str | None:
+        """The table within the attached file."""
+        place = super().place(table)
+        return place and f"hospital.{place}"
+
+    def run(self, statement: str) -> Any:
+        """The connection itself."""
+        return self._con.execute(statement)
+
+    def scan(self, table: str, columns: Sequence[str]) -> str:
+        """The table itself, its columns as text."""
+        return f"({select_text(columns, str(self.place(table)))})"
+
+
+class _AdbcSource(_DatabaseSource):
     """The tables of PostgreSQL or SQLite; each scan is one stream."""
 
     def __init__(self, uri: str, con: duckdb.DuckDBPyConnection, connection: Any) -> None:
@@ -116,27 +185,21 @@ class _AdbcSource(DatabaseSource):
         self._connection = connection
         self._open: list[Any] = []  # a stream ends with its cursor
         self._is_sqlite = uri.startswith("sqlite")
-        with connection.cursor() as cursor:
-            cursor.execute(_SQLITE_TABLES if self._is_sqlite else _POSTGRES_TABLES)
-            self._tables = [(str(schema), str(table)) for schema, table in cursor.fetchall()]
+        found = self.run(_SQLITE_TABLES if self._is_sqlite else _POSTGRES_TABLES).fetchall()
+        self._tables = [(str(schema), str(table)) for schema, table in found]
 
-    def columns(self, table: str) -> list[str] | None:
-        """Column names of the table."""
-        place = self.place(table)
-        if place is None:
-            return None
-        with self._connection.cursor() as cursor:
-            cursor.execute(f"SELECT * FROM {place} LIMIT 0")  # noqa: S608
-            return [column[0] for column in cursor.description]
+    def run(self, statement: str) -> Any:
+        """A new cursor, kept open as long as the source."""
+        self._open.append(self._connection.cursor())
+        self._open[-1].execute(statement)
+        return self._open[-1]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """A stream of the columns, cast to text by the database; valid for one scan."""
         # The SQLite driver takes a column's type from its first rows, so none of them may be NULL.
         # An empty text means missing.
         cast = "coalesce(CAST({} AS TEXT), '')" if self._is_sqlite else "CAST({} AS TEXT)"
-        cursor = self._connection.cursor()
-        cursor.execute(select_text(columns, str(self.place(table)), cast))
-        self._open.append(cursor)
+        cursor = self.run(select_text(columns, str(self.place(table)), cast))
         name = f"database_stream_{len(self._open)}"
         self._con.register(name, cursor.fetch_record_batch())
         return name

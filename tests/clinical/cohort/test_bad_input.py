@@ -282,7 +282,7 @@ def test_a_file_that_changes_while_it_is_read(hospital, tmp_path, monkeypatch, c
     rows = path.read_text().splitlines(keepends=True)
     content = "".join(rows[:31] if change == "cut" else [*rows, rows[-1]])
     rewrite_while_read(monkeypatch, path, lambda file: file.write_text(content))
-    with pytest.raises(TableError, match=r"NOTEEVENTS\.csv changed while it was read \(.* bytes"):
+    with pytest.raises(TableError, match=r"NOTEEVENTS\.csv was changed while it was read"):
         build_cohort(hospital.folder, out=tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out*"))
 
