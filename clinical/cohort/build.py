@@ -6,7 +6,7 @@ import json
 import math
 import tempfile
 from contextlib import contextmanager, suppress
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,14 @@ from clinical.cohort.flow import (
     unmatched_values,
 )  # fmt: skip
 from clinical.cohort.result import Cohort, issues_path
-from clinical.cohort.source import Reader, Tables, find_tables, insert_columns, step
+from clinical.cohort.source import (
+    Reader,
+    Tables,
+    detect_schema,
+    find_tables,
+    insert_columns,
+    step,
+)  # fmt: skip
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError, check_choice
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from domainbert.tables.sources import Source
+
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
 # Shares of the stays after which the validation and the test period begin.
 TIME_SHARES = {"val_from": FRACTIONS["train"], "test_from": FRACTIONS["train"] + FRACTIONS["val"]}
@@ -38,7 +47,7 @@ TIME_SHARES = {"val_from": FRACTIONS["train"], "test_from": FRACTIONS["train"] +
 def build_cohort(
     source: str | Path,
     *,
-    schema: str = "mimic3",
+    schema: str | None = None,
     notes: str = "discharge",
     hours: float = 48,
     definition: str | Path | None = None,
@@ -58,20 +67,21 @@ def build_cohort(
     Args:
         source: a folder of `.csv`, `.csv.gz` or `.parquet` files, a DuckDB file,
             `postgresql://…` or `sqlite:///…`.
-        schema: "mimic3", "mimic4" or "generic".
+        schema: "mimic3", "mimic4" or "generic"; by default what the tables of the source are.
         notes: "discharge" for prediction at discharge, from the discharge summary and its addenda
             in time order; "early" for prediction `hours` after admission, from every other note
             charted by then, of stays that are still in hospital.
         hours: hours after admission, > 0; for "early" only.
-        definition: a readmission definition in TOML; by default the shipped `readmission-30d`.
+        definition: an outcome and its rules: a TOML file, or the name of a shipped one:
+            "readmission-30d" (default), "death-30d", or "long-stay-7d", which reads early notes.
         mapping: for "generic", a TOML file with the names of the source's tables and columns.
         seed: seed of the split by patient.
         out: the Parquet file to write, with a list of the source's faults (`NAME.issues.csv`)
             beside it. By default a temporary file that is deleted with the result.
         data_end: until when admissions were recorded; stays discharged less than the horizon
             before it are excluded. A date without a time is the midnight at which the day begins.
-            By default it is the last admission for "generic", and unknown for MIMIC, whose dates
-            are shifted; "none" keeps such stays.
+            By default it is the last admission, and unknown for MIMIC, whose dates are shifted;
+            "none" keeps such stays.
         delimiter: of CSV files, such as ";" or "tab"; a tab for .tsv, else a comma by default.
         encoding: of CSV files, such as "cp1252"; UTF-8 by default.
         split_by: "patient" for sides at random by patient; "time" for training on the earliest
@@ -90,18 +100,10 @@ def build_cohort(
     if out is not None and Path(out).suffix.lower() != ".parquet":
         msg = f"out must end in .parquet, got {Path(out).name}"
         raise TableError(msg)
-    request = Request(
-        source=source,
-        schema=load_schema(schema, mapping=mapping),
-        notes=notes,
-        hours=hours,
-        definition=load_definition(definition),
-        seed=seed,
-        data_end=_moment(data_end),
-        derive_data_end=schema == "generic" and data_end is None,
-        options=ReadOptions(delimiter, encoding),
-        split_by=split_by,
-    )
+    given = load_schema(schema, mapping=mapping) if schema or mapping else None
+    rules, options, end = load_definition(definition), ReadOptions(delimiter, encoding), data_end
+    if rules.long_stay:
+        notes, hours = "early", rules.long_stay.hours
     keep = tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
     path = Path(keep.name) / "cohort.parquet" if keep else Path(str(out))
     with (
@@ -109,7 +111,11 @@ def build_cohort(
         atomic_path(issues_path(path)) as listing,
         _scratch(path.parent) as con,
     ):
-        caveats = _read_source(con, request)
+        with open_source(source, con, options) as tables:
+            known = given or detect_schema(tables)
+            derives = end is None and not known.shifted_dates
+            request = Request(known, notes, hours, rules, seed, _moment(end), derives, split_by)
+            caveats = _read_source(con, tables, request)
         _export_issues(con, listing)
         _export_cohort(con, table, request=request, caveats=caveats)
     return Cohort.open(path, keep=keep)
@@ -165,16 +171,17 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             raise TableError(msg) from None
 
 
-def _read_source(con: duckdb.DuckDBPyConnection, request: Request) -> list[str]:
+def _read_source(con: duckdb.DuckDBPyConnection, source: Source, request: Request) -> list[str]:
     """Read every table of the source once, and decide about every row except for the texts.
 
     Returns what a reader of the cohort should know.
     """
-    with open_source(request.source, con, request.options) as source:
-        tables = find_tables(source, request.schema, notes=request.notes)
-        con.execute(step("macros"))
-        _set_rules(con, request, tables)
-        Reader(con, source, request.schema).read(tables)
+    tables = find_tables(source, request.schema, notes=request.notes)
+    if request.definition.death and "death_date" not in tables.known:
+        raise UserError(f"{request.definition.name} needs dates of death: patients.death_date")
+    con.execute(step("macros"))
+    _set_rules(con, request, tables)
+    Reader(con, source, request.schema).read(tables)
     return find_caveats(con, request, tables)
 
 
@@ -216,6 +223,12 @@ def _export_cohort(
 def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     """Create `splits`: the side of every patient with a stay that is kept."""
     if request.split_by == "time":
+        latest = con.execute("SELECT max(discharge_time) FROM stays").fetchall()[0][0]
+        if latest and latest.year > datetime.now(UTC).year:
+            raise UserError(
+                f"the stays end in {latest.year}: their dates are shifted, by another amount for "
+                "each patient, and have no order; use split_by='patient'"
+            )
         for name, share in TIME_SHARES.items():
             con.execute(f"SET VARIABLE {name} = $share", {"share": share})
         con.execute(step("split_by_time"))
@@ -229,9 +242,12 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
 
 def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
-    tables_of = request.definition.model_dump(include={"episode", "index", "readmission"})
-    values = {name: value for table in tables_of.values() for name, value in table.items()}
+    definition = request.definition
+    values: dict[str, Any] = {"planned_types": (), "death_after_discharge": "keep"}
+    for table in ("episode", "index", definition.outcome):
+        values |= getattr(definition, table).model_dump()
     values |= {
+        "outcome": definition.outcome,
         "hours": request.hours,
         "data_end": request.data_end,
         "derive_data_end": request.derive_data_end,
@@ -263,7 +279,8 @@ def _summary(
             "name": definition.name,
             "version": definition.version,
             "sha256": definition.sha256,
-            "horizon_days": definition.readmission.horizon_days,
+            "horizon_days": definition.horizon_days,
+            "event": definition.event,
         },
         **count_flow(con, table=request.schema.admissions.table),
         "unmatched": {column: unmatched_values(con, column, limit=100) for column in UNMATCHED},

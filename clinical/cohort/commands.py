@@ -34,13 +34,16 @@ def synthesize(
 def cohort(
     source: Annotated[str, typer.Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")],
     out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
-    schema: Annotated[str, typer.Option(help="mimic3, mimic4 or generic.")] = "mimic3",
+    schema: Annotated[
+        str | None, typer.Option(help="mimic3, mimic4 or generic; detected by default.")
+    ] = None,
     notes: Annotated[str, typer.Option(help="discharge or early.")] = "discharge",
     hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,
     definition: Annotated[
-        Path | None, typer.Option(help="Your own definition of a readmission, TOML.")
+        str | None,
+        typer.Option(help="Your own definition, TOML, or death-30d or long-stay-7d."),
     ] = None,
-    mapping: Annotated[Path | None, typer.Option(help="With generic: your columns, TOML.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="Your own tables and columns, TOML.")] = None,
     data_end: Annotated[
         str | None, typer.Option(help="Until when admissions were recorded: a date, or none.")
     ] = None,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from domainbert.errors import UserError, check_choice
@@ -20,10 +20,13 @@ from domainbert.training.recipes import read_recipe
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from domainbert.tables import ReadOptions
-
 SCHEMAS = ("mimic3", "mimic4", "generic")
 SHIPPED = Path(__file__).parent
+EVENTS = {
+    "readmission": "readmitted within {:g} days of discharge",
+    "death": "died within {:g} days of discharge",
+    "long_stay": "stayed longer than {:g} days",
+}
 
 
 def _upper(value: Any) -> Any:
@@ -38,6 +41,11 @@ def _names(value: Any) -> tuple[str, ...]:
     if is_list and all(isinstance(name, str) and name.strip() for name in names):
         return tuple(names)
     raise PydanticCustomError("names", "text or a list of text")
+
+
+def _values(value: Any) -> tuple[str, ...]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(str(item).strip().upper() for item in values)
 
 
 def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
@@ -72,31 +80,68 @@ class Index(Settings):
     """Which episodes are followed up; ages are in whole years."""
 
     newborn_types: UpperTexts
+    observation_types: UpperTexts = ()
     died_locations: UpperTexts
     minimum_age: NotNegative | None = None
     maximum_age: NotNegative | None = None
 
 
 class Readmission(Settings):
-    """What counts as a readmission."""
+    """The outcome is a readmission, and what counts as one."""
 
     horizon_days: Positive
     planned_types: UpperTexts
     death_after_discharge: Literal["keep", "exclude"]
 
 
-class Definition(Settings):
-    """A readmission definition; `definitions/readmission-30d.toml` explains every key.
+class Death(Settings):
+    """The outcome is death less than so many days after discharge."""
 
-    `text` is the TOML text itself.
+    horizon_days: Positive
+
+
+class LongStay(Settings):
+    """The outcome is a stay of more days; the notes of its first hours are read."""
+
+    horizon_days: Positive
+    hours: Positive
+
+
+class Definition(Settings):
+    """An outcome and its rules; `definitions/readmission-30d.toml` explains every key.
+
+    One of `readmission`, `death` and `long_stay` is there. `text` is the TOML text itself.
     """
 
     name: Text
     version: Text
     episode: Episode
     index: Index
-    readmission: Readmission
+    readmission: Readmission | None = None
+    death: Death | None = None
+    long_stay: LongStay | None = None
     text: str = Field(default="", repr=False)
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Self:
+        if sum(getattr(self, name) is not None for name in EVENTS) != 1:
+            raise ValueError(f"expected one table of {', '.join(EVENTS)}")
+        return self
+
+    @property
+    def outcome(self) -> str:
+        """The name of the table of the outcome."""
+        return next(name for name in EVENTS if getattr(self, name))
+
+    @property
+    def horizon_days(self) -> float:
+        """Days after discharge, or of a long stay."""
+        return float(getattr(self, self.outcome).horizon_days)
+
+    @property
+    def event(self) -> str:
+        """What happened to a stay with the outcome, such as "readmitted within 30 days"."""
+        return EVENTS[self.outcome].format(self.horizon_days)
 
     @property
     def sha256(self) -> str:
@@ -110,12 +155,14 @@ class TableMap(Settings):
     Attributes:
         table: name of the table, or of its file without the ending.
         may_be_absent: the table itself may be missing.
+        where: columns of the source and the values, in any case, of the rows that are read.
         optional: our columns that the table may lack.
         time_format: strptime formats of its times, tried in order before ISO 8601.
     """
 
     table: Text
     may_be_absent: bool = False
+    where: dict[str, Annotated[tuple[str, ...], BeforeValidator(_values)]] = Field(default={})
     optional: Names = ()
     time_format: Annotated[Names, AfterValidator(_formats)] = ()
 
@@ -180,6 +227,7 @@ class Schema(Settings):
         notes: the tables of notes, perhaps none.
         discharge_categories: categories of discharge summaries, upper case; may be empty.
         addendum_kinds: kinds of notes that are addenda, upper case.
+        shifted_dates: the dates of each patient are shifted by an amount of their own.
         name: "mimic3", "mimic4" or "generic".
     """
 
@@ -188,6 +236,7 @@ class Schema(Settings):
     notes: Annotated[tuple[Notes, ...], BeforeValidator(_tables)] = ()
     discharge_categories: UpperNames = ()
     addendum_kinds: UpperNames = ("ADDENDUM",)
+    shifted_dates: bool = False
     name: str = "generic"
 
     @property
@@ -214,7 +263,6 @@ class Schema(Settings):
 class Request:
     """The checked arguments of `build_cohort`."""
 
-    source: str | Path
     schema: Schema
     notes: str
     hours: float
@@ -222,27 +270,28 @@ class Request:
     seed: int
     data_end: datetime | None
     derive_data_end: bool
-    options: ReadOptions
     split_by: str
 
 
 def load_definition(path: str | Path | None = None) -> Definition:
-    """Read and check a definition; the shipped one without a path.
+    """Read and check a definition, by path or by the name of a shipped one.
 
     Raises:
         UserError: no such file, not TOML, a missing or unknown key, or a wrong value.
     """
-    path = SHIPPED / "definitions/readmission-30d.toml" if path is None else Path(path)
+    shipped = SHIPPED / f"definitions/{path or 'readmission-30d'}.toml"
+    path = shipped if shipped.is_file() else Path(str(path))
     return read_recipe(Definition, path, {"text": _read_text(path)})
 
 
-def load_schema(schema: str, *, mapping: str | Path | None = None) -> Schema:
-    """The shipped schema of that name, or the user's mapping for "generic".
+def load_schema(schema: str | None, *, mapping: str | Path | None = None) -> Schema:
+    """The shipped schema of that name, or the user's mapping for "generic" or None.
 
     Raises:
         UserError: an unknown schema, a mapping with a missing or unknown key, a mapping with a
             shipped schema, or none with "generic".
     """
+    schema = schema or "generic"
     check_choice("schema", schema, SCHEMAS)
     if schema == "generic" and mapping is None:
         raise UserError(

@@ -25,10 +25,12 @@ STEPS: tuple[tuple[str, str, str], ...] = (
     ("Usable stays", "negative_stay", "discharge before admission"),
     ("Episodes of care", "transfer", "continued in a later stay: transfer"),
     ("Index discharges", "newborn", "newborn"),
+    ("Index discharges", "observation", "observation, not an admission"),
     ("Index discharges", "died_in_hospital", "died in hospital"),
     ("Index discharges", "age", "age outside the limits or unknown"),
     ("Cohort", "censored", "follow-up cut short by the end of data"),
     ("Cohort", "died_after_discharge", "died after discharge"),
+    ("Cohort", "unknown_outcome", "death or survival unknown"),
     ("Cohort", "left_early", "discharged before the prediction time"),
     ("Cohort", "earlier_period", "patient is on a later side"),
     ("Cohort", "no_text", "no note to predict from"),
@@ -37,7 +39,7 @@ STEPS: tuple[tuple[str, str, str], ...] = (
 # Our column -> the lists of the definition that give its values a meaning.
 UNMATCHED = {
     "discharge_location": ("died_locations",),
-    "admission_type": ("planned_types", "newborn_types"),
+    "admission_type": ("planned_types", "newborn_types", "observation_types"),
 }
 _SHOWN = 10  # values in a caveat
 
@@ -98,6 +100,12 @@ def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Table
     patients, definition = request.schema.patients, request.definition
     counts = {
         "dead": "count_if(discharge_location IN died_locations) FROM admissions, rules",
+        "kept": "count_if(exclusion IS NULL) FROM stays",
+        "events": "count_if(exclusion IS NULL AND readmitted) FROM stays",
+        "died": "count_if(exclusion IS NULL AND NOT readmitted AND died_within_horizon) FROM stays",
+        "short": "count_if(exclusion IS NULL AND discharge_time < episode_start + INTERVAL 4 HOUR) "
+        "FROM stays",
+        "observed": "count_if(observation) FROM stays",
         "decimal_ids": "count_if(id_was_decimal) FROM notes",
         "untimed": "count_if(status = 'used' AND charted_by IS NULL) FROM notes",
         "unreadable": "count_if(fault = 'unreadable_time') FROM admissions",
@@ -107,18 +115,22 @@ def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Table
     environment.filters["listed"] = _listed
     template = (resources.files("clinical.cohort") / "caveats.j2").read_text("utf-8")
     lines = environment.from_string(template).render(
-        {name: _one(con, f"SELECT {query}") for name, query in counts.items()},
+        {name: _one(con, f"SELECT {query}") or 0 for name, query in counts.items()},
         known=tables.known,
         absent=", ".join(tables.absent),
         has_notes=bool(tables.notes),
         has_patients=tables.patients is not None,
         patients=patients.table if patients else "",
         generic=request.schema.name == "generic",
+        shifted=request.schema.shifted_dates,
+        admissions=request.schema.admissions.table,
+        others=dict(con.execute("SELECT other, rows FROM others ORDER BY 2 DESC, 1").fetchall()),
         locations=unmatched_values(con, "discharge_location", limit=_SHOWN + 1),
         types=unmatched_values(con, "admission_type", limit=_SHOWN + 1),
         died_locations=definition.index.died_locations,
         given_end=request.data_end,
-        days=f"{definition.readmission.horizon_days:g}",
+        outcome=definition.outcome,
+        days=f"{definition.horizon_days:g}",
     )
     return [line for line in lines.splitlines() if line]
 

@@ -142,7 +142,7 @@ def plot_flow(summary: dict[str, Any]) -> Figure:
     for number, (side, counts) in enumerate(summary["splits"].items()):
         x = _LEFT + number * (_WIDTH - _LEFT) / 3
         _arrow(axes, (_MIDDLE, top + 0.5), (x + 1, top - 1.5))
-        lines = [f"{_SIDES[side]} (n = {counts['stays']:,})", *_count_lines(counts)]
+        lines = [f"{_SIDES[side]} (n = {counts['stays']:,})", *_count_lines(counts, "outcome")]
         bottom = _box(axes, x, top - 2, lines)
     figure.set_size_inches(_WIDTH, -bottom * _LINE)
     axes.set(xlim=(0, _WIDTH), ylim=(bottom, 0))
@@ -150,17 +150,16 @@ def plot_flow(summary: dict[str, Any]) -> Figure:
 
 
 def _cohort_lines(summary: dict[str, Any]) -> list[str]:
-    kept, days = summary["kept"], summary["definition"]["horizon_days"]
+    kept, event = summary["kept"], summary["definition"]["event"]
     is_early = summary["notes"] == "early"
     when = f"{summary['hours']:g} h after admission" if is_early else "at discharge"
-    counts = _count_lines(kept, within=f" within {days:g} days")
+    counts = _count_lines(kept, event)
     return [f"Cohort (n = {kept['stays']:,})", *counts, f"prediction {when}"]
 
 
-def _count_lines(counts: dict[str, int], *, within: str = "") -> list[str]:
+def _count_lines(counts: dict[str, int], event: str) -> list[str]:
     rate = f" ({counts['readmitted'] / counts['stays']:.1%})" if counts["stays"] else ""
-    readmitted = f"readmitted{within}: {counts['readmitted']:,}{rate}"
-    return [f"patients: {counts['patients']:,}", readmitted]
+    return [f"patients: {counts['patients']:,}", f"{event}: {counts['readmitted']:,}{rate}"]
 
 
 def _box(axes: Axes, x: float, y: float, lines: list[str]) -> float:

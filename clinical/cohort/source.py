@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from importlib import resources
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from clinical.cohort.definition import Notes, TableMap
+from clinical.cohort.definition import SCHEMAS, Admissions, Notes, TableMap, load_schema
 from domainbert.errors import UserError
 from domainbert.tables import TableError, require_columns
 from domainbert.tables.csv_files import FlawedCSVError
@@ -36,10 +37,14 @@ def step(name: str) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """A table of the source; `chosen` maps our columns that it has to its names for them."""
+    """A table of the source; `chosen` maps our columns that it has to its names for them.
+
+    `where` is that of the table, with the names as the source spells them.
+    """
 
     table: TableMap
     chosen: dict[str, str]
+    where: dict[str, tuple[str, ...]]
 
     @property
     def name(self) -> str:
@@ -47,14 +52,22 @@ class Found:
         return self.table.table
 
     def query(self, source: Source, schema: Schema, *, numbered: bool) -> str:
-        """A SELECT of `row` (from 1) and our columns as text, NULL where there is none.
+        """A SELECT of `row` (from 1), our columns as text, NULL where there is none, and `other`.
 
         Row numbers follow the order of the file; without them DuckDB reads it with all cores.
+        `other` is what the `where` of the table has against a row, NULL for a row to be read.
         """
         columns = [f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns]
-        scan = source.scan(self.name, list(dict.fromkeys(self.chosen.values())))
+        scan = source.scan(self.name, list(dict.fromkeys([*self.chosen.values(), *self.where])))
         row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
-        return f"SELECT {row} AS row, {', '.join(columns)} FROM {scan}"  # noqa: S608
+        others = ["NULL"]
+        for name, values in self.where.items():
+            value = f"coalesce(trim(CAST({identifier(name)} AS VARCHAR)), 'missing')"
+            known = ", ".join(map(quoted, values))
+            text = f"concat({quoted(name)}, ' ', {value})"
+            others.append(f"CASE WHEN upper({value}) NOT IN ({known}) THEN {text} END")
+        other = f"nullif(concat_ws(', ', {', '.join(others)}), '') AS other"
+        return f"SELECT {row} AS row, {', '.join(columns)}, {other} FROM {scan}"  # noqa: S608
 
     def _column(self, ours: str, schema: Schema) -> str:
         if ours not in self.chosen:
@@ -113,6 +126,32 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     return Tables(admissions, patients, found, absent)
 
 
+def detect_schema(source: Source) -> Schema:
+    """The shipped schema that knows most columns of an open source.
+
+    Raises:
+        TableError: the source has the table of admissions of none of them.
+    """
+    known: dict[str, int] = {}
+    for name in SCHEMAS[:-1]:
+        schema = load_schema(name)
+        if source.columns(schema.admissions.table) is not None:
+            tables = (schema.admissions, schema.patients, *schema.notes)
+            spelled = [
+                {column.lower() for column in source.columns(table.table) or ()}
+                for table in tables if table
+            ]  # fmt: skip
+            theirs = [{n.lower() for n in chain(*t.columns.values())} for t in tables if t]
+            known[name] = sum(len(a & b) for a, b in zip(spelled, theirs, strict=True))
+    if not known:
+        there = ", ".join(source.tables()) or "nothing"
+        raise TableError(
+            f"{source.name} has the tables of none of {', '.join(SCHEMAS[:-1])}. Found there: "
+            f"{there}. Describe your own tables: clinical cohort ... --mapping columns.toml"
+        )
+    return load_schema(max(known, key=lambda name: known[name]))
+
+
 def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
     """Match one table; None if it is absent and may be."""
     available = source.columns(table.table)
@@ -138,7 +177,9 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
                 fix = f"Write its name after `{ours} =` in the mapping"
                 message = str(error).replace(f"Rename it to {theirs[0]!r}", fix)
                 raise TableError(message) from None
-    return Found(table, chosen)
+    wanted = [name.lower() for name in table.where]
+    require_columns(spelled, wanted, source=f"{table.table} in {source.name}")
+    return Found(table, chosen, {spelled[name.lower()]: v for name, v in table.where.items()})
 
 
 def _check_early(found: Found, schema: Schema) -> None:
@@ -168,6 +209,9 @@ class Reader:
         """Read every table, and decide about every row except for the texts of the stays."""
         run = self.con.execute
         self._scan("CREATE TABLE raw_admissions AS", tables.admissions, numbered=True)
+        run("CREATE TABLE others AS SELECT other, count(*) AS rows FROM raw_admissions "
+            "WHERE other IS NOT NULL GROUP BY other")  # fmt: skip
+        run("DELETE FROM raw_admissions WHERE other IS NOT NULL")
         if tables.patients:
             self._scan("CREATE TABLE raw_patients AS", tables.patients, numbered=True)
         else:
@@ -208,7 +252,8 @@ class Reader:
         for is_first in (True, False):
             query = table.query(self.source, self.schema, numbered=numbered)
             try:
-                self.con.execute(f"{create} {query}")
+                kept = "" if isinstance(table.table, Admissions) else "WHERE other IS NULL"
+                self.con.execute(f"{create} SELECT * FROM ({query}) {kept}")  # noqa: S608
                 if then:
                     self.con.execute(step(then))
             except duckdb.Error:

@@ -93,8 +93,9 @@ def synthesize(
         "TRUE_RISK": writer.risks(),
         "TOLD": writer.told,
     }
-    counts = [_write(folder, name, rows) for name, rows in tables.items()]
-    return Hospital(folder, *counts[:2], stays=counts[3], notes=counts[2])
+    rows = {name: _write(folder, name, table) for name, table in tables.items()}
+    named = rows["PATIENTS"], rows["ADMISSIONS"], rows["TRUE_RISK"], rows["NOTEEVENTS"]
+    return Hospital(folder, *named)
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:

@@ -163,8 +163,12 @@ class Chart:
         }
         draws = {name: getattr(rng, name) for name in ("choice", "randint", "sample")}
         draws |= {"fill": self._fill, "draw": self._draw, "tell": self._tell}
-        draws |= {"shuffled": lambda lines: rng.shuffle(lines) or lines}
+        draws |= {"shuffled": self._shuffled}
         return _LAYOUT.make_module({**known, **draws})
+
+    def _shuffled(self, lines: list[str]) -> list[str]:
+        self.rng.shuffle(lines)
+        return lines
 
     def _fill(self, template: str) -> str:
         return fill(template, self.names, self.rng)

@@ -190,7 +190,7 @@ MEASURES = (
     Measure(
         "prevalence",
         "Prevalence",
-        "Share of these stays that were readmitted, as found.",
+        "Share of these stays that had the outcome, as found.",
         lambda stays: stays.positive / stays.total,
         both=False,
     ),

@@ -63,7 +63,7 @@ def _level(own: Evaluation) -> Verdict | None:
         return None
     observed = own.prevalence.value or 0.0
     numbers = (
-        f"{observed:.1%} were readmitted and {observed / (ratio.value or 1):.1%} were predicted "
+        f"{observed:.1%} had the outcome and {observed / (ratio.value or 1):.1%} were predicted "
         f"(observed / expected {ratio})"
     )
     if LEVEL[0] <= ratio.low and ratio.high <= LEVEL[1]:

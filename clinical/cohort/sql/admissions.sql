@@ -30,6 +30,8 @@ WITH read AS (
             AS died_in_hospital,
         coalesce(list_contains(rules.newborn_types, upper_clean(admission_type)), false)
             AS newborn,
+        coalesce(list_contains(rules.observation_types, upper_clean(admission_type)), false)
+            AS observation,
         clean(sex) AS sex,
         number(age) AS age,
         clean(ethnicity) AS ethnicity,

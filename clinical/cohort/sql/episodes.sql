@@ -44,6 +44,8 @@ WITH whole AS (
         max(end_time) AS end_time,
         count(*) AS n_stays,
         bool_or(newborn) AS newborn,
+        -- Observation that became an admission is part of the admission.
+        bool_and(observation) AS observation,
         bool_or(died_in_hospital) AS died_in_hospital,
         first(admission_type ORDER BY admit_time, end_time, stay_id) AS entry_type
     FROM members
@@ -51,7 +53,8 @@ WITH whole AS (
 ),
 planned AS (
     SELECT whole.*,
-        NOT coalesce(list_contains(rules.planned_types, entry_type), false) AS unplanned
+        NOT observation AND NOT coalesce(list_contains(rules.planned_types, entry_type), false)
+            AS unplanned
     FROM whole, rules
 )
 SELECT

@@ -26,6 +26,7 @@ WITH joined AS (
         e.return_stay,
         e.n_stays > 1 AS transfer,
         e.newborn,
+        e.observation,
         -- A date of death before the day of discharge means discharged dead (organ donors, say).
         e.died_in_hospital OR coalesce(p.death_date < date_trunc('day', a.discharge_time), false)
             AS died_in_hospital,
@@ -61,18 +62,25 @@ SELECT
             joined.content, joined.fault NULLS FIRST
     ) AS stay_no,
     joined.* EXCLUDE (content, fault),
-    return_us > 0 AND return_us < rules.horizon_us IS TRUE AS readmitted,
+    -- The outcome, whatever it is: later steps know it by the name of the usual one.
+    CASE rules.outcome
+        WHEN 'readmission' THEN return_us > 0 AND return_us < rules.horizon_us IS TRUE
+        WHEN 'death' THEN died_within_horizon
+        ELSE joined.discharge_time > episode_start + to_microseconds(rules.horizon_us)
+    END AS readmitted,
     return_us / 86400e6 AS days_to_readmission,
     CASE
         WHEN joined.fault IS NOT NULL THEN joined.fault
         WHEN NOT ends_episode THEN 'transfer'
         WHEN newborn THEN 'newborn'
-        WHEN died_in_hospital THEN 'died_in_hospital'
+        WHEN observation THEN 'observation'
+        WHEN died_in_hospital AND rules.outcome <> 'long_stay' THEN 'died_in_hospital'
         WHEN coalesce(age < rules.minimum_age, rules.minimum_age IS NOT NULL)
           OR coalesce(age > rules.maximum_age, rules.maximum_age IS NOT NULL) THEN 'age'
-        WHEN censored THEN 'censored'
+        WHEN censored AND rules.outcome <> 'long_stay' THEN 'censored'
         WHEN rules.exclude_deaths AND died_within_horizon
          AND NOT coalesce(return_us < rules.horizon_us, false) THEN 'died_after_discharge'
+        WHEN rules.outcome = 'death' AND died_within_horizon IS NULL THEN 'unknown_outcome'
         WHEN rules.early AND left_early THEN 'left_early'
     END AS exclusion
 FROM joined, rules;

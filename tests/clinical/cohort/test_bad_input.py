@@ -185,6 +185,8 @@ def test_an_empty_table_gives_an_empty_cohort(hospital, tmp_path):
 def test_a_missing_table_says_what_is_there(hospital):
     hospital.patient()
     with pytest.raises(TableError, match=r"has no table ADMISSIONS\. Found there: PATIENTS\.csv"):
+        hospital.build(schema="mimic3")
+    with pytest.raises(TableError, match=r"none of mimic3, mimic4\. Found there: PATIENTS\.csv"):
         hospital.build()
 
 
@@ -231,7 +233,10 @@ def test_a_file_that_is_cut_short(hospital, tmp_path):
         ({"hours": float("nan")}, "hours must be a number above 0, got nan"),
         ({"schema": "mimic5"}, "unknown schema 'mimic5'; did you mean 'mimic"),
         ({"schema": "generic"}, r"mapping='columns\.toml'"),
-        ({"mapping": "x.toml"}, "mapping belongs to schema='generic', not to 'mimic3'"),
+        (
+            {"schema": "mimic3", "mapping": "x.toml"},
+            "mapping belongs to schema='generic', not to 'mimic3'",
+        ),
         (
             {"data_end": "31/12/2019"},
             "data_end must be an ISO date such as '2019-12-31' or 'none', got",

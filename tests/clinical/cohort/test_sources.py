@@ -223,7 +223,7 @@ def mimic4(tmp_path):
         "10,20,2150-01-01 10:00:00,2150-01-05 10:00:00,,EW EMER.,HOME,Medicare,WHITE,0\n"
         "10,21,2150-01-10 10:00:00,2150-01-12 10:00:00,,SURGICAL SAME DAY ADMISSION,HOME,"
         "Medicare,WHITE,0\n"
-        "10,22,2150-01-20 10:00:00,2150-01-28 10:00:00,,OBSERVATION ADMIT,,Medicare,WHITE,0\n",
+        "10,22,2150-01-20 10:00:00,2150-01-28 10:00:00,,EW EMER.,,Medicare,WHITE,0\n",
         "note/discharge.csv.gz": "note_id,subject_id,hadm_id,note_type,note_seq,charttime,"
         "storetime,text\n"
         "10-AD-10,10,20,AD,10,2150-01-05 00:00:00,,addendum\n"

@@ -57,7 +57,12 @@ def comparison():
 
 
 SUMMARY = {
-    "definition": {"name": "readmission-30d", "version": "1.0.0", "horizon_days": 30.0},
+    "definition": {
+        "name": "readmission-30d",
+        "version": "1.0.0",
+        "horizon_days": 30.0,
+        "event": "readmitted within 30 days of discharge",
+    },
     "steps": [
         {"step": "admissions", "reason": "all admissions", "removed": 0, "left": 1000},
         {"step": "newborn", "reason": "newborn", "removed": 100, "left": 900},
