@@ -6,6 +6,7 @@ folder, report or file keeps a vocabulary, a weight of a word, or a word.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from clinical.stays.patients import assign_splits, patient_keys
 from domainbert.errors import UserError
-from domainbert.statistics.calibration import checked
+from domainbert.statistics.calibration import calibrated, checked, fit_platt, logit
 from domainbert.tables import is_missing, require_columns
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def baselines(
 ) -> dict[str, BaselineScores]:
     """TF-IDF with logistic regression, of three penalties the best by AUROC on validation.
 
+    Its risks are calibrated on validation, as the model's are.
+
     Features are words and pairs of words, weighted by inverse document frequency, with logarithmic
     counts: on readmission, stronger than the bag of words of Huang, Altosaar and Ranganath 2019.
 
@@ -62,7 +65,10 @@ def baselines(
     checks, tests = (words.transform(joined(frame)) for frame in (val, test))
     models = [_logistic(c).fit(features, train_y) for c in _GRID]
     best = max(models, key=lambda model: roc_auc_score(val_y, model.predict_proba(checks)[:, 1]))
-    scores = (best.predict_proba(side)[:, 1] for side in (checks, tests))
+    scores = [best.predict_proba(side)[:, 1] for side in (checks, tests)]
+    with contextlib.suppress(UserError):  # too few validation stays: as they are
+        platt = fit_platt(logit(scores[0]), val_y)
+        scores = [calibrated(side, *platt) for side in scores]
     return {"TF-IDF": BaselineScores(*scores)}
 
 

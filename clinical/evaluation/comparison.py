@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation.baselines import baselines
+from clinical.evaluation.baselines import BaselineScores, baselines
 from clinical.evaluation.decision import (
     OWN,
     Point,
@@ -20,6 +20,7 @@ from clinical.evaluation.drift import compare_inputs
 from clinical.evaluation.groups import by_group, by_period, group_verdicts
 from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import precise_threshold
+from clinical.evaluation.point_scores import point_scores, with_history
 from clinical.evaluation.verdicts import Verdict, benefit_verdicts, verdicts
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_keys
@@ -102,10 +103,10 @@ def compare(
 ) -> Comparison:
     """Measure risks on one side of a cohort (see `clinical.stays.cohorts.usable_stays`).
 
-    The model scores the side, or `scores` has its risks. The baselines are fitted on the cohort's
-    own training side and tuned on its validation side; with `scores` the cohort's notes are not
-    needed and there are no baselines. The model's calibrator and alert threshold come from its own
-    validation.
+    The model scores the side, or `scores` has its risks. The baselines (see `baselines` and
+    `point_scores`) are fitted on the cohort's own training side; with `scores` the cohort's notes
+    are not needed, and there is no baseline on words. The model's calibrator and alert threshold
+    come from its own validation.
 
     Args:
         model: that is measured; None with `scores` of another origin.
@@ -119,7 +120,7 @@ def compare(
         UserError: the side has no stays, no stay is scored, or the model was trained on patients
             of this side; see `check_unseen`.
     """
-    rows = usable_stays(cohort, notes=scores is None)
+    rows = usable_stays(with_history(cohort), notes=scores is None)
     side = rows[rows["split"] == split].reset_index(drop=True)
     if side.empty:
         there = ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
@@ -131,12 +132,17 @@ def compare(
     risks = {MODEL: stays["probability"].to_numpy()}
     own = model.settings.alert_threshold if model else None
     thresholds = {MODEL: own}
+    others: dict[str, BaselineScores] = {}
+    if len(train) and len(val) and split not in ("train", "val"):
+        others, missing = point_scores(train, val, stays)
+        caveats += missing
+        if scores is None:
+            others |= baselines(train, val, stays)
     if scores is not None:
-        caveats.append("No baselines were fitted: the notes of the cohort were not read.")
-    elif len(train) and len(val) and split not in ("train", "val"):
-        for name, baseline in baselines(train, val, stays).items():
-            risks[name] = baseline.test
-            thresholds[name] = precise_threshold(val["readmitted"], baseline.validation)
+        caveats.append("The notes of the cohort were not read: no baseline on words was fitted.")
+    for name, baseline in others.items():
+        risks[name] = baseline.test
+        thresholds[name] = precise_threshold(val["readmitted"], baseline.validation)
     percentiles, source = _val_percentiles(model, val, scores)
     return measure(
         stays,

@@ -194,8 +194,9 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
         text = "No difference between subgroups could be tested."
         return [Verdict("not shown", text), *rest]
     head = (
-        f"{tested} differences between a subgroup and the other stays were tested: {chance} "
-        f"intervals exclude 0 (about {0.05 * tested:.0f} would by chance alone), and "
+        f"{tested} differences between a subgroup and the other stays were tested: "
+        f"{chance} interval{' excludes' if chance == 1 else 's exclude'} 0 "
+        f"(about {0.05 * tested:.0f} would by chance alone), and "
         f"{len(named) or 'none'} of these remain{'s' if len(named) == 1 else ''} after correction "
         "for multiple comparisons (Holm). That no difference remains does not show that there is "
         "none."

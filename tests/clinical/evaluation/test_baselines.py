@@ -26,6 +26,7 @@ def test_it_learns_from_pairs_of_words_and_does_not_look_at_the_test():
     # Single words give 0.80: only a pair of words can see "no edema".
     assert roc_auc_score(test["readmitted"], found.test) > 0.83
     assert found.validation.shape == (200,)
+    assert found.validation.mean() == pytest.approx(val["readmitted"].mean(), abs=1e-6)
     turned = baselines(train, val, test.assign(readmitted=1 - test["readmitted"]))["TF-IDF"]
     assert np.array_equal(found.test, turned.test)
 

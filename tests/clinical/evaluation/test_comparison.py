@@ -41,7 +41,7 @@ def test_a_score_table_is_joined_by_stay_id_and_no_note_is_needed(cohort, scores
     assert found.model.n_stays == len(known)
     assert sorted(found.stays["probability"]) == sorted(known["probability"])
     assert list(found.evaluations) == ["domainbert"]
-    assert any("No baselines were fitted" in caveat for caveat in found.caveats)
+    assert any("no baseline on words was fitted" in caveat for caveat in found.caveats)
     assert found.points["10 alerts per 100"].source == "this cohort's validation side"
 
 

@@ -1,0 +1,98 @@
+"""LACE and HOSPITAL: scores from the columns of a cohort, to compare a model with."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clinical.evaluation.baselines import BaselineScores
+from domainbert.errors import UserError
+from domainbert.statistics.calibration import fit_platt, platt
+from domainbert.tables import id_key
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFINITIONS = ("lace.toml", "hospital.toml")
+ENOUGH = 0.5
+"""A score is compared where columns for at least this share of its points exist."""
+
+
+def point_scores(
+    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame
+) -> tuple[dict[str, BaselineScores], list[str]]:
+    """The scores that the columns allow, as risks by name, and what is missing, in sentences.
+
+    Points become a risk by a logistic regression on the training side. Where a stay has no value,
+    its item gives no points. The tables are those of `baselines`, with the columns that `lace.toml`
+    and `hospital.toml` name.
+    """
+    found, remarks = {}, []
+    for file in DEFINITIONS:
+        text = (resources.files(__package__) / file).read_text("utf-8")
+        score: dict[str, Any] = tomllib.loads(text)
+        known = [item for item in score["items"] if item["column"] in test.columns]
+        missing = [item["column"] for item in score["items"] if item not in known]
+        have, full = (sum(map(_most, items)) for items in (known, score["items"]))
+        name = score["name"] if not missing else f"{score['name']} ({have} of {full} points)"
+        enough = have >= ENOUGH * full
+        if missing:
+            what = "is incomplete" if enough else "was not computed"
+            remarks.append(f"{score['name']} {what}: the cohort has no {', '.join(missing)}.")
+        if not enough:
+            continue
+        points = [sum(_points(item, side) for item in known) for side in (train, val, test)]
+        try:
+            fitted = fit_platt(points[0], train["readmitted"])
+        except UserError as error:
+            remarks.append(f"{name} is not compared, because it does not fit here: {error}.")
+            continue
+        found[name] = BaselineScores(*(platt(side, *fitted) for side in points[1:]))
+    return found, remarks
+
+
+def _most(item: dict[str, Any]) -> int:
+    """The most points that an item gives."""
+    return int(item["steps"][-1][1] if "steps" in item else item["points"])
+
+
+def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
+    """The points of each stay, shape (stays,)."""
+    import pandas as pd
+
+    values = stays[item["column"]]
+    if "values" in item:
+        return item["points"] * values.astype(str).str.upper().isin(item["values"]).to_numpy()
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+    if "below" in item:
+        return np.asarray(item["points"] * (numbers < item["below"]))
+    starts, points = np.array(item["steps"], dtype=np.float64).T
+    place = np.searchsorted(starts, np.nan_to_num(numbers, nan=-np.inf), side="right")
+    return np.r_[0.0, points][place]
+
+
+def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
+    """A cohort with `length_of_stay` (days) and `admissions_12_months`, where it has times.
+
+    The latter are the patient's earlier episodes that began in the 365 days before this one;
+    excluded stays count.
+    """
+    import pandas as pd
+
+    if not {"patient_id", "admit_time", "discharge_time"} <= set(cohort.columns):
+        return cohort
+    named = "episode_start" if "episode_start" in cohort.columns else "admit_time"
+    start, end = (pd.to_datetime(cohort[name]) for name in (named, "discharge_time"))
+    patient = cohort["patient_id"].map(id_key)
+    first = pd.DataFrame({"patient": patient, "start": start}).dropna().drop_duplicates()
+    starts = {key: np.sort(times) for key, times in first.groupby("patient")["start"]}
+    year = np.timedelta64(365, "D")
+    earlier = [
+        int(((starts[key] < time) & (starts[key] >= time - year)).sum()) if key in starts else 0
+        for key, time in zip(patient, start.to_numpy(), strict=True)
+    ]
+    days = (end - start) / np.timedelta64(1, "D")
+    return cohort.assign(length_of_stay=days, admissions_12_months=earlier)
