@@ -15,12 +15,6 @@ import numpy as np
 # hyphen, zero-width joiners, word joiner).
 _INNER = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u00ad\u200c\u200d\u2060"
 _WORD = re.compile(rf"[^\W_]+(?:[{_INNER}]+[^\W_]*)*|\S")
-# Shorthand of clinical notes that is several words, such as "s/p" (status post).
-_SHORTHAND = re.compile(
-    r"(?<!\w)(?:[scf]/b|s/p|[cap]/w|[cyhrw]/o|c/f|d/[ct]|r/t|2/2|[fw]/u|b/l|w/)(?!\w)", re.I
-)
-# The number of a name, as in "COVID-19"; not a score, a range or a date ("pain-7/10").
-_NUMBER = re.compile(r"(?<=[^\W\d_])[-\u2010\u2011]\d+(?![\w%]|[-/.,:+]\d)")
 _NARROWEST = 40  # characters: lines are not wrapped at fewer
 
 
@@ -56,23 +50,6 @@ def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
         offset += len(line) + 1
     numbers = np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
     return np.unique(numbers[(numbers > 0) & (numbers < len(words))])
-
-
-def starts_of_shorthand(text: str, words: np.ndarray) -> np.ndarray:
-    """The words that start shorthand with a slash ("CAD s/p PCI"), into which no entity continues.
-
-    Returns:
-        As `starts_after_breaks`.
-    """
-    starts = np.array([match.start() for match in _SHORTHAND.finditer(text)], dtype=np.int64)
-    numbers = np.searchsorted(words[:, 0], starts)
-    return numbers[numbers > 0]
-
-
-def words_of_numbers(text: str, words: np.ndarray) -> np.ndarray:
-    """The words of a hyphen and number that end a name ("COVID-19"); as `starts_after_breaks`."""
-    starts = [at for m in _NUMBER.finditer(text) for at in (m.start(), m.start() + 1)]
-    return np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
 
 
 def _list_items(lines: list[tuple[int, str]]) -> list[int]:

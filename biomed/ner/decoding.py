@@ -19,14 +19,12 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NO_WORDS = np.zeros(0, dtype=np.int64)
 _MARKED = re.compile(r"([BIESLUWM])[-_](.+)")
 _BEGIN = frozenset("BSUW")  # the marks of IOBES and BILOU that begin an entity
 # Outputs for tokens that are not words, which some trainings count.
 _SPECIAL = frozenset({"X", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "CLS", "SEP", "PAD", "<pad>"})
 _UNNAMED = re.compile(r"LABEL_\d+")
 _JUST_BELOW = 1e-4  # in IOB1, continuing an entity goes before starting another one
-_NEAREST = 1e-6
 
 
 def tags_for(types: Sequence[str]) -> tuple[str, ...]:
@@ -148,22 +146,17 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     return path
 
 
-def find_entities(
-    log_probabilities: np.ndarray, *, starts: np.ndarray, joined: np.ndarray = NO_WORDS
-) -> Spans:
+def find_entities(log_probabilities: np.ndarray, *, starts: np.ndarray) -> Spans:
     """The entities of the best path (see `best_path`), in word order; scored as in `Entity`.
 
     Where no entity can continue, what the network takes for a continuation is a beginning: a
-    network without line breaks in its input reads on from one list item into the next. No entity
-    ends before one of the `joined` words: what the network says of them does not count.
+    network without line breaks in its input reads on from one list item into the next.
     """
     scores = log_probabilities.copy()
     begin = np.arange(1, scores.shape[1], 2)
     inside = begin + 1
     both = (log_probabilities[starts][:, tags] for tags in (begin, inside))
     scores[np.ix_(starts, begin)] = np.maximum(*both)
-    scores[joined, 0] = -_NEAREST
-    scores[np.ix_(joined, inside)] = 0.0
     path = best_path(scores, starts=starts)
     is_inside = (path > 0) & (path % 2 == 0)
     first = np.flatnonzero(path % 2)
@@ -182,43 +175,75 @@ def find_entities(
 
 # Marks and words that no name begins or ends with.
 _LOOSE = frozenset(",.;:!?/\\-\u2010\u2011\u2013\u2014_*&=<>|\"'`\u2018\u2019\u201c\u201d")
-_LOOSE |= {"and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with", "without"}
-_CLOSING = {")": "(", "]": "[", "}": "{"}
+_LOOSE |= {"and", "as", "at", "by", "due", "for", "from", "in", "is", "no", "not", "of", "on", "or"}
+_LOOSE |= {"than", "the", "to", "was", "with", "without"}
+_OPENING = {")": "(", "]": "[", "}": "{"}
+# Shorthand of several words, such as "s/p" (status post), into which no entity continues.
+_SHORTHAND = re.compile(
+    r"(?<!\w)(?:[scf]/b|s/p|[cap]/w|[cyhrw]/o|c/f|d/[ct]|r/t|2/2|[fw]/u|b/l|w/)(?!\w)", re.I
+)
+_GREEK = r"[\u03b1-\u03c9]|alpha|beta|gamma|delta"
+# What a hyphen attaches to a name: Greek letters and locants before it ("1,25-", "L-"), and Greek
+# letters and numbers after it ("COVID-19"); not a score, a range or a date ("pain-7/10").
+_BEFORE = re.compile(
+    rf"(?<![\w.])(?:{_GREEK}|(?:\d{{1,2}}(?:,\d{{1,2}})+|1?\d)'?|[DLNORS])-$", re.I
+)
+_AFTER = re.compile(rf"[-\u2010\u2011](?:(?:{_GREEK})\d?|\d+)(?![\w%]|[-/.,:+]\d)", re.I)
+_FARTHEST = 16  # characters that are searched for them
 
 
-def tidy_span(words: Sequence[str], first: int, stop: int) -> tuple[int, int]:
-    """The words of an entity without loose ends.
+def tidy_span(text: str, words: np.ndarray, first: int, stop: int) -> tuple[int, int]:
+    """The words of an entity without loose ends, and with what a hyphen attaches to it.
 
-    Marks and words such as "without" are left off both ends, and the entity ends before a bracket
-    that misses its other half. Nothing may be left: first == stop.
+    The entity ends before shorthand that it continues into, and before a bracket that misses its
+    other half. Marks and words such as "without" are left off both ends. Greek letters, locants and
+    numbers that belong to the name are added. Nothing may be left: first == stop.
 
     Args:
-        words: of a text.
+        text: the whole text.
+        words: start and end of each word, from `split_words`.
         first: the entity's first word.
         stop: one past its last word.
 
     Returns:
         The new first word, and one past the new last.
     """
+    begin, end = words[first, 0], words[stop - 1, 1]
+    if (match := _SHORTHAND.search(text, begin, end)) and match.start() > begin:
+        stop = int(np.searchsorted(words[:, 0], match.start()))
     while True:
-        while first < stop and words[stop - 1] in _LOOSE:
+        while first < stop and _is_loose(text, words[stop - 1]):
             stop -= 1
-        while first < stop and words[first] in _LOOSE:
+        while first < stop and _is_loose(text, words[first]):
             first += 1
-        at = _unmatched(words, first, stop)
+        at = _unmatched(text, words, first, stop)
         if at is None:
-            return first, stop
+            break
         first, stop = (first, at) if at > first else (first + 1, stop)
+    if first < stop:
+        begin, end = words[first, 0], words[stop - 1, 1]
+        if match := _BEFORE.search(text[max(begin - _FARTHEST, 0) : begin]):
+            first = int(np.searchsorted(words[:, 0], begin - len(match[0])))
+        if match := _AFTER.match(text, end):
+            stop = int(np.searchsorted(words[:, 0], match.end()))
+    return first, stop
 
 
-def _unmatched(words: Sequence[str], first: int, stop: int) -> int | None:
+def _is_loose(text: str, word: np.ndarray) -> bool:
+    """Whether a word is a mark or a function word; in capitals it may be a name ("AS")."""
+    string = text[word[0] : word[1]]
+    return string in _LOOSE or (not string.isupper() and string.casefold() in _LOOSE)
+
+
+def _unmatched(text: str, words: np.ndarray, first: int, stop: int) -> int | None:
     """The first bracket without its other half."""
     opened: list[int] = []
     for at in range(first, stop):
-        if words[at] in _CLOSING.values():
+        mark = text[words[at, 0]]
+        if mark in _OPENING.values():
             opened.append(at)
-        elif words[at] in _CLOSING:
-            if not opened or words[opened[-1]] != _CLOSING[words[at]]:
+        elif mark in _OPENING:
+            if not opened or text[words[opened[-1], 0]] != _OPENING[mark]:
                 return at
             opened.pop()
     return opened[0] if opened else None

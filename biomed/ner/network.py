@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from biomed.ner.decoding import NO_WORDS, Spans, find_entities, read_labels
+from biomed.ner.decoding import Spans, find_entities, read_labels
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import calibrated
@@ -198,33 +198,30 @@ class WordTagger(Model):
         """
         pieces, size = map(self.reader.read, sentences), self.runner.buffer_tokens
         for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
-            none = [NO_WORDS] * len(chunk)
-            yield from self.entities(chunk, breaks=none, joined=none, **options)
+            yield from self.entities(chunk, **options)
 
     def entities(
         self,
         texts: Sequence[Pieces],
         *,
-        breaks: Sequence[np.ndarray],
-        joined: Sequence[np.ndarray],
+        breaks: Sequence[np.ndarray] | None = None,
         network: PreTrainedModel | None = None,
         raw: bool = False,
     ) -> list[list[WordSpan]]:
         """The entities of each text.
 
-        `breaks` are the numbers of the words of each text into which no entity continues, `joined`
-        those before which none ends. With `raw` the scores are the network's own, not calibrated.
-        For `network` see `log_probabilities`.
+        `breaks` are the numbers of the words of each text into which no entity continues. With
+        `raw` the scores are the network's own, not calibrated. For `network` see
+        `log_probabilities`.
         """
         scores = self.log_probabilities(texts, network=network)
         counts = np.array([len(text.first) for text in texts])
         offsets = np.cumsum(counts) - counts
-        marked = {
-            name: np.concatenate([at + words for at, words in zip(offsets, each, strict=True)])
-            for name, each in (("starts", breaks), ("joined", joined))
-        }
-        marked["starts"] = np.unique(np.append(marked["starts"], offsets[counts > 0]))
-        spans = find_entities(scores, **marked)
+        starts = [offsets]
+        if breaks is not None:
+            starts += [at + words for at, words in zip(offsets, breaks, strict=True)]
+        unique = np.unique(np.concatenate(starts))
+        spans = find_entities(scores, starts=unique[unique < len(scores)])
         numbers = np.searchsorted(np.cumsum(counts), spans.first, side="right")
         result: list[list[WordSpan]] = [[] for _ in texts]
         score = spans.score if raw else self._calibrated(spans)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-from biomed.corpora import words as marks
+from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.assertion import assert_spans
 from biomed.ner.decoding import tidy_span
 from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity
@@ -30,14 +29,11 @@ MIN_SCORE = 0.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those of `biomed.corpora.words`, and its pieces."""
+    """A text, its words, those after breaks, and its pieces."""
 
     text: str
     words: np.ndarray
-    strings: list[str]
     breaks: np.ndarray
-    shorthand: np.ndarray
-    joined: np.ndarray
     pieces: Pieces
 
     def __len__(self) -> int:
@@ -52,10 +48,9 @@ class Tagger:
     word is read in the window where it has the most context, and the tags are the best IOB2
     sequence over the whole text, so results do not depend on where windows end. Entities are
     whole words with at least one letter; they neither begin nor end with punctuation or a word
-    such as "without", and their brackets match (`biomed.ner.decoding.tidy_span`). They may
-    continue over a line break, but not over a blank line, into the next list item, or into
-    shorthand such as "s/p" (`biomed.corpora.words`). They do not end before an attached number
-    ("COVID-19").
+    such as "without", their brackets match, and Greek letters and numbers that a hyphen attaches
+    belong to them (`biomed.ner.decoding.tidy_span`). They may continue over a line break, but not
+    over a blank line, into the next list item, or into shorthand such as "s/p".
 
     Make one with `from_pretrained`. Threads may share it.
     """
@@ -137,7 +132,6 @@ class Tagger:
             spans = self.network.entities(
                 [text.pieces for text in chunk],
                 breaks=[text.breaks for text in chunk],
-                joined=[text.joined for text in chunk],
             )
             yield from self._linked(list(map(self._finished, chunk, spans)))
 
@@ -166,21 +160,26 @@ class Tagger:
         if not isinstance(text, str):
             msg = f"text number {number} is {type(text).__name__}, not a string"
             raise UserError(msg)
-        words = marks.split_words(text)
+        words = split_words(text)
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = self.network.reader.read(strings, spaced=spaced)
-        breaks = marks.starts_after_breaks(text, words)
-        shorthand = marks.starts_of_shorthand(text, words)
-        joined = marks.words_of_numbers(text, words)
-        return _ReadText(text, words, strings, breaks, shorthand, joined, pieces)
+        return _ReadText(text, words, starts_after_breaks(text, words), pieces)
 
 
 def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
-    """The entities that have a letter, tidied, without shorthand that they continue into."""
-    for first, last, kind, score in spans:
-        inside = read.shorthand[(read.shorthand > first) & (read.shorthand < last)]
-        begin, stop = tidy_span(read.strings, first, min([last, *inside.tolist()]))
-        if any(map(str.isalpha, chain.from_iterable(read.strings[begin:stop]))):
-            start, end = int(read.words[begin, 0]), int(read.words[stop - 1, 1])
-            yield Entity(start, end, read.text[start:end], kind, score)
+    """The entities that have a letter, tidied; one that reaches into the one before joins it."""
+    last: Entity | None = None
+    for first, stop, kind, score in spans:
+        begin, end = tidy_span(read.text, read.words, first, stop)
+        if begin == end:
+            continue
+        start, end = int(read.words[begin, 0]), int(read.words[end - 1, 1])
+        if last and start < last.end:
+            start, kind, score = last.start, last.label, max(score, last.score)
+        elif last:
+            yield last
+        text = read.text[start:end]
+        last = Entity(start, end, text, kind, score) if any(map(str.isalpha, text)) else None
+    if last:
+        yield last

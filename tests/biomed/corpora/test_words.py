@@ -9,8 +9,6 @@ from biomed.corpora import read_corpus
 from biomed.corpora.words import (
     split_words,
     starts_after_breaks,
-    starts_of_shorthand,
-    words_of_numbers,
 )
 
 
@@ -83,22 +81,6 @@ def test_a_blank_line_starts_a_paragraph():
 )
 def test_a_line_that_was_not_wrapped_ends_a_list_item(text, starts):
     assert items(text) == starts
-
-
-def test_shorthand_with_a_slash():
-    text = "s/p CABG, CAD s/p PCI, HTN w/ N/V, CHF c/b AKI, NSTEMI R/O, and/or w/o TMP/SMX b/l"
-    text += ", AKI 2/2 ATN, fall d/t UTI, 12/2/2020"
-    numbers = starts_of_shorthand(text, words := split_words(text))
-    starts = ["s/p", "w/ ", "c/b", "R/O", "w/o", "b/l", "2/2", "d/t"]
-    assert [text[words[n, 0] :][:3] for n in numbers] == starts
-    assert starts_of_shorthand("", split_words("")).tolist() == []
-
-
-def test_numbers_that_belong_to_a_name():
-    text = "COVID-19, SARS-CoV\u20112, BP-120/80 pain-7-8 4-5 Lasix-40mg x -1 fever-38.5 IL-6-kit"
-    numbers = words_of_numbers(text, words := split_words(text))
-    assert [text[slice(*words[n])] for n in numbers] == ["-", "19", "\u2011", "2", "-", "6"]
-    assert words_of_numbers("", split_words("")).tolist() == []
 
 
 @given(st.text(alphabet="aB1- .\n\r\t\u0085", max_size=60))
