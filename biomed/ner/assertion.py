@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from biomed.corpora.words import split_words, starts_after_breaks
 
@@ -88,11 +88,10 @@ class _Cue:
 _CUES = [_Cue.read(row) for row in _DATA["cue"]]
 
 
-@dataclass(frozen=True, order=True)
-class _Hit:
+class _Hit(NamedTuple):
     start: int
     end: int
-    cue: _Cue = field(compare=False)
+    cue: _Cue
 
 
 def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
@@ -152,9 +151,8 @@ class _Clause:
             for cue in _CUES
             for match in cue.pattern.finditer(masked, start, end)
         )
-        self._hits = sorted(
-            hit for hit in hits if hit.cue.assertion == "possible" or hit.start not in none
-        )
+        kept = (hit for hit in hits if hit.cue.assertion == "possible" or hit.start not in none)
+        self._hits = sorted(kept, key=lambda hit: (hit.start, hit.end))
         self._starts = [hit.start for hit in self._hits]
         self._stops = [match.span() for match in _TERMINATORS.finditer(masked, start, end)]
 

@@ -136,28 +136,21 @@ def tag(
         least = MIN_SCORE if min_score is None else min_score
         return Tagger.from_pretrained(model, min_score=least, linker=linker, device=scoring.device)
 
-    if form == "brat" and out is None:
-        raise typer.BadParameter("--format brat writes a folder: name it with --out")
+    if form and out is None:
+        raise typer.BadParameter("--format writes a file or a folder: name it with --out")
     if out and form is None:
-        if source == STDIN:
-            raise typer.BadParameter("a text from stdin is shown, or written with --format")
         score_source(lambda: TagTask(load()), source, out, scoring)
         return
     names = ("keep", "restart", "stay", "patient", "time")
     scoring.refuse(*names, because="unless --out is a table of entities")
-    if source == STDIN:
-        scoring.refuse("text", "note", "delimiter", "query", because="on a text from stdin")
-        text = sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace")
-        texts = iter([("stdin", text)])
-    else:
-        texts = _texts(source, scoring)
+    texts = _texts(source, scoring)
     tagger = load()
     pairs, copies = itertools.tee(texts)
     entities = tagger.tag_many(text for _, text in copies)
     tagged = ((*pair, each) for pair, each in zip(pairs, entities, strict=True))
-    if form:
+    if form and out:
         number = write_tagged(counted(tagged, what="texts"), out, kind=form)
-        say(f"{number:,} texts; written to {out or 'stdout'}")
+        say(f"{number:,} texts; written to {out}")
         return
     for _, text, each in tagged:
         stdout.print(TaggedView(text, tuple(each), tagger.labels), soft_wrap=True)
@@ -168,22 +161,21 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     from biomed.ner.task import TagTask
     from domainbert.tables import iter_rows, match_columns, table_columns
 
-    named, reading = scoring.named(), scoring.reading()
+    if source == STDIN:
+        scoring.refuse("text", "note", "delimiter", "query", because="on a text from stdin")
+        yield "stdin", sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace")
+        return
+    reading = scoring.reading()
     names = table_columns(source, reading)
-    chosen = match_columns(names, TagTask.columns, named=named, source=Path(source).name)
-
-    def read() -> Iterator[tuple[str, str]]:
-        files = _file_ids(source)
-        for row in iter_rows(source, reading):
-            file = next(files) if row.place.lower().endswith((".txt", ".txt.gz")) else None
-            text = row.cells.get(chosen["text"])
-            if isinstance(text, str):
-                note = row.cells.get(chosen["note_id"]) if "note_id" in chosen else None
-                yield str(note or file or row.number), text
-            else:
-                say(f"{row.place}: {row.fault or 'no text'}")
-
-    return read()
+    chosen = match_columns(names, TagTask.columns, named=scoring.named(), source=Path(source).name)
+    files = _file_ids(source)
+    for row in iter_rows(source, reading):
+        file = next(files) if row.place.lower().endswith((".txt", ".txt.gz")) else None
+        text = row.cells.get(chosen["text"])
+        if isinstance(text, str):
+            yield str(row.cells.get(chosen.get("note_id", "")) or file or row.number), text
+        else:
+            say(f"{row.place}: {row.fault or 'no text'}")
 
 
 def _file_ids(source: str) -> Iterator[str]:

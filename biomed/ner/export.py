@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal
 
 from biomed.corpora.words import split_words
 from domainbert.errors import UserError
@@ -108,20 +106,15 @@ def to_spacy(text: str, entities: Sequence[Entity], *, language: str = "en") -> 
     return doc
 
 
-def write_tagged(documents: Iterable[Tagged], out: Path | None, *, kind: Format) -> int:
-    """Write documents to a file (None: stdout), or for BRAT to a new folder; returns their number.
+def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int:
+    """Write documents to a file, or for BRAT to a new folder; returns their number.
 
     Raises:
         UserError: a BRAT folder that is there already.
     """
-    if kind == "brat" and out:
+    if kind == "brat":
         return _write_brat(documents, out)
-    with ExitStack() as stack:
-        file: TextIO = sys.stdout
-        if out:
-            path = stack.enter_context(atomic_path(out))
-            opened = path.open("w", encoding="utf-8", errors="replace", newline="\n")
-            file = stack.enter_context(opened)
+    with atomic_path(out) as path, path.open("w", encoding="utf-8", errors="replace") as file:
         return sum(bool(file.write(to_pubtator(*document))) for document in documents)
 
 
