@@ -53,6 +53,10 @@ class TagTask(Task):
         kind = self._tagger.score_kind
         return [_row(entity) | {"score_kind": kind} for entity in result] or [{}]
 
+    def about(self) -> dict[str, Any]:
+        """The model's name."""
+        return {"model_name": self._tagger.network.name}
+
     def facts(self) -> dict[str, Any]:
         """Weights, tokenizer and settings of the model."""
         model, linker = self._tagger.network.fingerprint(), self._tagger.linker

@@ -86,6 +86,10 @@ class AskTask(Task):
         ]
         return [row if row["answer"] else row | NO_PLACE for row in rows]
 
+    def about(self) -> dict[str, Any]:
+        """The model's name."""
+        return {"model_name": self._answerer.name}
+
     def facts(self) -> dict[str, Any]:
         """The model, the question and the options."""
         answerer = self._answerer

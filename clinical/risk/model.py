@@ -135,11 +135,13 @@ class RiskModel(Model):
     def predict(self, stay: str | Sequence[str]) -> StayRisk:
         """The risk of one stay: one note, or a list of its notes in time order.
 
+        A stay without text has the `status` "empty", as in `predict_many`.
+
         Raises:
-            UserError: no note has text, or a note is not a string.
+            UserError: a note is not a string, or too long.
         """
         result = next(self.predict_many([stay]))
-        if result.status != "ok":
+        if result.status == "error":
             msg = f"this stay cannot be scored: {result.reason}"
             raise UserError(msg)
         return result

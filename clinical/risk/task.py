@@ -83,6 +83,11 @@ class ReadmissionTask(Task):
             row |= {name: getattr(result, name) for name in _NUMBERS}
         return [row]
 
+    def about(self) -> dict[str, Any]:
+        """The model's name, and the definition of its cohort where it is known."""
+        manifest = self._model.manifest
+        return {"model_name": self._model.name, "definition": manifest.get("definition")}
+
     def facts(self) -> dict[str, Any]:
         """The model."""
         return {"model": self._model.fingerprint()}

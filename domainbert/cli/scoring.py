@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from domainbert import __version__
 from domainbert.cli.console import progress, say
 from domainbert.cli.options import ScoringOptions
-from domainbert.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +41,7 @@ def score_source(
     """
     from domainbert.scoring.driver import score_file
 
-    done, name, began = 0, "", time.monotonic()
+    done = 0
     with progress("rows") as advance:
 
         def report(now: int, total: int) -> None:
@@ -52,15 +49,9 @@ def score_source(
             advance(now - done, total)
             done = now
 
-        def load() -> AnyTask:
-            nonlocal name
-            task = make_task()
-            name = task.name
-            return task
-
         try:
             counts = score_file(
-                load,
+                make_task,
                 source,
                 out,
                 named=scoring.named(text=text),
@@ -68,15 +59,12 @@ def score_source(
                 options=scoring.reading(lines=lines),
                 restart=scoring.restart,
                 raw=scoring.raw,
+                summary=out.with_name(f"{out.name}.summary.json"),
                 progress=report,
             )
         except KeyboardInterrupt:
             say(f"stopped after {done:,} rows; resume with: {_command()}")
             raise
-    summary = _summary(name, counts, seconds=time.monotonic() - began)
-    beside = out.with_name(f"{out.name}.summary.json")
-    if not (counts.was_complete and beside.exists()):
-        write_json(summary, beside)
     say(f"{counts}; written to {out}")
     return counts
 
@@ -87,28 +75,3 @@ def _command() -> str:
     if any("://" in word for word in words):
         return "the same command, without --restart"
     return shlex.join([Path(sys.argv[0]).name, *words])
-
-
-def _summary(task: str, counts: Counts, *, seconds: float) -> dict[str, Any]:
-    """What a run did, numbers and names only; docs/scale.md says what each key means."""
-    return {
-        "task": task,
-        "version": __version__,
-        "finished": time.time(),
-        "rows": counts.rows,
-        "rows_done_earlier": counts.done,
-        "rows_out": counts.made,
-        "items": dict(counts.items),
-        "seconds": seconds,
-        "peak_memory_bytes": _peak_memory(),
-    }
-
-
-def _peak_memory() -> int:
-    """The largest resident memory of this process so far, in bytes; 0 on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return largest if sys.platform == "darwin" else largest * 1024

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from domainbert.encoders.loading import window_limit
@@ -16,7 +17,6 @@ from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -51,6 +51,7 @@ class Model(ABC):
 
     Attributes:
         runner: runs windows through the network.
+        name: by which it was loaded, of a folder its last part; empty for a model made in code.
         manifest: how the model was trained and how it scored.
         config: of its folder or its training; None for a plain Hugging Face checkpoint.
         adapter: what was merged into the encoder; None with full weights.
@@ -79,6 +80,7 @@ class Model(ABC):
         self.runner = WindowRunner(
             network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
         )
+        self.name = ""
         self.manifest: dict[str, Any] = {}
         self.config: TaskConfig | None = None
         self.adapter: Adapter | None = None
@@ -145,7 +147,9 @@ class Model(ABC):
         A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
         `load_task_model`; settings that the class refuses are a `UserError`.
         """
-        return cls.from_loaded(cls.load(name), device=device, batch_tokens=batch_tokens)
+        model = cls.from_loaded(cls.load(name), device=device, batch_tokens=batch_tokens)
+        model.name = Path(name).name if Path(name).is_dir() else str(name)
+        return model
 
     @classmethod
     def from_loaded(cls, loaded: TaskModel, **options: Any) -> Self:

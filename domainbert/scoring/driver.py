@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from domainbert import __version__
 from domainbert.errors import UserError
 from domainbert.scoring.plan import Plan, Survey, checked, gathered, grouped, make_plan, survey
 from domainbert.scoring.store import RunStore
@@ -37,10 +39,13 @@ if TYPE_CHECKING:
     from domainbert.scoring.plan import OutputRow
 
 AnyTask = Task[Any, Any]
+_Scored: TypeAlias = "tuple[Sequence[Row], list[OutputRow]]"  # rows of an item, and those made
 
 # One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
 PART_ITEMS = 2048
+PART_SECONDS = 60
+GRACE_SECONDS = 10  # that an item may still take when a stop is asked
 # Beside Ctrl-C; Windows has no SIGHUP.
 ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -52,16 +57,16 @@ class Counts:
     Attributes:
         rows: read.
         done: of these, done by an earlier run.
-        items: scored in this run; by status.
         made: output rows of this run.
-        total: items of the input, once all are done.
+        written: output rows of the whole table.
+        items: of the whole table, by status.
         was_complete: whether an earlier run had finished.
     """
 
     rows: int = 0
     done: int = 0
     made: int = 0
-    total: int = 0
+    written: int = 0
     was_complete: bool = False
     items: Counter[str] = field(default_factory=Counter)
 
@@ -69,7 +74,18 @@ class Counts:
         """One line for the person at the terminal."""
         by_status = ", ".join(f"{n:,} {status}" for status, n in sorted(self.items.items()))
         earlier = f" ({self.done:,} done earlier)" if self.done else ""
-        return f"{self.rows:,} rows in{earlier}, {self.made:,} rows out: {by_status or 'none'}"
+        return f"{self.rows:,} rows in{earlier}, {self.written:,} rows out: {by_status or 'none'}"
+
+    def summary(self) -> dict[str, Any]:
+        """Numbers of the whole table, with the version and the time; see docs/scale.md."""
+        return {
+            "version": __version__,
+            "finished": time.time(),
+            "rows": self.rows,
+            "rows_done_earlier": self.done,
+            "rows_out": self.written,
+            "items": dict(self.items),
+        }
 
 
 def score_frame(
@@ -132,13 +148,14 @@ def score_file(
     options: ReadOptions | None = None,
     restart: bool = False,
     raw: bool = False,
+    summary: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, rows: None,
 ) -> Counts:
     """Score a source into a table or a folder of parts, in memory bounded by the size of a part.
 
     The source is read twice: to survey it, and to score it; a query runs once. The same call again
     resumes a run that was stopped: items that are done are not scored again. On Ctrl-C (and
-    SIGTERM) the current part is finished.
+    SIGTERM) the items in work are finished, for ten seconds at most.
 
     Args:
         task: what to do with each row, or group of rows; or a function that loads it, called once
@@ -150,6 +167,7 @@ def score_file(
         options: how to read the source.
         restart: start over instead of resuming.
         raw: leave text in CSV as it is, also where a spreadsheet would run it as a formula.
+        summary: a JSON file for what the run did: task, model, rows, items by status, time.
         progress: called with (rows scored, rows in all) after each item.
 
     Raises:
@@ -158,6 +176,7 @@ def score_file(
             something else; the input changed meanwhile.
         KeyboardInterrupt: stopped; what was done is kept.
     """
+    began = time.monotonic()
     store, options = RunStore(source, Path(out)), options or ReadOptions()
     with store.held(restart=restart) as work:
         local = spooled(source, options, folder=work)
@@ -172,15 +191,22 @@ def score_file(
         }
         done = store.start(facts)
         if store.is_complete:
-            return Counts(rows=found.rows, done=found.rows, was_complete=True)
+            items, written = store.totals()
+            return Counts(found.rows, found.rows, written=written, was_complete=True, items=items)
         rows = iter_rows(local, options)
         with ExitStack() as stack:
             stream = checked(rows, plan, salt=store.salt, digest=found.digest)
             if not found.contiguous:
                 stream = stack.enter_context(gathered(stream, plan, folder=work))
             counts = Counts(rows=found.rows)
-            _score(task, plan, stream, store, counts, done=done, progress=progress)
-        store.finish(plan.schema, items=counts.total, raw=raw)
+            items = _score(task, plan, stream, store, counts, done=done, progress=progress)
+        counts.items, counts.written = store.totals()
+        if counts.items.total() != items:
+            msg = f"{store.folder} has {counts.items.total()} items and the input {items}"
+            raise UserError(f"{msg}; start over with --restart")
+        about = {"task": task.name, "model": task.facts().get("model"), **task.about()}
+        about |= {**counts.summary(), "seconds": time.monotonic() - began}
+        store.finish(plan.schema, raw=raw, summary=about, beside=summary)
         return counts
 
 
@@ -193,27 +219,50 @@ def _score(
     *,
     done: int,
     progress: Callable[[int, int], None],
-) -> None:
-    """Score all items but the first `done`, which the parts of a store have, into new parts."""
-    items = iter(grouped(rows, plan))
+) -> int:
+    """Score all items but the first `done`, which the parts of a store have; how many there are."""
+    items, total = iter(grouped(rows, plan)), 0
     for item in islice(items, done):
         counts.done += len(item)
-        counts.total += 1
+        total += 1
     seen = counts.done
-    with _signals() as asked:
+
+    def scored() -> Iterator[_Scored]:
+        nonlocal seen
         for chunk in read_ahead(chunked(items, size=_size, limit=PART_CHARACTERS)):
-            made: list[list[OutputRow]] = []
-            for rows_in, rows_out in zip(chunk, score_items(task, plan, chunk), strict=True):
-                made.append(rows_out)
-                seen += len(rows_in)
+            for pair in zip(chunk, score_items(task, plan, chunk), strict=True):
+                seen += len(pair[0])
                 progress(seen, counts.rows)
-            table = plan.to_table([row for item in made for row in item])
-            store.write(table, items=len(made))
-            counts.total += len(made)
+                yield pair
+
+    with _signals() as asked:
+        for part in _parts(scored(), asked):
+            table = plan.to_table([row for _, made in part for row in made])
+            store.write(table, items=Counter(str(made[0]["status"]) for _, made in part))
+            total += len(part)
             counts.made += len(table)
-            counts.items.update(str(item[0]["status"]) for item in made)
+    if asked:
+        raise KeyboardInterrupt(*asked)
+    return total
+
+
+def _parts(scored: Iterable[_Scored], asked: list[int]) -> Iterator[list[_Scored]]:
+    """Scored items in parts; a part ends by its size, after a minute, or when a stop is asked."""
+    part: list[_Scored] = []
+    size, began = 0, time.monotonic()
+    try:
+        for pair in scored:
+            part.append(pair)
+            size += _size(pair[0])
+            if size >= PART_CHARACTERS or asked or time.monotonic() - began > PART_SECONDS:
+                yield part
+                part, size, began = [], 0, time.monotonic()
             if asked:
-                raise KeyboardInterrupt(*asked)
+                return
+    except KeyboardInterrupt as stop:  # in the middle of an item: what was made before is kept
+        asked[:] = asked or [signal.SIGINT, *stop.args][-1:]
+    if part:
+        yield part
 
 
 def _survey(
@@ -270,19 +319,26 @@ def _size(item: Sequence[Row]) -> int:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """The signals that asked for a stop, none at first; a second one stops at once."""
+    """The signals that asked for a stop, none at first; a second one, or time, ends an item."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
+    timers: list[threading.Timer] = []
 
     def ask(number: int, _: object) -> None:
+        if asked:
+            raise KeyboardInterrupt(number)
         asked.append(number)
-        signal.signal(number, before[number])
+        timers.append(threading.Timer(GRACE_SECONDS, signal.raise_signal, [number]))
+        timers[0].daemon = True
+        timers[0].start()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, *ENDINGS)}
     try:
         yield asked
     finally:
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 _NEW_MANIFEST = ".manifest.partial-"  # a kill while it was written leaves one
-_FORMAT = 3  # of the parts
+_FORMAT = 4  # of the parts
 _SALT = 16  # bytes
 _ITEMS = b"domainbert.items"
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
@@ -154,35 +155,47 @@ class RunStore:
         for path in self._parts(everything=True)[len(parts) :]:
             path.unlink()  # a part before it was deleted
         self._next = len(parts)
-        return sum(map(_items, parts))
+        return self.totals()[0].total()
 
-    def write(self, table: pa.Table, *, items: int) -> None:
-        """Add a part with the rows of the next items: it is there as a whole, or not at all."""
+    def totals(self) -> tuple[Counter[str], int]:
+        """Items by status, and rows, of all parts."""
+        facts = [_facts(part) for part in self._parts()]
+        return sum((items for items, _ in facts), Counter()), sum(rows for _, rows in facts)
+
+    def write(self, table: pa.Table, *, items: Counter[str]) -> None:
+        """Add a part with the rows of the next items: it is there as a whole, or not at all.
+
+        Args:
+            table: the rows.
+            items: how many of each status.
+        """
         import pyarrow.parquet as pq
 
-        metadata = {**(table.schema.metadata or {}), _ITEMS: str(items)}
+        metadata = {**(table.schema.metadata or {}), _ITEMS: json.dumps(items)}
         path = self.folder / f"part-{self._next:06d}.parquet"
         with disk_errors(self.folder), atomic_path(path) as temporary:
             pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
         self._next += 1
 
-    def finish(self, schema: pa.Schema, *, items: int, raw: bool = False) -> None:
+    def finish(
+        self, schema: pa.Schema, *, raw: bool, summary: dict[str, Any], beside: Path | None
+    ) -> None:
         """Write the table from its parts and remove them; a folder of parts is marked complete.
 
         Args:
             schema: of the table.
-            items: that the input has; other parts are an error.
             raw: see `write_table`.
+            summary: of the run.
+            beside: the file for it; a run that cannot write it is not complete.
         """
-        if (known := sum(map(_items, self._parts()))) != items:
-            msg = f"{self.folder} has {known} items and the input {items}; use --restart"
-            raise UserError(msg)
         with disk_errors(self.folder):
             if self.is_table:
                 # Written inside the folder, so that a killed run leaves nothing outside it.
                 whole = self.folder / self._manifest["work"] / self.out.name
                 self._assemble(whole, schema, raw=raw)
                 replace(whole, self.out)
+            if beside:
+                write_json(summary, beside)
             self._note(complete=True)
             if self.is_table:
                 self._remove()
@@ -253,18 +266,19 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 def _is_part(path: Path) -> bool:
     """Whether a run has written this file."""
     try:
-        return path.suffix == ".parquet" and _items(path) > 0
+        return path.suffix == ".parquet" and _facts(path)[0].total() > 0
     except UserError:
         return False
 
 
-def _items(part: Path) -> int:
-    """How many items are in a part."""
+def _facts(part: Path) -> tuple[Counter[str], int]:
+    """The items in a part by status, and its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return int(pq.read_schema(part).metadata[_ITEMS])
+        found = pq.read_metadata(part)
+        return Counter(json.loads(found.metadata[_ITEMS])), found.num_rows
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         msg = (
             f"{part} is damaged; delete it and repeat the command: its rows, and those after it, "

@@ -68,6 +68,10 @@ class Task(ABC, Generic[Item, Result]):
         than "ok" and a `reason`, which for status "ok" is a remark.
         """
 
+    def about(self) -> Mapping[str, object]:
+        """What the summary of a run says of the model beside its hash, such as its name."""
+        return {}
+
     @abstractmethod
     def facts(self) -> Mapping[str, object]:
         """What decides the results, as JSON: a hash of the model, and settings."""

@@ -123,6 +123,10 @@ def test_bad_stays_cost_no_other(model, stay, status, reason):
     assert [r.status for r in results] == ["ok", status, "ok"]
     assert math.isnan(results[1].probability)
     assert results[1].windows == ()
+    if status == "empty":  # one contract for one stay and for many
+        alone = model.predict(stay)
+        assert (alone.status, alone.reason) == (status, results[1].reason)
+        return
     with pytest.raises(ValueError, match=reason):
         model.predict(stay)
 

@@ -359,7 +359,9 @@ def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
     last = max(folder.glob("part-*"))
     for number in range(int(last.stem[5:]) + 1, 40):
         shutil.copy(last, folder / f"part-{number:06d}.parquet")
-    with pytest.raises(UserError, match=r"has \d+ items and the input 100; use --restart"):
+    with pytest.raises(
+        UserError, match=r"has \d+ items and the input 100; start over with --restart"
+    ):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
 

@@ -1,18 +1,26 @@
 """The run summary: what was done, beside the output."""
 
+import errno
 import json
 import re
+import signal
 import sys
+import threading
 import time
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from typer.testing import CliRunner
 
 from clinical.cli import app
 from domainbert.cli import scoring as cli
 from domainbert.cli.console import progress
-from domainbert.tables import write_table
+from domainbert.errors import UserError
+from domainbert.files import write_json
+from domainbert.scoring import driver, store
+from domainbert.tables import read_table, write_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from word_count import WordCount
@@ -36,7 +44,9 @@ def test_the_command_writes_what_it_did(model, tmp_path):
     assert (found["task"], found["rows"], found["rows_out"]) == ("readmission", 5, 5)
     assert found["items"] == {"ok": 4, "empty": 1}
     assert found["seconds"] > 0
-    assert 5e7 < found["peak_memory_bytes"] < 1e11
+    assert (found["model"], found["model_name"]) == (model.fingerprint(), "model")
+    assert {"definition", "version"} <= set(found)
+    assert time.time() - 3600 < found["finished"] <= time.time()
     assert NOTE[:7] not in json.dumps(found)
 
 
@@ -46,6 +56,74 @@ def test_a_folder_of_parts_has_its_summary_beside_it(tmp_path):
     first = summary.read_bytes()
     cli.score_source(WordCount, stays(tmp_path), tmp_path / "out")  # complete: nothing to do
     assert summary.read_bytes() == first
+
+
+def test_after_a_resume_message_and_summary_count_the_whole_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(driver, "PART_ITEMS", 2)
+    write_table(pd.DataFrame({"text": [f"word {n}" for n in range(9)]}), tmp_path / "n.csv")
+    stopped = WordCount()
+    plain = stopped.run
+
+    def run(items):
+        yield from islice(plain(items), 1)
+        if stopped.runs >= 3:
+            raise KeyboardInterrupt
+        yield from plain(items)
+
+    stopped.run = run
+    with pytest.raises(KeyboardInterrupt):
+        cli.score_source(lambda: stopped, tmp_path / "n.csv", tmp_path / "out.csv")
+    counts = cli.score_source(WordCount, tmp_path / "n.csv", tmp_path / "out.csv")
+    assert 0 < counts.done < 9
+    found = json.loads((tmp_path / "out.csv.summary.json").read_text())
+    assert (found["rows_out"], found["items"]) == (9, {"ok": 9})
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"9 rows in ({counts.done} done earlier), 9 rows out: 9 ok" in said
+
+
+@pytest.mark.parametrize("out", ["out.csv", "out"])
+def test_a_summary_that_could_not_be_written_is_written_by_the_next_run(tmp_path, monkeypatch, out):
+    def full(document, path):
+        if path.name.endswith(".summary.json"):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write_json(document, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_json", full)
+        with pytest.raises(UserError, match="no space left on device"):
+            cli.score_source(WordCount, stays(tmp_path), tmp_path / out)
+    counts = cli.score_source(WordCount, stays(tmp_path), tmp_path / out)
+    found = json.loads((tmp_path / f"{out}.summary.json").read_text())
+    assert (counts.done, counts.made, found["rows_out"]) == (5, 0, 5)
+    assert len(read_table(tmp_path / out)) == 5
+
+
+class Slow(WordCount):
+    """A task whose results come late, and all at once."""
+
+    def run(self, items):
+        items = list(items)
+        if self.seconds:
+            threading.Timer(0.2, signal.raise_signal, [signal.SIGTERM]).start()
+            for _ in range(int(self.seconds * 20)):
+                time.sleep(0.05)
+        yield from super().run(items)
+
+
+def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "GRACE_SECONDS", 0.5)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as stop:
+        cli.score_source(lambda: Slow(seconds=60), stays(tmp_path), tmp_path / "out.csv")
+    assert time.monotonic() - began < 30
+    assert stop.value.args == (signal.SIGTERM,)
+    assert cli.score_source(WordCount, stays(tmp_path), tmp_path / "out.csv").items["ok"] == 4
+
+
+def test_parts_end_by_time_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "PART_SECONDS", 0)
+    cli.score_source(WordCount, stays(tmp_path), tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("part-*"))) == 5
 
 
 def test_progress_shows_the_time_left(monkeypatch, capsys):
