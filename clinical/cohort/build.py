@@ -27,6 +27,7 @@ from clinical.cohort.source import (
     insert_columns,
     step,
 )  # fmt: skip
+from clinical.cohort.views import ViewSource
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError, check_choice
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import duckdb
-
-    from domainbert.tables.sources import Source
 
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
 # Shares of the stays after which the validation and the test period begin.
@@ -67,7 +66,7 @@ def build_cohort(
     Args:
         source: a folder of `.csv`, `.csv.gz` or `.parquet` files, a DuckDB file,
             `postgresql://…` or `sqlite:///…`.
-        schema: "mimic3", "mimic4" or "generic"; by default what the tables of the source are.
+        schema: "mimic3", "mimic4", "omop" or "generic"; by default what the tables are.
         notes: "discharge" for prediction at discharge, from the discharge summary and its addenda
             in time order; "early" for prediction `hours` after admission, from every other note
             charted by then, of stays that are still in hospital.
@@ -115,7 +114,7 @@ def build_cohort(
             known = given or detect_schema(tables)
             derives = end is None and not known.shifted_dates
             request = Request(known, notes, hours, rules, seed, _moment(end), derives, split_by)
-            caveats = _read_source(con, tables, request)
+            caveats = _read_source(con, ViewSource(tables, known.views), request)
         _export_issues(con, listing)
         _export_cohort(con, table, request=request, caveats=caveats)
     return Cohort.open(path, keep=keep)
@@ -171,7 +170,7 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             raise TableError(msg) from None
 
 
-def _read_source(con: duckdb.DuckDBPyConnection, source: Source, request: Request) -> list[str]:
+def _read_source(con: duckdb.DuckDBPyConnection, source: ViewSource, request: Request) -> list[str]:
     """Read every table of the source once, and decide about every row except for the texts.
 
     Returns what a reader of the cohort should know.
@@ -233,6 +232,9 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
             con.execute(f"SET VARIABLE {name} = $share", {"share": share})
         con.execute(step("split_by_time"))
         return
+    if con.execute("SELECT count(split) FROM patients").fetchall()[0][0]:  # the source's own
+        con.execute("CREATE TABLE splits AS SELECT patient_id, split FROM patients")
+        return
     # Patients are split by their ids as they are compared.
     found = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")
     patients = [row[0] for row in found.fetchall()]
@@ -250,7 +252,7 @@ def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables)
         "outcome": definition.outcome,
         "hours": request.hours,
         "data_end": request.data_end,
-        "derive_data_end": request.derive_data_end,
+        "derive_data_end": request.derive_data_end and "follow_up_end" not in tables.known,
         "early": request.notes == "early",
         "discharge_categories": request.schema.summary_categories,
         "addendum_kinds": request.schema.addendum_kinds,

@@ -20,11 +20,12 @@ def synthesize(
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
     notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
     dates: Annotated[str, typer.Option(help="shifted, as in MIMIC, or real.")] = "shifted",
+    form: Annotated[str, typer.Option("--as", help="mimic3, mimic4 or omop.")] = "mimic3",
 ) -> None:
-    """Write a made-up hospital as CSV files like MIMIC-III's, with the true risk of each stay."""
+    """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
     from clinical.datasets.hospital import synthesize as make
 
-    style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates}
+    style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates, "form": form}
     hospital = make(folder, stays=stays, seed=seed, **style)
     counts = f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes"
     say(f"{counts} in {folder}")
@@ -35,7 +36,7 @@ def cohort(
     source: Annotated[str, typer.Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")],
     out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
     schema: Annotated[
-        str | None, typer.Option(help="mimic3, mimic4 or generic; detected by default.")
+        str | None, typer.Option(help="mimic3, mimic4, omop, generic; else detected.")
     ] = None,
     notes: Annotated[str, typer.Option(help="discharge or early.")] = "discharge",
     hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,

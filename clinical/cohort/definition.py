@@ -20,7 +20,7 @@ from domainbert.training.recipes import read_recipe
 if TYPE_CHECKING:
     from datetime import datetime
 
-SCHEMAS = ("mimic3", "mimic4", "generic")
+SCHEMAS = ("mimic3", "mimic4", "omop", "generic")
 SHIPPED = Path(__file__).parent
 EVENTS = {
     "readmission": "readmitted within {:g} days of discharge",
@@ -201,6 +201,9 @@ class Patients(TableMap):
     death_date: Names = ()
     anchor_age: Names = ()
     anchor_year: Names = ()
+    ethnicity: Names = ()
+    follow_up_end: Names = ()
+    split: Names = ()
 
 
 class Notes(TableMap):
@@ -218,6 +221,20 @@ class Notes(TableMap):
     category_value: Text | None = None
 
 
+class View(Settings):
+    """A table that is made from others of the source.
+
+    Attributes:
+        reads: tables of the source and the columns, in lower case, that `sql` reads of them.
+        needs: columns of the view and the table without which it lacks them.
+        sql: a SELECT, with `{TABLE}` for each table of `reads`.
+    """
+
+    reads: dict[str, Names]
+    needs: dict[str, Text] = Field(default={})
+    sql: Text
+
+
 class Schema(Settings):
     """The tables of one kind of hospital database.
 
@@ -227,8 +244,9 @@ class Schema(Settings):
         notes: the tables of notes, perhaps none.
         discharge_categories: categories of discharge summaries, upper case; may be empty.
         addendum_kinds: kinds of notes that are addenda, upper case.
+        views: tables that are made from others, by name.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
-        name: "mimic3", "mimic4" or "generic".
+        name: one of `SCHEMAS`.
     """
 
     admissions: Admissions
@@ -236,6 +254,7 @@ class Schema(Settings):
     notes: Annotated[tuple[Notes, ...], BeforeValidator(_tables)] = ()
     discharge_categories: UpperNames = ()
     addendum_kinds: UpperNames = ("ADDENDUM",)
+    views: dict[str, View] = Field(default={})
     shifted_dates: bool = False
     name: str = "generic"
 

@@ -119,6 +119,7 @@ def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Table
         known=tables.known,
         absent=", ".join(tables.absent),
         has_notes=bool(tables.notes),
+        n_notes=_one(con, "SELECT count(*) FROM notes"),
         has_patients=tables.patients is not None,
         patients=patients.table if patients else "",
         generic=request.schema.name == "generic",

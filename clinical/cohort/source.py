@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from clinical.cohort.definition import SCHEMAS, Admissions, Notes, TableMap, load_schema
+from clinical.cohort.views import ViewSource
 from domainbert.errors import UserError
 from domainbert.tables import TableError, require_columns
 from domainbert.tables.csv_files import FlawedCSVError
@@ -135,14 +136,12 @@ def detect_schema(source: Source) -> Schema:
     known: dict[str, int] = {}
     for name in SCHEMAS[:-1]:
         schema = load_schema(name)
-        if source.columns(schema.admissions.table) is not None:
-            tables = (schema.admissions, schema.patients, *schema.notes)
-            spelled = [
-                {column.lower() for column in source.columns(table.table) or ()}
-                for table in tables if table
-            ]  # fmt: skip
-            theirs = [{n.lower() for n in chain(*t.columns.values())} for t in tables if t]
-            known[name] = sum(len(a & b) for a, b in zip(spelled, theirs, strict=True))
+        views = ViewSource(source, schema.views)
+        if views.columns(schema.admissions.table) is not None:
+            for table in filter(None, (schema.admissions, schema.patients, *schema.notes)):
+                spelled = {column.lower() for column in views.columns(table.table) or ()}
+                theirs = {column.lower() for column in chain(*table.columns.values())}
+                known[name] = known.get(name, 0) + len(spelled & theirs)
     if not known:
         there = ", ".join(source.tables()) or "nothing"
         raise TableError(
@@ -202,7 +201,7 @@ class Reader:
     """Reads the tables of an open source with the SQL steps of the package."""
 
     con: duckdb.DuckDBPyConnection
-    source: Source
+    source: ViewSource
     schema: Schema
 
     def read(self, tables: Tables) -> None:
@@ -257,7 +256,8 @@ class Reader:
                 if then:
                     self.con.execute(step(then))
             except duckdb.Error:
-                error = self.source.errors.get(table.name.lower())
+                parts = [part.lower() for part in self.source.parts(table.name)]
+                error = next(filter(None, map(self.source.errors.get, parts)), None)
                 if error is None:
                     raise
                 if isinstance(error, TableError):  # it says itself what is wrong

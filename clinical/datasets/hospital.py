@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import csv
 import random
+import tempfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
 from clinical.datasets.sentences import read_data
 from domainbert.errors import UserError, check_choice
 from domainbert.tables import atomic_path
+from domainbert.tables.sources import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 _TABLES = read_data("tables.toml")
 COLUMNS: dict[str, list[str]] = _TABLES["columns"]
 ADDENDA, ERRORS = 0.05, 0.01  # share of stays with an addendum, and with a note marked as wrong
+FORMS = ("mimic4", "omop")
 # How many short notes a stay has, and the chance that one of them tells a fact. With many notes
 # most of them say nothing about the risk, as in a real chart.
 NOTES_PER_STAY = {"few": ((1, 2, 2, 2, 3), 0.5), "many": (range(20, 61), 0.06)}
@@ -52,6 +56,7 @@ def synthesize(
     brief: bool = False,
     notes_per_stay: str = "few",
     dates: str = "shifted",
+    form: str = "mimic3",
 ) -> Hospital:
     """Write a made-up hospital whose readmission risks are known.
 
@@ -71,6 +76,8 @@ def synthesize(
             half of the true facts; "many" gives 20 to 60, most without any.
         dates: "shifted" spreads the admissions over 90 years from 2100, as MIMIC-III's are;
             "real" over 2018 and 2019.
+        form: "mimic3", or one of `FORMS`: the same hospital with other tables (`forms/*.sql` say
+            what is lost).
 
     Raises:
         UserError: `stays` is less than 1, or an option is not one of those above.
@@ -79,8 +86,21 @@ def synthesize(
         raise UserError(f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)")
     check_choice("notes_per_stay", notes_per_stay, tuple(NOTES_PER_STAY))
     check_choice("dates", dates, tuple(CALENDARS))
+    check_choice("form", form, ("mimic3", *FORMS))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if form != "mimic3":
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            made = synthesize(
+                work,
+                stays=stays,
+                seed=seed,
+                brief=brief,
+                notes_per_stay=notes_per_stay,
+                dates=dates,
+            )
+            _translate(made.folder, folder, form)
+        return replace(made, folder=folder)
     # Separate generators: a new phrase does not change the patients.
     patients = draw_patients(stays, random.Random(seed), dates=dates)  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
@@ -96,6 +116,20 @@ def synthesize(
     rows = {name: _write(folder, name, table) for name, table in tables.items()}
     named = rows["PATIENTS"], rows["ADMISSIONS"], rows["TRUE_RISK"], rows["NOTEEVENTS"]
     return Hospital(folder, *named)
+
+
+def _translate(mimic3: Path, folder: Path, form: str) -> None:
+    """Write the tables of MIMIC-III in another form; the true risks stay as they are."""
+    import duckdb
+
+    script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
+    with duckdb.connect() as con:
+        for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
+            path = quoted(str(mimic3 / f"{name}.csv"))
+            con.execute(f"CREATE VIEW {name} AS FROM read_csv({path}, all_varchar = true)")
+        con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
+    for name in ("TRUE_RISK.csv", "TOLD.csv"):
+        (mimic3 / name).replace(folder / name)
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:

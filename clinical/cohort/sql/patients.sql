@@ -13,12 +13,16 @@ WITH read AS (
         moment(death_date) AS death_date,
         number(anchor_age) AS anchor_age,
         number(anchor_year) AS anchor_year,
+        clean(ethnicity) AS ethnicity,
+        moment(follow_up_end) AS follow_up_end,
+        clean(split) AS split,
         is_no_number(anchor_age) OR is_no_number(anchor_year) AS age_unreadable,
         coalesce(is_decimal(patient_id), false) AS id_was_decimal,
-        is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
+        is_unreadable(birth_date) OR is_unreadable(death_date) OR is_unreadable(follow_up_end)
+            AS date_unreadable,
         is_unreadable(death_date) AS death_unreadable,
-        [clean(sex), clean(birth_date), clean(death_date), clean(anchor_age), clean(anchor_year)]
-            AS content
+        [clean(sex), clean(birth_date), clean(death_date), clean(anchor_age), clean(anchor_year),
+         clean(ethnicity), clean(follow_up_end), clean(split)] AS content
     FROM raw_patients
 )
 SELECT *, count(DISTINCT content) OVER (PARTITION BY patient_id) > 1 AS is_contradicted
@@ -26,7 +30,8 @@ FROM read;
 
 CREATE TABLE patients AS
 WITH said AS (   -- copies agree; contradicting rows say nothing
-    SELECT DISTINCT patient_id, sex, birth_date, death_date, anchor_age, anchor_year
+    SELECT DISTINCT patient_id, sex, birth_date, death_date, anchor_age, anchor_year, ethnicity,
+        follow_up_end, split
     FROM patients_read
     WHERE patient_id IS NOT NULL AND NOT is_contradicted
 ),
@@ -50,6 +55,9 @@ SELECT
     said.birth_date,
     said.anchor_age,
     said.anchor_year,
+    said.ethnicity,
+    said.follow_up_end,
+    said.split,
     coalesce(said.death_date, seen.death_date) AS death_date,
     listed.patient_id IS NOT NULL AS is_listed,
     coalesce(listed.death_known, NOT rules.has_patients) AS death_known

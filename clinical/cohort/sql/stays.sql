@@ -16,7 +16,7 @@ WITH joined AS (
         a.fault,
         a.content,
         coalesce(a.sex, p.sex) AS sex,
-        a.ethnicity,
+        coalesce(a.ethnicity, p.ethnicity) AS ethnicity,
         a.insurance,
         e.last_stay AS episode_stay,
         e.last_stay = a.stay_id AS ends_episode,
@@ -41,7 +41,11 @@ WITH joined AS (
             coalesce(p.death_date >= date_trunc('day', a.discharge_time)
                      AND p.death_date < a.discharge_time + to_microseconds(rules.horizon_us), false)
         END AS died_within_horizon,
+        -- A patient is followed to the end of the last day; who died is followed.
         coalesce(a.discharge_time + to_microseconds(rules.horizon_us) > rules.data_end, false)
+            OR coalesce(a.discharge_time + to_microseconds(rules.horizon_us)
+                > date_trunc('day', p.follow_up_end) + INTERVAL 1 DAY
+                AND died_within_horizon IS NOT TRUE, false)
             AS censored,
         a.discharge_time <= e.start_time + to_microseconds(rules.hours_us) AS left_early
     FROM admissions a

@@ -186,7 +186,7 @@ def test_a_missing_table_says_what_is_there(hospital):
     hospital.patient()
     with pytest.raises(TableError, match=r"has no table ADMISSIONS\. Found there: PATIENTS\.csv"):
         hospital.build(schema="mimic3")
-    with pytest.raises(TableError, match=r"none of mimic3, mimic4\. Found there: PATIENTS\.csv"):
+    with pytest.raises(TableError, match=r"none of mimic3, .*\. Found there: PATIENTS\.csv"):
         hospital.build()
 
 
