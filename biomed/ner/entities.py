@@ -95,10 +95,12 @@ class TaggedView:
             piece = (
                 c if c.isprintable() or c in "\n\t" else "\ufffd" for c in self.text[start:end]
             )
+            # Both ends are marked, because a pipe has no colours.
+            shown.append("[" * sum(entity.start == start for entity in over), style="dim")
             shown.append("".join(piece), style=style)
             for entity in over:
                 if entity.end == end:
-                    shown.append(f" [{entity.title}]", style="dim")
+                    shown.append(f"]({entity.title})", style="dim")
         return shown
 
     def __str__(self) -> str:

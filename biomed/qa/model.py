@@ -14,7 +14,6 @@ from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import platt
 from domainbert.text.runner import chunked, read_ahead
-from domainbert.text.sentences import sentence_spans
 from domainbert.text.windows import plan_windows
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 NUMBER_MARGIN, NUMBER_LONGEST = 4.0, 16
 """A question for a number prefers an answer of at most so many tokens with exactly one number that
-scores at most this much less."""
+scores at most this much less, and accepts one that is at most this much below the threshold."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Answer:
         passage_start, passage_end: the same of the window in which it was found.
         probability: how likely it is that the documents answer the question, from the score by
             the model's calibration; None if it has none.
-        sentence: the sentence with the answer, or all sentences that it spans.
+        sentence: the sentence with the answer.
         sentence_start, sentence_end: its first character and one past its last.
     """
 
@@ -87,7 +86,7 @@ class QuestionSettings(Settings):
 
 
 class AskSettings(Settings):
-    """How to answer a question.
+    """How to answer a question: the options of `answer`, `answer_many` and `AskTask`.
 
     Attributes:
         top_k: maximum number of answers; they do not overlap.
@@ -102,9 +101,10 @@ class AnswerModel(Model):
     """Finds the answer to a question in one or several documents of any length.
 
     Each document is read with the question in overlapping windows. The best run of whole words
-    over all windows is the answer if its score is above the threshold. An answer has a letter or a
-    digit; for "how many", "how old", "what dose" and the like, see `NUMBER_MARGIN`. Any Hugging
-    Face checkpoint for question answering works whose encoder family has a fast tokenizer.
+    over all windows is the answer if its score is above the threshold. An answer ends with its
+    sentence and has a letter or a digit; for "how many", "how old", "what dose" and the like, see
+    `NUMBER_MARGIN`. Any Hugging Face checkpoint for question answering works whose encoder family
+    has a fast tokenizer.
 
     Args:
         network, tokenizer: Hugging Face's question-answering network and its fast tokenizer.
@@ -156,37 +156,29 @@ class AnswerModel(Model):
         """The model's own threshold; see `QuestionSettings`."""
         return self.settings.threshold or 0.0
 
-    def answer(
-        self,
-        question: str,
-        context: str | Sequence[str],
-        *,
-        top_k: int = 1,
-        threshold: float | None = None,
-    ) -> list[Answer]:
+    def answer(self, question: str, context: str | Sequence[str], **options: Any) -> list[Answer]:
         """The best answers to a question, best first.
 
         Args:
             question: a question.
             context: a document, or several; `Answer.document` says which one holds the answer.
-            top_k: see `AskSettings`.
-            threshold: see `AskSettings`.
+            **options: `top_k` and `threshold`, see `AskSettings`.
 
         Returns:
             At least one answer; if none passes the threshold, one with an empty text.
 
         Raises:
-            UserError: an empty question or context, or a question too long for the window.
+            UserError: an empty question or context, a question too long for the window, or an
+                unknown option.
         """
-        return next(self.answer_many([(question, context)], top_k=top_k, threshold=threshold))
+        return next(self.answer_many([(question, context)], **options))
 
     def answer_many(
         self,
         pairs: Iterable[tuple[str, str | Sequence[str]] | Pair],
         *,
-        top_k: int = 1,
-        threshold: float | None = None,
         network: PreTrainedModel | None = None,
+        **options: Any,
     ) -> Iterator[list[Answer]]:
         """The answers to many (question, context) pairs, as a stream in the order given.
 
@@ -196,8 +188,7 @@ class AnswerModel(Model):
         """
         import torch
 
-        asked = AskSettings(top_k=top_k, threshold=threshold)
-        limit = self.threshold if asked.threshold is None else asked.threshold
+        asked = AskSettings(**options)
         runner = self.runner if network is None else self.runner.with_model(network)
         read = (self._read(pair, number) for number, pair in enumerate(pairs))
         for chunk in read_ahead(chunked(read, size=self.reader.size, limit=runner.buffer_tokens)):
@@ -211,7 +202,7 @@ class AnswerModel(Model):
             waiting = iter(rows)
             for pair, each in zip(chunk, windows, strict=True):
                 logits = [(window, next(waiting)[: len(window.ids)]) for window in each]
-                yield self._best(pair, logits, top_k=top_k, limit=limit)
+                yield self._best(pair, logits, asked)
 
     def _read(self, pair: object, number: int) -> Pair:
         if isinstance(pair, Pair):
@@ -226,20 +217,21 @@ class AnswerModel(Model):
         raise UserError(msg)  # without the cause, whose traceback would hold the text
 
     def _best(
-        self, pair: Pair, logits: list[tuple[Window, np.ndarray]], *, top_k: int, limit: float
+        self, pair: Pair, logits: list[tuple[Window, np.ndarray]], asked: AskSettings
     ) -> list[Answer]:
         """A pair's answers over its windows, each with logits of shape (tokens, 2)."""
         if not all(np.isfinite(row).all() for _, row in logits):
             return [Answer("", 0, 0, float("nan"))]
+        limit, top_k = asked.threshold, asked.top_k
+        limit = self.threshold if limit is None else limit
         spans = [c for window, row in logits for c in self._spans(pair, window, row, top_k=top_k)]
-        best = best_candidates((c for c in spans if c.score > limit), top_k=top_k)
+        best = best_candidates((c for c in spans if c.score + c.bonus > limit), top_k=top_k)
         score = max((c.score for c in spans), default=float("-inf"))
         calibration = self.settings.calibration
         probability = float(platt(score, *calibration)) if calibration else None
         if not best:
             return [Answer("", 0, 0, score, probability=probability)]
-        sentences = {c.passage: sentence_spans(pair.documents[c.passage]) for c in best}
-        return [_answer(pair, c, sentences[c.passage], probability=probability) for c in best]
+        return [_answer(pair, candidate, probability=probability) for candidate in best]
 
     def _spans(
         self, pair: Pair, window: Window, row: np.ndarray, *, top_k: int
@@ -256,6 +248,7 @@ class AnswerModel(Model):
                 begins=passage.begins[first:last],
                 ends=passage.ends[first:last],
                 weights=weights[first:last],
+                sentences=passage.sentences[first:last],
                 limits=limits,
                 longest=longest,
                 top_k=top_k,
@@ -264,17 +257,15 @@ class AnswerModel(Model):
                 yield Candidate(*place, score - null, window.tokens, bonus)
 
 
-def _answer(
-    pair: Pair, candidate: Candidate, sentences: list[tuple[int, int]], *, probability: float | None
-) -> Answer:
-    offsets = pair.passages[candidate.passage].offsets
+def _answer(pair: Pair, candidate: Candidate, *, probability: float | None) -> Answer:
+    passage = pair.passages[candidate.passage]
+    offsets = passage.offsets
     start, end = int(offsets[candidate.first, 0]), int(offsets[candidate.last, 1])
     document = pair.documents[candidate.passage]
     text = document[start:end]
     # Some tokenizers count the space before a word to its token.
     start, end = start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
-    first = next(begin for begin, stop in sentences if stop > start)
-    last = next(stop for _, stop in sentences if stop >= end)
+    first, last = passage.places[passage.sentences[candidate.first]].tolist()
     return Answer(
         text=text.strip(),
         start=start,

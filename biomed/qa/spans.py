@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from domainbert.errors import UserError
+from domainbert.text.sentences import sentence_spans
 from domainbert.text.windows import own_tokenizer, plan_windows, too_long
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Pieces:
     `begins` and `ends` say whether a word begins or ends with the token, `worded` whether it has a
     letter or a digit, shape (tokens,), bool. `numbers`, int: 1 where a number begins, plus 1 where
     one ends, and 3 at a comma between words; so tokens that add up to 2 have exactly one number.
+    `places` are the sentences of the text as (start, end), shape (sentences, 2), and `sentences`
+    the number of each token's, shape (tokens,).
     """
 
     ids: np.ndarray = field(repr=False)
@@ -58,6 +61,8 @@ class Pieces:
     ends: np.ndarray = field(repr=False)
     worded: np.ndarray = field(repr=False)
     numbers: np.ndarray = field(repr=False)
+    sentences: np.ndarray = field(repr=False)
+    places: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -153,6 +158,7 @@ class PairReader:
         changes = words[1:] != words[:-1]
         edge = np.ones(min(1, len(words)), dtype=bool)
         offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
+        places = np.array(sentence_spans(text), dtype=np.int64).reshape(-1, 2)
         return Pieces(
             ids=np.array(encoded.ids, dtype=np.int64),
             offsets=offsets,
@@ -160,6 +166,8 @@ class PairReader:
             ends=np.concatenate((changes, edge)),
             worded=np.array([any(map(str.isalnum, text[a:b])) for a, b in encoded.offsets], bool),
             numbers=_numbered(text, offsets),
+            sentences=np.searchsorted(places[1:, 0], offsets[:, 1], side="left"),
+            places=places,
         )
 
     def capacity(self, question: Pieces) -> int:
@@ -227,6 +235,7 @@ def best_spans(
     begins: np.ndarray,
     ends: np.ndarray,
     weights: np.ndarray,
+    sentences: np.ndarray,
     limits: tuple[float, float] = (1, np.inf),
     longest: int,
     top_k: int = 1,
@@ -234,8 +243,10 @@ def best_spans(
     """The spans of whole words in one window with the largest sum of start and end logit.
 
     All arrays have shape (tokens,): start and end logits of the context, whether a word begins or
-    ends with the token, and weights (0 or more), whose sum over a span must lie within `limits`. A
-    span has at most `longest` tokens. Each is the best of those that do not overlap a better one.
+    ends with the token, weights (0 or more), whose sum over a span must lie within `limits`, and
+    the numbers of the tokens' sentences, in order. A span has at most `longest` tokens. Each is
+    the best of those that do not overlap a better one. One that runs over the end of its sentence
+    keeps its score, and ends with the best end in the sentence.
 
     Returns:
         First token, last token (inclusive) and score of each span, best first.
@@ -249,14 +260,18 @@ def best_spans(
     scores = starts[:, None] + sliding_window_view(padded, longest)
     sums = np.cumsum(np.concatenate((weights, np.zeros(longest - 1, dtype=int))))
     inside = sliding_window_view(sums, longest) - (sums[: len(start)] - weights)[:, None]
+    numbers = np.concatenate((sentences, np.full(longest - 1, -1)))
+    across = sliding_window_view(numbers, longest) != sentences[:, None]
     scores[(inside < limits[0]) | (inside > limits[1])] = -np.inf
     spans: list[tuple[int, int, float]] = []
     for _ in range(top_k):
-        first, length = divmod(int(scores.argmax()), longest)
-        if not np.isfinite(scores[first, length]):
+        whole = np.where(across, -np.inf, scores)
+        reached = np.where(np.isfinite(whole.max(axis=1)), scores.max(axis=1), -np.inf)
+        first = int(reached.argmax())
+        if not np.isfinite(reached[first]):
             break
-        last = first + length
-        spans.append((first, last, float(scores[first, length])))
+        last = first + int(whole[first].argmax())
+        spans.append((first, last, float(reached[first])))
         scores[first : last + 1] = -np.inf
         for row in range(max(0, first - longest + 1), first):
             scores[row, first - row :] = -np.inf

@@ -63,7 +63,7 @@ def test_tag_takes_options(saved, tmp_path):
     assert table["label"].isna().all()
     result = run.invoke(app, [*command[:-2], "--min-score", "0"])
     assert result.exit_code == 0, result.output
-    assert "heart failure [Disease]" in result.output
+    assert "[heart failure](Disease)" in result.output
 
 
 def test_tag_never_writes_over_its_input(saved, tmp_path):
@@ -79,7 +79,7 @@ def test_tag_shows_a_text(saved, tmp_path):
     (tmp_path / "note.txt").write_text("Patient with [b]heart failure[/b].")
     result = run.invoke(app, ["tag", str(tmp_path / "note.txt"), "--model", saved[0]])
     assert result.exit_code == 0, result.output
-    assert "[b]heart failure [Disease][/b]" in result.output
+    assert "[b][heart failure](Disease)[/b]" in result.output
 
 
 def test_evaluate_words(saved, tmp_path):

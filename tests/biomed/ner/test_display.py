@@ -42,7 +42,7 @@ def test_a_terminal_gets_colours_but_no_orders():
     assert "\x1b[31m" not in shown
     assert "\ufffd[31m" in shown
     plain = re.sub("\x1b\\[[0-9;]*m", "", shown)
-    assert plain == TEXT.replace("insulin", "insulin [Drug]").replace("\x1b", "\ufffd")
+    assert plain == TEXT.replace("insulin", "[insulin](Drug)").replace("\x1b", "\ufffd")
 
 
 def test_labels_are_escaped_too():
@@ -63,6 +63,6 @@ def test_assertions_and_ids_are_marked():
     assert "line-through" in page
     assert 'title="Disease, negated, C&lt;1&gt; 0.50"' in page
     plain = re.sub("\x1b\\[[0-9;]*m", "", str(shown))
-    assert plain.startswith("A [Disease, negated, C<1>]")
+    assert plain.startswith("[A](Disease, negated, C<1>)")
     pages = {view(Entity(0, 1, "A", "Drug", 0.5, a))._repr_html_() for a in ASSERTIONS}
     assert len(pages) == len(ASSERTIONS)

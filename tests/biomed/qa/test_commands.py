@@ -53,7 +53,7 @@ def test_ask_one_question_of_texts(saved, tmp_path):
     result = run.invoke(app, ["ask", *files, "--question", "was it?", "--model", saved])
     assert result.exit_code == 0, result.output
     assert "b.txt, characters 6 to 13, score 7.00" in result.output
-    assert "insulin [answer] [b]now[/b]" in result.output
+    assert "[insulin](answer) [b]now[/b]" in result.output
     result = run.invoke(app, ["ask", files[0], "--question", "was it?", "--model", saved])
     assert "No answer was found." in result.output
 

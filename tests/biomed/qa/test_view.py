@@ -23,14 +23,14 @@ def test_the_answer_is_marked_in_its_surroundings(answerer):
     assert " …" in html
     assert len(html) < 3 * AROUND
     shown = plain(view)
-    assert "<insulin [answer]> & home" in shown
+    assert "<[insulin](answer)> & home" in shown
     assert "\x1b" not in shown
     assert "insulin" in str(view)
 
 
 def test_a_short_text_is_shown_whole(answerer):
     shown = plain(answerer.show("was it?", "on insulin at home"))
-    assert shown.strip() == "on insulin [answer] at home"
+    assert shown.strip() == "on [insulin](answer) at home"  # marked at both ends
 
 
 def test_several_answers_and_none(answerer):
@@ -45,4 +45,4 @@ def test_several_answers_and_none(answerer):
 def test_a_text_without_a_space(answerer):
     text = "x-" * 1000 + "insulin" + "-x" * 1000
     (answer,) = answerer.answer("was it?", text)
-    assert "insulin [answer]" in plain(answer_view(text, [answer]))
+    assert "[insulin](answer)" in plain(answer_view(text, [answer]))
