@@ -77,7 +77,7 @@ def cohort(
     for row in built.flow.itertuples():
         table.add_row(str(row.reason), str(row.removed), str(row.left))
     stdout.print(table)
-    for caveat in built.caveats:
+    for caveat in filter(None, (built.summary["deaths"], *built.caveats)):
         say(f"note: {caveat}")
     built.save_flow_json(out.with_suffix(".flow.json"))
     save_figure(built.plot_flow(), out.with_suffix(".flow.png"))

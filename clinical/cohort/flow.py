@@ -5,10 +5,13 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from domainbert.tables.csv_files import NO_ROW
 
 if TYPE_CHECKING:
     import duckdb
+    from numpy.typing import ArrayLike
 
     from clinical.cohort.definition import Request
     from clinical.cohort.source import Tables
@@ -85,12 +88,57 @@ def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
     return {
         "steps": steps,
         "kept": total,
+        "deaths": _deaths(con),
         "splits": {side.pop("split"): side for side in sides},
         "notes_read": {row["status"]: row["n"] for row in notes},
         "issues": rows(
             "SELECT source, problem, count(*) AS count FROM issues GROUP BY ALL ORDER BY ALL"
         ),
     }
+
+
+def _deaths(con: duckdb.DuckDBPyConnection) -> str:
+    """What deaths after discharge mean for readmissions, as a sentence; "" where not known.
+
+    Stays with a cut follow-up count until its end, and those left out for their death count too.
+    """
+    query = """
+        SELECT least(return_us, death_us, followed_us, horizon_us) / 86400e6 AS days,
+               CASE WHEN return_us > 0 AND return_us < least(horizon_us, followed_us) THEN 1
+                    WHEN death_us < least(horizon_us, followed_us) THEN 2 ELSE 0 END AS event
+        FROM stays, rules
+        WHERE outcome = 'readmission' AND deaths_known AND coalesce(followed_us > 0, true)
+          AND coalesce(exclusion, '') IN ('', 'censored', 'died_after_discharge', 'no_text')
+    """
+    followed = con.execute(query).fetchnumpy()
+    if not len(followed["days"]):
+        return ""
+    back, dead = cumulative_incidence(**followed)
+    died = _one(con, "SELECT count(*) FROM cohort WHERE readmitted = 0 AND died_within_horizon")
+    horizon = _one(con, "SELECT horizon_us / 86400e6 FROM rules")
+    return (
+        f"Within {horizon:g} days of discharge {back:.1%} came back and {dead:.1%} died "
+        "before they could (cumulative incidence with death as a competing event, Aalen-Johansen); "
+        f"{died:,} of the stays that count as not readmitted had died."
+    )
+
+
+def cumulative_incidence(days: ArrayLike, event: ArrayLike) -> list[float]:
+    """The chance of each event to come first, with the others competing (Aalen and Johansen 1978).
+
+    Args:
+        days: until the event, or until follow-up ended, shape (n,).
+        event: 1 or 2, and 0 where follow-up ended first, shape (n,).
+
+    Returns:
+        The chances of event 1 and event 2 by the last day.
+    """
+    kind = np.asarray(event)
+    times, place = np.unique(np.asarray(days, dtype=np.float64), return_inverse=True)
+    counts = np.stack([np.bincount(place[kind == k], minlength=len(times)) for k in (1, 2)])
+    at_risk = len(kind) - np.r_[0, np.cumsum(np.bincount(place))[:-1]]
+    free = np.cumprod(1 - counts.sum(axis=0) / at_risk)  # of both events, after each time
+    return (counts / at_risk * np.r_[1.0, free[:-1]]).sum(axis=1).tolist()
 
 
 def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:

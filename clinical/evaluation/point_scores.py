@@ -37,20 +37,21 @@ def point_scores(
         known = [item for item in score["items"] if item["column"] in test.columns]
         missing = [item["column"] for item in score["items"] if item not in known]
         have, full = (sum(map(_most, items)) for items in (known, score["items"]))
-        name = score["name"] if not missing else f"{score['name']} ({have} of {full} points)"
-        enough = have >= ENOUGH * full
-        if missing:
-            what = "is incomplete" if enough else "was not computed"
-            remarks.append(f"{score['name']} {what}: the cohort has no {', '.join(missing)}.")
-        if not enough:
+        name, lacks = score["name"], f"the cohort has no {', '.join(missing)}"
+        if have < ENOUGH * full:
+            remarks.append(f"{name} was not computed: {lacks}.")
             continue
+        if missing:
+            name = f"{name} ({have} of {full} points)"
         points = [sum(_points(item, side) for item in known) for side in (train, val, test)]
         try:
             fitted = fit_platt(points[0], train["readmitted"])
-        except UserError as error:
-            remarks.append(f"{name} is not compared, because it does not fit here: {error}.")
+        except UserError:
+            why = f"; {lacks}" if missing else ""
+            remarks.append(f"{name} ranks the training stays no better than chance{why}.")
             continue
         found[name] = BaselineScores(*(platt(side, *fitted) for side in points[1:]))
+        remarks += [f"{score['name']} is incomplete: {lacks}."] if missing else []
     return found, remarks
 
 

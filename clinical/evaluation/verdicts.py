@@ -22,6 +22,9 @@ LEVEL = (0.9, 1.1)
 SLOPE = (0.8, 1.2)
 """Likewise for the calibration slope."""
 
+NEAR_CHANCE = 0.6
+"""A model whose AUROC lies below this with its interval is hardly better than chance."""
+
 FEW_EVENTS = 100
 """With fewer readmissions (or others), the report says what the sample can show."""
 
@@ -98,6 +101,9 @@ def ranking(area: Interval) -> Verdict:
     """Whether risks rank stays better than chance."""
     if area.value is not None and area.value < 0.5:
         return Verdict("against", f"The model ranks stays worse than chance (AUROC {area}).")
+    if area.high is not None and area.high < NEAR_CHANCE:
+        text = f"The model ranks stays at best slightly better than chance (AUROC {area})."
+        return Verdict("against", text)
     if area.low is None or area.low <= 0.5:
         return Verdict(
             "not shown", f"It is not shown to rank stays better than chance (AUROC {area})."

@@ -41,7 +41,15 @@ WITH joined AS (
             coalesce(p.death_date >= date_trunc('day', a.discharge_time)
                      AND p.death_date < a.discharge_time + to_microseconds(rules.horizon_us), false)
         END AS died_within_horizon,
+        -- GREATEST and LEAST ignore NULL.
+        CASE WHEN p.death_date IS NOT NULL THEN
+            greatest(date_diff('microsecond', a.discharge_time, p.death_date), 0)
+        END AS death_us,
         -- A patient is followed to the end of the last day; who died is followed.
+        date_diff('microsecond', a.discharge_time, least(rules.data_end,
+            CASE WHEN p.death_date IS NULL THEN
+                date_trunc('day', p.follow_up_end) + INTERVAL 1 DAY
+            END)) AS followed_us,
         coalesce(a.discharge_time + to_microseconds(rules.horizon_us) > rules.data_end, false)
             OR coalesce(a.discharge_time + to_microseconds(rules.horizon_us)
                 > date_trunc('day', p.follow_up_end) + INTERVAL 1 DAY

@@ -5,6 +5,7 @@ import pytest
 
 from clinical.cohort.build import build_cohort
 from clinical.cohort.definition import load_definition
+from clinical.cohort.flow import cumulative_incidence
 from clinical.datasets.hospital import synthesize
 from domainbert.errors import UserError
 from domainbert.tables import TableError
@@ -164,3 +165,31 @@ def test_a_definition_has_one_outcome(tmp_path):
     path.write_text(load_definition().text + "\n[death]\nhorizon_days = 30\n")
     with pytest.raises(UserError, match="expected one table of readmission, death, long_stay"):
         load_definition(path)
+
+
+def test_death_competes_with_readmission(hospital, define):
+    for patient, back, death in (("1", 10, ""), ("2", "", 5), ("3", 20, 20.5), ("4", "", "")):
+        hospital.stay(0, 3, patient=patient)
+        if back:
+            hospital.stay(3 + back, 3 + back + 1, patient=patient)
+        hospital.patient(patient, died=3 + death if death else "")
+    said = hospital.build().summary["deaths"]
+    # Two of five: the return of patient 1 is a stay as well, that of patient 3 ended in death.
+    assert said.startswith("Within 30 days of discharge 40.0% came back and 20.0% died before")
+    assert said.endswith("; 1 of the stays that count as not readmitted had died.")
+    out = hospital.build(definition=define(death_after_discharge='"exclude"')).summary["deaths"]
+    assert out.split("; ")[0] == said.split("; ")[0]  # those that were left out count
+    assert "; 0 of the stays" in out
+
+
+def test_without_dates_of_death_nothing_is_said(hospital):
+    hospital.stay(0, 3)
+    assert hospital.build().summary["deaths"] == ""
+
+
+def test_cumulative_incidence_by_hand():
+    # Day 1: 1 of 5 returns. Day 2: 1 of 4 dies. Day 3: one is no longer followed. Day 4: 1 of 2.
+    found = cumulative_incidence([1, 2, 3, 4, 5], [1, 2, 0, 1, 0])
+    assert found == pytest.approx([0.2 + 0.8 * 0.75 * 0.5, 0.8 * 0.25])
+    # With a whole follow-up it is the share of the stays.
+    assert cumulative_incidence([1, 30, 2, 2, 30], [1, 0, 2, 1, 0]) == pytest.approx([0.4, 0.2])

@@ -44,7 +44,8 @@ def test_what_is_missing_is_in_the_name_and_in_a_sentence():
     backwards = table.assign(readmitted=1 - table["readmitted"])
     found, remarks = point_scores(backwards, table, table)
     assert not found
-    assert "LACE (10 of 19 points) is not compared, because it does not fit here" in remarks[1]
+    assert "LACE (10 of 19 points) ranks the training stays no better than chance" in remarks[0]
+    assert missing in remarks[0]
 
 
 def test_all_of_hospital_by_hand():

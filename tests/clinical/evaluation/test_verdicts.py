@@ -55,6 +55,14 @@ def test_the_slope_and_the_ranking():
     assert all(one.status != "shown" for one in said(y, model=noise) if "rank" in one.text)
 
 
+def test_ranking_near_chance_is_a_concern_however_sure():
+    y, p = hospital(20_000)
+    noisy = np.where(np.random.default_rng(0).random(20_000) < 0.8, p[::-1], p)
+    (one,) = [one for one in said(y, model=noisy) if "AUROC" in one.text]
+    assert one.status == "against"
+    assert one.text.startswith("The model ranks stays at best slightly better than chance")
+
+
 def test_baselines_are_compared_by_paired_differences():
     y, p = hospital(2000)
     noise = np.random.default_rng(1).permutation(p)

@@ -68,6 +68,7 @@ SUMMARY = {
         {"step": "newborn", "reason": "newborn", "removed": 100, "left": 900},
     ],
     "kept": {"stays": 900, "patients": 450, "readmitted": 180},
+    "deaths": "Within 30 days of discharge 20.0% came back and 2.0% died before they could.",
     "notes": "discharge",
     "issues": [],
     "caveats": ["Readmissions elsewhere are not counted."],

@@ -40,6 +40,8 @@ def test_what_only_the_hospital_can_say_is_open_and_listed(about):
     assert items["3"].status == "answered"
     assert "30 days" in items["3"].answer[0]
     assert items["6"].status == "in part"
+    flow = {item.key: item for item in tripod(about.namespace())}["20a"].answer[0]
+    assert "2.0% died before they could" in flow
     assert items["23"].status == "open"
 
 
