@@ -3,6 +3,8 @@
     python docs/pictures.py entities.html
     chromium --headless --force-device-scale-factor=2 --window-size=900,240 \
         --screenshot=docs/entities.png entities.html
+
+Run it again when the shipped model changes.
 """
 
 import sys
