@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.evidence.view import Explanation, StayView
+    from clinical.risk.task import Notes
     from clinical.risk.trajectory import Trajectory
     from clinical.training.training import ReadmissionRecipe
 
@@ -30,6 +31,7 @@ class ReadmissionModel(RiskModel):
         *,
         named: Mapping[str, str] | None = None,
         keep: Sequence[str] = (),
+        notes: Notes = "chosen",
     ) -> pd.DataFrame:
         """Score a table of notes, or of stays, into one row a stay, in order of first appearance.
 
@@ -39,14 +41,16 @@ class ReadmissionModel(RiskModel):
                 or one row a stay, with a list of notes as `text`.
             named: our column name -> the frame's, where they differ.
             keep: other columns to carry into the result.
+            notes: "chosen" for those that the model was trained on (which a cohort has; of a table
+                of notes the columns decide), "as-given" for all.
 
         Raises:
-            TableError: there is no column `text`.
+            TableError: there is no column `text`, or none to choose the notes by.
         """
         from clinical.risk.task import ReadmissionTask
         from domainbert.scoring import score_frame
 
-        return score_frame(ReadmissionTask(self), frame, named=named, keep=keep)
+        return score_frame(ReadmissionTask(self, notes=notes), frame, named=named, keep=keep)
 
     def explain(
         self,
@@ -84,6 +88,7 @@ class ReadmissionModel(RiskModel):
         *,
         named: Mapping[str, str] | None = None,
         keep: Sequence[str] = (),
+        notes: Notes = "chosen",
     ) -> pd.DataFrame:
         """The risk after each note of each stay of a table: one row a note.
 
@@ -92,7 +97,7 @@ class ReadmissionModel(RiskModel):
         from clinical.risk.task import TrajectoryTask
         from domainbert.scoring import score_frame
 
-        return score_frame(TrajectoryTask(self), frame, named=named, keep=keep)
+        return score_frame(TrajectoryTask(self, notes=notes), frame, named=named, keep=keep)
 
 
 def fit_readmission(

@@ -28,6 +28,7 @@ from clinical.cohort.source import (
     step,
 )  # fmt: skip
 from clinical.cohort.views import ViewSource
+from clinical.stays.choice import CHOICE, NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError, check_choice
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
@@ -197,6 +198,7 @@ def _export_cohort(
     con: duckdb.DuckDBPyConnection, path: Path, *, request: Request, caveats: list[str]
 ) -> None:
     """Write the cohort piece by piece, with the definition and the flow in its metadata."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     _split(con, request)
@@ -206,12 +208,23 @@ def _export_cohort(
         "clinical.definition": request.definition.text,
         "clinical.definition_sha256": request.definition.sha256,
     }
+    definition = request.definition
+    choice = NoteChoice(
+        notes=request.notes,
+        hours=request.hours if request.notes == "early" else None,
+        summaries=request.schema.summary_categories,
+        addenda=request.schema.addendum_kinds,
+        transfer_gap_hours=definition.episode.transfer_gap_hours,
+        definition=f"{definition.name} {definition.version}",
+        definition_sha256=definition.sha256,
+    ).model_dump_json()
     query = step("piece")
     pieces = con.execute("SELECT first_stay, last_stay FROM pieces ORDER BY first_stay").fetchall()
 
     def read(first: int, last: int) -> Any:
         bounds = {"first_stay": first, "last_stay": last}
-        return con.sql(query, params=bounds).to_arrow_table().replace_schema_metadata(metadata)
+        table = con.sql(query, params=bounds).to_arrow_table().replace_schema_metadata(metadata)
+        return table.append_column(CHOICE, pa.repeat(choice, len(table)))
 
     # The cohort of an empty source has columns too.
     with pq.ParquetWriter(path, read(0, 0).schema, compression="zstd") as writer:

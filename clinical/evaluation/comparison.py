@@ -22,6 +22,7 @@ from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import precise_threshold
 from clinical.evaluation.point_scores import point_scores, with_history
 from clinical.evaluation.verdicts import Verdict, benefit_verdicts, verdicts
+from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_keys
 from clinical.stays.stays import present_notes
@@ -128,6 +129,8 @@ def compare(
     caveats = check_unseen(side["patient_id"], model.manifest if model else {}, side=split)
     stays, unscored = _measurable(model, side, scores)
     caveats += unscored
+    if model and scores is None:
+        caveats += check_notes(model.settings.notes, side)
     train, val = (rows[rows["split"] == name] for name in ("train", "val"))
     risks = {MODEL: stays["probability"].to_numpy()}
     own = model.settings.alert_threshold if model else None

@@ -10,6 +10,7 @@ from clinical.evaluation.drift import compare_inputs
 from clinical.evaluation.groups import by_period
 from clinical.evaluation.intervals import Evaluation, evaluate
 from clinical.evaluation.verdicts import ranking, sample_size, verdicts
+from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import new_stays
 from clinical.stays.patients import overlap, patient_keys
 from domainbert.errors import UserError
@@ -78,7 +79,12 @@ def monitor(
             seed=seed,
         )
         periods, _ = by_period(labelled, threshold=threshold, bootstrap=bootstrap)
-    findings = [*_trained_on(model, stays), *_worse(evaluation, model.manifest), *drifted]
+    findings = [
+        *check_notes(model.settings.notes, rows),
+        *_trained_on(model, stays),
+        *_worse(evaluation, model.manifest),
+        *drifted,
+    ]
     return Monitoring(
         n_stays=len(rows),
         n_unscored=len(new) - len(rows),

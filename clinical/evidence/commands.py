@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clinical.risk.commands import NotesOption  # noqa: TC001  (typer reads it at run time)
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors
 
@@ -24,6 +25,7 @@ def explain(
     with_text: Annotated[
         bool, typer.Option("--with-text", help="Also write the passages' own words.")
     ] = False,
+    notes: NotesOption = "chosen",
     pages: Annotated[
         Path | None, typer.Option(help="Write a page with the notes of every stay to this folder.")
     ] = None,
@@ -38,7 +40,7 @@ def explain(
         from clinical.risk.model import RiskModel
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return ExplainTask(loaded, top=top, text=with_text, pages=pages)
+        return ExplainTask(loaded, top=top, text=with_text, pages=pages, notes=notes)
 
     if pages:
         pages.mkdir(parents=True, exist_ok=True)

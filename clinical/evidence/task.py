@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from clinical.risk.model import RiskModel
+    from clinical.risk.task import Notes
 
 LONGEST_NAME = 150  # characters of a file name made from an id
 _WHOLE = ("passage", "note", "start", "end")
@@ -30,6 +31,7 @@ class ExplainTask(ReadmissionTask):
         top: passages a stay, of each direction.
         text: add the column `text` with the passages themselves.
         pages: folder for one HTML page a stay, with its notes; none by default.
+        notes: see `ReadmissionTask`.
     """
 
     name: ClassVar[str] = "explain"
@@ -41,8 +43,9 @@ class ExplainTask(ReadmissionTask):
         top: int = TOP,
         text: bool = False,
         pages: Path | None = None,
+        notes: Notes = "chosen",
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, notes=notes)
         self._top, self._text, self._pages = top, text, pages
 
     @property

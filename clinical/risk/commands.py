@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,13 @@ Cache = Annotated[
     typer.Option(help="Keep window scores in this file and reuse them in later runs."),
 ]
 CacheSize = Annotated[int, typer.Option(min=1, help="Size of the cache in MB.")]
+NotesOption = Annotated[
+    Literal["chosen", "as-given"],
+    typer.Option(
+        "--notes",
+        help="chosen: those that the model was trained on; as-given: all, and every row says so.",
+    ),
+]
 
 
 @one_line_errors
@@ -25,6 +32,7 @@ def score(
     out: options.Table,
     *,
     scoring: options.ScoringOptions,
+    notes: NotesOption = "chosen",
     cache: Cache = None,
     cache_size: CacheSize = 1024,
 ) -> None:
@@ -36,7 +44,7 @@ def score(
         from clinical.risk.task import ReadmissionTask
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return ReadmissionTask(_cached(loaded, cache, cache_size))
+        return ReadmissionTask(_cached(loaded, cache, cache_size), notes=notes)
 
     score_source(make_task, source, out, scoring)
 
@@ -49,6 +57,7 @@ def trajectory(
     out: options.Table,
     *,
     scoring: options.ScoringOptions,
+    notes: NotesOption = "chosen",
     cache: Cache = None,
     cache_size: CacheSize = 1024,
 ) -> None:
@@ -60,7 +69,7 @@ def trajectory(
         from clinical.risk.task import TrajectoryTask
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return TrajectoryTask(_cached(loaded, cache, cache_size))
+        return TrajectoryTask(_cached(loaded, cache, cache_size), notes=notes)
 
     score_source(make_task, source, out, scoring)
 

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, without_each
+from clinical.stays.choice import NoteChoice  # noqa: TC001  (pydantic reads it at run time)
 from clinical.stays.stays import ReadStay, StayReader, StayRisk, WindowRisk
 from domainbert.encoders.loading import window_limit
 from domainbert.errors import UserError
@@ -44,6 +45,7 @@ class ReadmissionSettings(Settings):
         calibration: slope and intercept on the logit scale; None without a calibrator.
         alert_threshold: the probability from which validation reached 80% precision; None if no
             probability did.
+        notes: which notes of a stay training read; None if its table did not say.
     """
 
     window: int | None = None
@@ -53,6 +55,7 @@ class ReadmissionSettings(Settings):
     join_notes: bool = False
     calibration: Annotated[tuple[float, float], Field(strict=False)] | None = None  # JSON: a list
     alert_threshold: float | None = None
+    notes: NoteChoice | None = None
 
 
 class RiskModel(Model):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from clinical.risk.trajectory import follow
+from clinical.stays.choice import AS_GIVEN, CHOICE, COLUMNS, checked_choice
 from clinical.stays.stays import listed, note_times
+from domainbert.errors import check_choice
 from domainbert.scoring import Fault, Task
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text, is_missing
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from clinical.stays.stays import StayRisk
     from domainbert.tables import Row
 
+Notes = Literal["chosen", "as-given"]
 _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
 
@@ -37,14 +40,22 @@ class ReadNotes:
 
 
 class ReadmissionTask(Task):
-    """Scores stays: the rows with one `stay_id`, or each row where there is none."""
+    """Scores stays: the rows with one `stay_id`, or each row of a table without stay ids.
+
+    Of a table of notes, those are read that the model was trained on; see `NoteChoice`. With
+    `notes="as-given"` all are, and every row says so.
+    """
 
     name: ClassVar[str] = "readmission"
     columns = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
-    def __init__(self, model: RiskModel) -> None:
-        self._model = model
+    def __init__(self, model: RiskModel, *, notes: Notes = "chosen") -> None:
+        check_choice("notes", notes, get_args(Notes))
+        self._model, self._notes = model, notes
+        self._choice = model.settings.notes
+        if self._choice:
+            self.columns = (*self.columns, *COLUMNS)
         self._alerts = model.settings.alert_threshold is not None
 
     @property
@@ -57,8 +68,25 @@ class ReadmissionTask(Task):
         return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
 
     def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
-        """The notes of one stay."""
-        return read_notes(rows)
+        """The notes of one stay that the model reads."""
+        cells = rows[0].cells
+        if STAY.name in cells and id_key(cells[STAY.name]) is None:
+            return Fault("this row has no stay_id, and the table has stay ids")
+        if self._choice is None:
+            return read_notes(rows)
+        given = self._notes == "as-given"
+        if not given and not is_missing(excluded := cells.get("exclusion")):
+            return Fault(f"excluded from the cohort: {excluded}", "empty")
+        if not given and is_missing(cells.get(CHOICE)) and isinstance(cells["text"], str | None):
+            if not (chosen := self._choice.choose(rows)):
+                what = f"none of its {len(rows)} notes is read: this model reads {self._choice}"
+                return Fault(what, "empty")
+            return read_notes(chosen, in_order=True)
+        item = read_notes(rows)
+        known = not given and checked_choice(cells.get(CHOICE), self._choice)
+        if isinstance(item, ReadNotes) and not known:
+            item.remarks.append(AS_GIVEN)
+        return item
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
         """The risk of each stay."""
@@ -89,8 +117,8 @@ class ReadmissionTask(Task):
         return {"model_name": self._model.name, "definition": manifest.get("definition")}
 
     def facts(self) -> dict[str, Any]:
-        """The model."""
-        return {"model": self._model.fingerprint()}
+        """The model, and whether it chooses its notes."""
+        return {"model": self._model.fingerprint(), "notes": self._notes}
 
 
 class TrajectoryTask(ReadmissionTask):
@@ -145,11 +173,12 @@ def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
     return [(id_text(each.get("note_id")), id_text(each.get("chart_time"))) for each in cells]
 
 
-def read_notes(rows: Sequence[Row]) -> ReadNotes | Fault:
+def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fault:
     """The notes of one stay, for every task that reads stays.
 
     Args:
         rows: of one stay, with the cells `patient_id, note_id, chart_time, text`.
+        in_order: whether the rows are in time order already.
 
     Returns:
         The notes in time order, each `note_id` once; or why the rows are no stay.
@@ -170,7 +199,7 @@ def read_notes(rows: Sequence[Row]) -> ReadNotes | Fault:
     kept = list(notes.values())
     if dropped := len(rows) - len(kept):
         remarks.append(f"{dropped} rows with a repeated note_id left out")
-    kept, unreadable = _in_time_order(kept)
+    kept, unreadable = (kept, 0) if in_order else _in_time_order(kept)
     if unreadable:
         remarks.append(
             f"{unreadable} notes have a chart_time that is not an ISO date: notes in the "

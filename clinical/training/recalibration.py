@@ -9,6 +9,7 @@ import numpy as np
 from clinical.evaluation.drift import side_profile
 from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
+from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, with_patients
 from domainbert.errors import UserError
@@ -80,7 +81,8 @@ def recalibrate(model: RiskModel, cohort: pd.DataFrame, *, split: str = "val") -
     """Fit c, the calibrator and the alert threshold on a hospital's own stays.
 
     The network is not changed, so a few hundred stays are enough. They should be like the stays
-    that will be scored, above all in the number of their notes: see docs/explanation/dilution.md.
+    that will be scored, above all in the number of their notes: see docs/explanation/dilution.md. The
+    model reads the notes that this cohort chose from then on.
 
     Args:
         model: its settings are changed, and its manifest says on what.
@@ -103,6 +105,8 @@ def recalibrate(model: RiskModel, cohort: pd.DataFrame, *, split: str = "val") -
     outcome = rows["readmitted"].to_numpy()[readable]
     values, counts = model.window_probabilities([windows[i] for i in readable])
     probability = choose(model, values, counts, outcome)
+    if choice := choice_of(rows.get(CHOICE, ())):
+        model.settings = model.settings.replaced(notes=choice)
     model.manifest.pop("calibration_refused", None)
     if stored := model.manifest.get("patients"):
         model.manifest["patients"] = with_patients(stored, rows["patient_id"], side="val")

@@ -13,6 +13,7 @@ from clinical.evaluation.baselines import out_of_fold
 from clinical.evaluation.drift import side_profile
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.model import ReadmissionSettings, RiskModel
+from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import patient_hashes
 from clinical.training.recalibration import EPSILON, choose
@@ -92,11 +93,12 @@ def fit(
     usable = usable_stays(cohort)
     rows = usable[usable["split"].isin(["train", "val"])]
     _check_sides(rows)
+    if (choice := choice_of(rows.get(CHOICE, ()))) is None:
+        log.warning("the cohort does not say how its notes were chosen: all will be read")
     table = recipe.model
     around = table.model_dump(exclude={"encoder", "objective", "teacher"})
-    model = RiskModel.untrained(
-        table.encoder, training=recipe.training, settings=ReadmissionSettings(**around)
-    )
+    settings = ReadmissionSettings(**around, notes=choice)
+    model = RiskModel.untrained(table.encoder, training=recipe.training, settings=settings)
     objective = ReadmissionObjective(model, rows, table=table, training=recipe.training)
     model = train(
         model,

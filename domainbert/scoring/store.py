@@ -142,7 +142,8 @@ class RunStore:
         if is_over and not other and self.out.is_file():
             self._remove()
             return 0
-        if is_over or "input" not in self._manifest:
+        nothing_done = other and not self._parts() and not self.is_complete
+        if is_over or "input" not in self._manifest or nothing_done:
             self._remove_parts()
             self._note(complete=False, **facts)
         elif other:

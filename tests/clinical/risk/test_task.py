@@ -80,9 +80,12 @@ def test_a_cohort_with_lists_of_notes(model):
     assert list(scores["status"]) == ["ok", "empty"]
 
 
-def test_a_missing_stay_id_is_a_stay_of_its_own(model):
-    frame = pd.DataFrame({"stay_id": ["1", None, None], "text": [NOTE, NOTE, NOTE]})
-    assert len(model.predict_frame(frame)) == 3
+def test_a_row_without_a_stay_id_is_an_error_row_where_there_are_stay_ids(model):
+    frame = pd.DataFrame({"stay_id": ["1", None, " "], "text": [NOTE, NOTE, NOTE]})
+    found = model.predict_frame(frame)
+    assert found["status"].tolist() == ["ok", "error", "error"]
+    assert found["probability"].isna().tolist() == [False, True, True]
+    assert found["reason"].iloc[1] == "this row has no stay_id, and the table has stay ids"
 
 
 def test_duplicates_are_named(model):

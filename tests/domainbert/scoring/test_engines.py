@@ -90,7 +90,7 @@ def in_order(frame):
         **{n: frame[n].fillna("") for n in ("stay_id", "patient_id") if n in frame}
     )
     names = [name for name in ("stay_id", "n_tokens", "row", "words") if name in frame]
-    return frame.sort_values(names).reset_index(drop=True)
+    return frame.sort_values(names).reset_index(drop=True).convert_dtypes()  # one missing value
 
 
 def check_same(found, expected):

@@ -1,0 +1,145 @@
+"""The notes that a model reads: chosen from raw notes as its cohort chose them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from clinical import ReadmissionModel, ReadmissionSettings, build_cohort, synthesize
+from clinical.cli import app
+from clinical.evidence.task import ExplainTask
+from clinical.risk.task import ReadmissionTask
+from clinical.stays.choice import AS_GIVEN, CHOICE, check_notes, choice_of
+from domainbert.errors import UserError
+from domainbert.scoring import score_frame
+from domainbert.tables import TableError, read_table
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hospital")
+    synthesize(folder, stays=80, seed=3)
+    return folder
+
+
+def model_of(cohort, network, tokenizer, **settings):
+    """A tiny model that was trained on the notes of a cohort."""
+    settings = ReadmissionSettings(window=64, notes=choice_of(cohort[CHOICE].unique()), **settings)
+    return ReadmissionModel(network, tokenizer, settings=settings)
+
+
+def raw_notes(folder):
+    return read_table(folder / "NOTEEVENTS.csv")
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_raw_notes_have_the_tokens_of_the_cohort(hospital, network, tokenizer, early):
+    cohort = build_cohort(hospital, notes="early" if early else "discharge", hours=30).to_frame()
+    model = model_of(cohort, network, tokenizer)
+    trained = model.predict_frame(cohort[cohort["exclusion"].isna()]).set_index("stay_id")
+    assert not trained["reason"].str.contains("notes").any()
+    raw = raw_notes(hospital)
+    if early:
+        admitted = read_table(hospital / "ADMISSIONS.csv")[["HADM_ID", "ADMITTIME"]]
+        raw = raw.merge(admitted, on="HADM_ID")
+    found = model.predict_frame(raw.sample(frac=1, random_state=1)).set_index("HADM_ID")
+    # With the admissions unknown, the notes of an earlier stay of the episode are not there.
+    one_stay = cohort[cohort["exclusion"].isna() & (cohort["episode_stay_id"] == cohort["stay_id"])]
+    episodes = cohort.groupby("episode_stay_id")["stay_id"].size()
+    alone = [stay for stay in one_stay["stay_id"] if episodes[stay] == 1]
+    assert len(alone) > 50
+    for name in ("n_tokens", "n_windows"):
+        assert found.loc[alone, name].tolist() == trained.loc[alone, name].tolist()
+    np.testing.assert_allclose(
+        found.loc[alone, "probability"], trained.loc[alone, "probability"], atol=1e-6
+    )
+    given = model.predict_frame(raw, notes="as-given").set_index("HADM_ID")
+    assert (given.loc[alone, "n_tokens"] > trained.loc[alone, "n_tokens"]).mean() > 0.5
+    assert given["reason"].str.contains(AS_GIVEN).all()
+
+
+def test_the_order_of_joined_notes_is_that_of_the_cohort(hospital, network, tokenizer):
+    cohort = build_cohort(hospital).to_frame()
+    model = model_of(cohort, network, tokenizer, join_notes=True)
+    raw = raw_notes(hospital)
+    several = cohort[cohort["text"].map(len) > 1]
+    found = model.predict_frame(raw).set_index("HADM_ID")["probability"]
+    expected = model.predict_frame(several).set_index("stay_id")["probability"]
+    same = [stay for stay in several["stay_id"] if (several["episode_stay_id"] == stay).sum() == 1]
+    close = np.isclose(found[same], expected[same], atol=1e-6)
+    assert close.mean() > 0.5  # not those whose notes are of several stays
+
+
+def test_a_column_that_decides_is_asked_for(hospital, network, tokenizer, tmp_path):
+    cohort = build_cohort(hospital).to_frame()
+    model = model_of(cohort, network, tokenizer)
+    frame = raw_notes(hospital).drop(columns="CATEGORY")
+    with pytest.raises(TableError, match=r"no column 'category' .* --notes as-given"):
+        model.predict_frame(frame)
+    early = model_of(build_cohort(hospital, notes="early").to_frame(), network, tokenizer)
+    with pytest.raises(TableError, match="no column 'admit_time'"):
+        early.trajectory_frame(raw_notes(hospital))
+    model.save_pretrained(tmp_path / "model")
+    frame.head(3).to_csv(tmp_path / "notes.csv", index=False)
+    words = [str(tmp_path / "notes.csv"), "--model", str(tmp_path / "model"), "--out"]
+    for command in ("score", "explain", "trajectory"):
+        out = str(tmp_path / f"{command}.csv")
+        refused = CliRunner().invoke(app, [command, *words, out])
+        assert refused.exit_code == 1
+        assert "no column 'category'" in refused.output
+        taken = CliRunner().invoke(app, [command, *words, out, "--notes", "as-given"])
+        assert taken.exit_code == 0, taken.output
+        assert read_table(out)["reason"].str.contains(AS_GIVEN).all()
+
+
+def test_what_is_not_read_has_a_reason(hospital, network, tokenizer):
+    cohort = build_cohort(hospital).to_frame()
+    model = model_of(cohort, network, tokenizer)
+    frame = pd.DataFrame(
+        {
+            "stay_id": ["1", "2", "2", None],
+            "category": ["Physician", "Discharge summary", " DISCHARGE SUMMARY", "Physician"],
+            "iserror": [None, "1", None, None],
+            "text": ["fever", "edema edema edema", "pain", "dyspnea"],
+        }
+    )
+    found = score_frame(ReadmissionTask(model), frame)
+    assert found["status"].tolist() == ["empty", "ok", "error"]
+    assert found["n_tokens"].iloc[1] == 1
+    assert "none of its 1 notes is read: this model reads discharge summ" in found["reason"].iloc[0]
+    assert "no stay_id" in found["reason"].iloc[2]
+    excluded = model.predict_frame(cohort[cohort["exclusion"].notna()])
+    assert (excluded["status"] == "empty").all()
+    assert excluded["reason"].str.startswith("excluded from the cohort: ").all()
+    passages = score_frame(ExplainTask(model), frame)
+    assert passages["status"].iloc[0] == "empty"
+
+
+def test_a_cohort_with_other_notes_is_refused(hospital, network, tokenizer):
+    model = model_of(build_cohort(hospital).to_frame(), network, tokenizer)
+    other = build_cohort(hospital, notes="early").to_frame()
+    other = other[other["exclusion"].isna()]
+    with pytest.raises(UserError, match=r"this model reads discharge summaries .* the cohort has"):
+        model.predict_frame(other)
+    with pytest.raises(UserError, match="build it with the model's definition"):
+        check_notes(model.settings.notes, other)
+    assert model.predict_frame(other, notes="as-given")["reason"].str.contains(AS_GIVEN).all()
+    (remark,) = check_notes(model.settings.notes, other.drop(columns=CHOICE))
+    assert remark.startswith("The table does not say how its notes were chosen")
+    unknown = model.predict_frame(other[["stay_id", "text"]])
+    assert unknown["reason"].str.contains(AS_GIVEN).all()
+
+
+def test_a_model_keeps_its_choice(hospital, network, tokenizer, tmp_path):
+    cohort = build_cohort(hospital).to_frame()
+    model = model_of(cohort, network, tokenizer)
+    model.save_pretrained(tmp_path / "model")
+    loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
+    assert loaded.settings.notes == model.settings.notes
+    assert loaded.fingerprint() == model.fingerprint()
+    demo = ReadmissionModel.from_pretrained("readmission-demo").settings.notes
+    assert check_notes(demo, cohort) == []
+    with pytest.raises(UserError, match="2 choices of notes; expected one"):
+        choice_of(["{}", "[]"])
+    with pytest.raises(UserError, match="no choice of notes"):
+        choice_of(["mine"])
