@@ -173,10 +173,8 @@ def check_notes(wanted: NoteChoice | None, stays: pd.DataFrame) -> list[str]:
     checked_choice(found.model_dump_json(), wanted)
     if wanted.definition_sha256 == found.definition_sha256:
         return []
-    return [
-        f"The cohort was built by {found.definition}, the model's by {wanted.definition}, or one "
-        "of them was edited: check that the outcome is the same."
-    ]
+    remark = f"The cohort was built by {found.definition}, the model's by {wanted.definition}"
+    return [f"{remark}, or one of them was edited: check that the outcome is the same."]
 
 
 def _upper(cell: object) -> str:

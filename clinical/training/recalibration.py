@@ -81,8 +81,8 @@ def recalibrate(model: RiskModel, cohort: pd.DataFrame, *, split: str = "val") -
     """Fit c, the calibrator and the alert threshold on a hospital's own stays.
 
     The network is not changed, so a few hundred stays are enough. They should be like the stays
-    that will be scored, above all in the number of their notes: see docs/explanation/dilution.md. The
-    model reads the notes that this cohort chose from then on.
+    that will be scored, above all in the number of their notes: see docs/explanation/dilution.md.
+    From then on the model reads the notes that this cohort chose.
 
     Args:
         model: its settings are changed, and its manifest says on what.

@@ -126,6 +126,10 @@ def test_a_cohort_with_other_notes_is_refused(hospital, network, tokenizer):
     assert model.predict_frame(other, notes="as-given")["reason"].str.contains(AS_GIVEN).all()
     (remark,) = check_notes(model.settings.notes, other.drop(columns=CHOICE))
     assert remark.startswith("The table does not say how its notes were chosen")
+    edited = model.settings.notes.replaced(definition="mine 1", definition_sha256="0")
+    same_notes = other.assign(**{CHOICE: edited.model_dump_json()})
+    (remark,) = check_notes(model.settings.notes, same_notes)
+    assert remark.startswith("The cohort was built by mine 1, the model's by readmission-30d")
     unknown = model.predict_frame(other[["stay_id", "text"]])
     assert unknown["reason"].str.contains(AS_GIVEN).all()
 
