@@ -67,7 +67,8 @@ def build_cohort(
     Args:
         source: a folder of `.csv`, `.csv.gz` or `.parquet` files, a DuckDB file,
             `postgresql://…` or `sqlite:///…`.
-        schema: "mimic3", "mimic4", "omop" or "generic"; by default what the tables are.
+        schema: "mimic3", "mimic4", "omop", "meds" or "generic"; by default what
+            the tables are.
         notes: "discharge" for prediction at discharge, from the discharge summary and its addenda
             in time order; "early" for prediction `hours` after admission, from every other note
             charted by then, of stays that are still in hospital.
@@ -115,7 +116,7 @@ def build_cohort(
             known = given or detect_schema(tables)
             derives = end is None and not known.shifted_dates
             request = Request(known, notes, hours, rules, seed, _moment(end), derives, split_by)
-            caveats = _read_source(con, ViewSource(tables, known.views), request)
+            caveats = _read_source(con, ViewSource(tables, known), request)
         _export_issues(con, listing)
         _export_cohort(con, table, request=request, caveats=caveats)
     return Cohort.open(path, keep=keep)

@@ -20,7 +20,7 @@ from domainbert.training.recipes import read_recipe
 if TYPE_CHECKING:
     from datetime import datetime
 
-SCHEMAS = ("mimic3", "mimic4", "omop", "generic")
+SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "generic")
 SHIPPED = Path(__file__).parent
 EVENTS = {
     "readmission": "readmitted within {:g} days of discharge",
@@ -221,17 +221,31 @@ class Notes(TableMap):
     category_value: Text | None = None
 
 
+class Shards(Settings):
+    """A table of several files of a folder: Parquet, or JSON lines, which have a column `json`.
+
+    Attributes:
+        glob: pattern of their paths in the folder.
+        columns: that each file must have.
+    """
+
+    glob: Text
+    columns: Names
+
+
 class View(Settings):
     """A table that is made from others of the source.
 
     Attributes:
         reads: tables of the source and the columns, in lower case, that `sql` reads of them.
         needs: columns of the view and the table without which it lacks them.
-        sql: a SELECT, with `{TABLE}` for each table of `reads`.
+        values: words of the source by a name for them.
+        sql: a SELECT, with `{TABLE}` for each table of `reads`, and `{NAME}` for each of `values`.
     """
 
     reads: dict[str, Names]
     needs: dict[str, Text] = Field(default={})
+    values: dict[str, Text] = Field(default={})
     sql: Text
 
 
@@ -244,7 +258,9 @@ class Schema(Settings):
         notes: the tables of notes, perhaps none.
         discharge_categories: categories of discharge summaries, upper case; may be empty.
         addendum_kinds: kinds of notes that are addenda, upper case.
+        files: tables of several files, by name.
         views: tables that are made from others, by name.
+        caveats: what a reader of every such cohort should know.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
         name: one of `SCHEMAS`.
     """
@@ -254,7 +270,9 @@ class Schema(Settings):
     notes: Annotated[tuple[Notes, ...], BeforeValidator(_tables)] = ()
     discharge_categories: UpperNames = ()
     addendum_kinds: UpperNames = ("ADDENDUM",)
+    files: dict[str, Shards] = Field(default={})
     views: dict[str, View] = Field(default={})
+    caveats: Names = ()
     shifted_dates: bool = False
     name: str = "generic"
 

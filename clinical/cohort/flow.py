@@ -181,7 +181,8 @@ def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Table
         outcome=definition.outcome,
         days=f"{definition.horizon_days:g}",
     )
-    return [line for line in lines.splitlines() if line]
+    first, *rest = [line for line in lines.splitlines() if line]
+    return [first, *request.schema.caveats, *rest]
 
 
 def unmatched_values(con: duckdb.DuckDBPyConnection, column: str, *, limit: int) -> dict[str, int]:

@@ -136,7 +136,7 @@ def detect_schema(source: Source) -> Schema:
     known: dict[str, int] = {}
     for name in SCHEMAS[:-1]:
         schema = load_schema(name)
-        views = ViewSource(source, schema.views)
+        views = ViewSource(source, schema)
         if views.columns(schema.admissions.table) is not None:
             for table in filter(None, (schema.admissions, schema.patients, *schema.notes)):
                 spelled = {column.lower() for column in views.columns(table.table) or ()}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from clinical.datasets.notes import Chart
 from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
 from clinical.datasets.sentences import read_data
+from clinical.stays.patients import assign_splits
 from domainbert.errors import UserError, check_choice
 from domainbert.tables import atomic_path
 from domainbert.tables.sources import quoted
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _TABLES = read_data("tables.toml")
 COLUMNS: dict[str, list[str]] = _TABLES["columns"]
 ADDENDA, ERRORS = 0.05, 0.01  # share of stays with an addendum, and with a note marked as wrong
-FORMS = ("mimic4", "omop")
+FORMS = ("mimic4", "omop", "meds")
 # How many short notes a stay has, and the chance that one of them tells a fact. With many notes
 # most of them say nothing about the risk, as in a real chart.
 NOTES_PER_STAY = {"few": ((1, 2, 2, 2, 3), 0.5), "many": (range(20, 61), 0.06)}
@@ -121,13 +122,26 @@ def synthesize(
 def _translate(mimic3: Path, folder: Path, form: str) -> None:
     """Write the tables of MIMIC-III in another form; the true risks stay as they are."""
     import duckdb
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
+    for place in ("data", "metadata") if form == "meds" else ():
+        (folder / place).mkdir(exist_ok=True)
     script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
     with duckdb.connect() as con:
         for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
             path = quoted(str(mimic3 / f"{name}.csv"))
             con.execute(f"CREATE VIEW {name} AS FROM read_csv({path}, all_varchar = true)")
+        subjects = [row[0] for row in con.execute("SELECT SUBJECT_ID FROM PATIENTS").fetchall()]
+        con.register(
+            "SPLITS", pa.table([subjects, list(assign_splits(subjects))], ["subject_id", "split"])
+        )
         con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
+    for path in folder.glob("data/*.parquet"):  # MEDS wants large strings, which DuckDB lacks
+        table = pq.read_table(path)
+        place = table.schema.get_field_index("text_value")
+        texts = table["text_value"].cast(pa.large_string())
+        pq.write_table(table.set_column(place, "text_value", texts), path)
     for name in ("TRUE_RISK.csv", "TOLD.csv"):
         (mimic3 / name).replace(folder / name)
 

@@ -1,9 +1,12 @@
 """One made-up hospital in every form that is read: the cohorts are equal, row for row."""
 
+import json
+import shutil
 import zipfile
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from clinical.cohort.build import build_cohort
@@ -132,3 +135,81 @@ def test_faults_of_omop_tables_are_listed(omop):
     said = "\n".join(cohort.caveats)
     assert "visit_concept_id 0 (1)" in said
     assert "No dates of death: deaths after discharge are unknown." in said
+
+
+# -- MEDS ---------------------------------------------------------------------------------------
+
+
+def test_meds_tables_are_valid(hospitals):
+    meds = pytest.importorskip("meds", reason="pip install meds")
+    folder = hospitals / "meds"
+    meds.DataSchema.validate(pq.read_table(folder / "data" / "0.parquet"))
+    meds.SubjectSplitSchema.validate(pq.read_table(folder / meds.subject_splits_filepath))
+    meds.CodeMetadataSchema.align(pq.read_table(folder / meds.code_metadata_filepath))
+    meds.DatasetMetadataSchema.from_dict(
+        json.loads((folder / meds.dataset_metadata_filepath).read_text())
+    )
+
+
+@pytest.fixture
+def meds_folder(hospitals, tmp_path):
+    shutil.copytree(hospitals / "meds", tmp_path / "meds")
+    return tmp_path / "meds"
+
+
+def test_the_splits_of_a_meds_dataset_are_kept(meds_folder):
+    path = meds_folder / "metadata" / "subject_splits.parquet"
+    splits = pq.read_table(path).to_pandas()
+    splits["split"] = ["tuning", "held_out", "train"] * (len(splits) // 3) + ["train"] * (
+        len(splits) % 3
+    )
+    splits.to_parquet(path, index=False)
+    frame = build_cohort(meds_folder).to_frame()
+    kept = frame[frame["exclusion"].isna()]
+    expected = splits.astype(str).set_index("subject_id")["split"]
+    expected = expected.replace({"tuning": "val", "held_out": "test"})
+    assert kept["split"].tolist() == expected[kept["patient_id"]].tolist()
+
+
+def test_meds_without_stay_ids_pairs_admissions_and_discharges(meds_folder, hospitals):
+    path = meds_folder / "data" / "0.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["hadm_id"]), path)
+    key = ["patient_id", "admit_time"]
+    found = build_cohort(meds_folder, data_end="none").to_frame().sort_values(key)
+    expected = rows(hospitals, "mimic3").sort_values(key)
+    # The parts of a transfer overlap: which discharge ends which of them is not known.
+    alone = ~expected["patient_id"].isin(
+        expected.loc[expected["exclusion"] == "transfer", "patient_id"]
+    )
+    alone &= expected["exclusion"].isna()
+    merged = expected[alone].merge(found, on=key, suffixes=("", "_found"))
+    assert len(merged) == alone.sum() > 50
+    assert merged["readmitted"].tolist() == merged["readmitted_found"].tolist()
+    assert merged["text"].tolist() == merged["text_found"].tolist()
+
+
+def test_a_shard_with_another_schema_is_listed(meds_folder):
+    whole = build_cohort(meds_folder).n_stays
+    path = meds_folder / "data" / "0.parquet"
+    table = pq.read_table(path)
+    half = table.num_rows // 2
+    pq.write_table(table.slice(0, half), path)
+    # Other types, another order of columns and one column fewer are read.
+    rest = (
+        table.slice(half)
+        .drop_columns(["numeric_value"])
+        .select(["code", "subject_id", "time", "text_value", "hadm_id", "note_id"])
+    )
+    rest = rest.set_column(1, "subject_id", rest["subject_id"].cast("string"))
+    pq.write_table(rest, meds_folder / "data" / "1.parquet")
+    pq.write_table(
+        table.rename_columns(["who", *table.column_names[1:]]), meds_folder / "data" / "2.parquet"
+    )
+    (meds_folder / "data" / "3.parquet").write_bytes(b"PAR1 cut")
+    cohort = build_cohort(meds_folder)
+    assert cohort.n_stays == whole
+    assert {(row.source, row.problem) for row in cohort.issues.itertuples()} >= {
+        ("2.parquet", "file without the columns subject_id, left out"),
+        ("3.parquet", "file that cannot be read as Parquet, left out"),
+    }
