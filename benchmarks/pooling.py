@@ -23,7 +23,7 @@ from biomed.sentences.data import read_pairs, scores, without
 from biomed.sentences.evaluation import evaluate_pairs
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
 from domainbert.encoders.loading import DEFAULT_ENCODER
-from domainbert.statistics.figures import COLOURS, new_axes, save_figure
+from domainbert.statistics.figures import COLOURS, drawing, new_axes, save_figure
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def thirds(pairs: pd.DataFrame) -> pd.DataFrame:
     return pairs.assign(label=classes)
 
 
+@drawing
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Spearman's correlation of each cell with its interval; trained and plain."""
     figure, (axes,) = new_axes((7.0, 3.4))

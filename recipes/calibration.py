@@ -34,6 +34,7 @@ from domainbert.statistics.calibration import (
     logit,
     reliability_curve,
 )
+from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes, save_figure
 from recipes.notes.corpus import notes_gold
 
 if TYPE_CHECKING:
@@ -48,10 +49,9 @@ _NOTE = (
 )
 
 
+@drawing
 def plot_reliability(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path) -> None:
     """Draw the share of right ones against the score, a line for each {name: (scores, right)}."""
-    from domainbert.statistics.figures import COLOURS, DASHES, GREY, new_axes, save_figure
-
     figure, (axes,) = new_axes((5, 4.2))
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     for number, (name, (scores, right)) in enumerate(curves.items()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.terms.layout import TermLayout, place_labels
-from domainbert.statistics.figures import COLOURS, GREY, new_axes
+from domainbert.statistics.figures import COLOURS, GREY, drawing, new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ _MOST_LABELS = 120  # of many terms
 _LONG = 40  # a longer label is cut
 
 
+@drawing
 def plot_layout(layout: TermLayout) -> Figure:
     """Draw a layout of terms, with a legend of the categories."""
     table = layout.table

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.flow import STEPS, SUMMARY_KEY
 from clinical.stays.cohorts import read_stays
+from domainbert.statistics.figures import drawing
 from domainbert.tables import TableError, atomic_path, read_metadata
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def issues_path(path: str | Path) -> Path:
     return Path(path).with_suffix(".issues.csv")
 
 
+@drawing
 def plot_flow(summary: dict[str, Any]) -> Figure:
     """Draw a flow, as `Cohort.save_flow_json` writes it, with what was left out on the right.
 

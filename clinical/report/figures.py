@@ -10,7 +10,7 @@ from clinical.evaluation.decision import ALL, NONE
 from clinical.evaluation.measures import GROUP_MEASURES, PRECISION, Stays, precisions
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import checked, reliability_curve
-from domainbert.statistics.figures import COLOURS, DASHES, GREY, new_axes
+from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _DOTTED = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (1, 2))}
 
 
+@drawing
 def plot_ranking(
     y: ArrayLike,
     scores: Mapping[str, ArrayLike],
@@ -72,6 +73,7 @@ def plot_ranking(
     return figure
 
 
+@drawing
 def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int = 10) -> Figure:
     """Observed against predicted risk, one panel for each set, over a histogram of the risks.
 
@@ -103,7 +105,7 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
         upper.errorbar(curve["predicted"], observed, error, **marks, **look)
         upper.set(xlim=(0, top), ylim=(0, top))
         upper.tick_params(labelbottom=False)
-        upper.set_title(name, fontsize=10, parse_math=False)
+        upper.set_title(name, fontsize=10)
         shown = np.minimum(np.asarray(probability, dtype=float), top)
         lower.hist(shown, bins=np.linspace(0, top, 41).tolist(), color=look["color"])
         lower.set(xlim=(0, top), xlabel="Predicted risk")
@@ -113,6 +115,7 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
     return figure
 
 
+@drawing
 def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) -> Figure:
     """Net benefit against the threshold probability; see `decision.decision_curve`.
 
@@ -137,6 +140,7 @@ def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) ->
     return figure
 
 
+@drawing
 def plot_groups(groups: pd.DataFrame) -> Figure:
     """Differences of each subgroup from all other stays, one panel a measure; see `by_group`."""
     rows = groups[groups["reason"] == ""].iloc[::-1]
@@ -154,13 +158,14 @@ def plot_groups(groups: pd.DataFrame) -> Figure:
             axes.plot(ends, [place, place], color=colour, linewidth=1.4)
         axes.set_ylim(-0.6, len(rows) - 0.4)
         names = [] if number else list(rows["column"] + ": " + rows["group"])
-        axes.set_yticks(places, names, parse_math=False)
+        axes.set_yticks(places, names)
         axes.set_title(measure.name, fontsize=10)
         axes.margins(x=0.15)
     figure.supxlabel("Difference from all other stays, with its 95% interval", fontsize=10, x=0.58)
     return figure
 
 
+@drawing
 def plot_windows(risk: StayRisk) -> Figure:
     """Window probabilities along the notes of one stay, one note after the other.
 
@@ -210,6 +215,4 @@ def _looks(names: Sequence[str] | Mapping[str, ArrayLike]) -> list[dict[str, Any
 
 
 def _legend(axes: Axes, **where: Any) -> None:
-    legend = axes.legend(handlelength=2.2, fontsize=9, framealpha=1, edgecolor="none", **where)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    axes.legend(handlelength=2.2, fontsize=9, framealpha=1, edgecolor="none", **where)

@@ -16,7 +16,7 @@ import numpy as np
 from clinical.risk.aggregation import aggregate_running
 from clinical.stays.stays import listed, note_times
 from domainbert.errors import UserError
-from domainbert.statistics.figures import COLOURS, DASHES, GREY, new_axes
+from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -78,6 +78,7 @@ class Trajectory:
         names = TrajectoryPoint.__dataclass_fields__
         return pd.DataFrame([asdict(point) for point in self.points], columns=list(names))
 
+    @drawing
     def plot(self) -> Figure:
         """The risk after each note, over the days since the first one where all have times."""
         table = self.to_frame().dropna(subset=["probability"])

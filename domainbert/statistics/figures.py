@@ -5,14 +5,20 @@ Figures are outside pyplot's registry, so long jobs do not collect them.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 # Okabe and Ito's colours, distinct with any colour vision; the line styles are distinct in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -26,20 +32,35 @@ STYLE = {
     "axes.labelcolor": "#222222",
     "xtick.color": GREY,
     "ytick.color": GREY,
+    "text.parse_math": False,  # names come from data: a $ in them begins no formula
 }
+
+
+def drawing(plot: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Decorate a function that draws a figure: `STYLE` holds for everything that it draws."""
+
+    @functools.wraps(plot)
+    def styled(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return plot(*args, **kwargs)
+
+    return styled
 
 
 def new_axes(
     size: tuple[float, float], *boxes: tuple[float, float, float, float]
 ) -> tuple[Figure, list[Axes]]:
-    """A figure, size in inches, with axes in the given boxes (left, bottom, width, height)."""
-    import matplotlib as mpl
+    """A figure, size in inches, with axes in the given boxes (left, bottom, width, height).
+
+    Call it in a function that is a `drawing`.
+    """
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=size, layout=None if boxes else "constrained")
-        axes = [figure.add_axes(box) for box in boxes]
-        return figure, axes or [figure.add_subplot()]
+    figure = Figure(figsize=size, layout=None if boxes else "constrained")
+    axes = [figure.add_axes(box) for box in boxes]
+    return figure, axes or [figure.add_subplot()]
 
 
 def save_figure(figure: Figure, path: str | Path, *, dpi: int = 200) -> Path:

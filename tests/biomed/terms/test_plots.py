@@ -55,6 +55,12 @@ def test_few_terms_all_have_labels():
     assert len(labels(plot_layout(crowd(20)))) == 20
 
 
+def test_terms_and_categories_are_drawn_as_they_are_written():
+    layout = crowd(3)
+    odd = TermLayout(layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), None, 5, 0.9)
+    assert len(labels(plot_layout(odd))) == 3
+
+
 def test_every_term_is_a_dot_and_every_category_a_look_of_its_own():
     layout = crowd(70)
     axes = plot_layout(layout).axes[0]

@@ -7,8 +7,9 @@ import pytest
 
 from clinical.cohort.build import build_cohort
 from clinical.cohort.definition import load_definition
-from clinical.cohort.result import Cohort, issues_path
+from clinical.cohort.result import Cohort, issues_path, plot_flow
 from clinical.stays.patients import check_disjoint
+from domainbert.statistics.figures import save_figure
 from domainbert.tables import TableError, read_metadata, write_table
 
 
@@ -61,6 +62,12 @@ def test_excluded_rows_have_no_label_and_no_side(cohort):
     out = frame[frame["exclusion"].notna()]
     assert len(out) == 3
     assert out[["readmitted", "days_to_readmission", "split"]].isna().all(axis=None)
+
+
+def test_an_event_is_drawn_as_it_is_written(cohort, tmp_path):
+    odd = {**cohort.summary["definition"], "event": "[/evil] $x^{$"}
+    figure = plot_flow({**cohort.summary, "definition": odd})
+    assert save_figure(figure, tmp_path / "flow.svg").is_file()
 
 
 def test_another_table_is_no_cohort(tmp_path):

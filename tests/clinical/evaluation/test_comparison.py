@@ -54,6 +54,9 @@ def test_scores_that_do_not_fit_are_refused(cohort, scores):
 
 
 def test_the_command_evaluates_a_score_table(cohort, scores, tmp_path):
+    odd = "[/evil] $x^{$"  # neither rich's markup nor matplotlib's formulas
+    cohort = cohort.assign(insurance=np.where(np.arange(240) % 2, odd, "other"))
+    cohort.loc[cohort["split"] == "test", "insurance"] = odd
     cohort.to_parquet(tmp_path / "cohort.parquet")
     write_table(scores, tmp_path / "risks.csv")
     words = ["evaluate", str(tmp_path / "cohort.parquet"), "--out", str(tmp_path / "out")]
@@ -66,3 +69,4 @@ def test_the_command_evaluates_a_score_table(cohort, scores, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "risks.csv on cohort.parquet" in page
     assert "Chest pain" not in page
+    assert odd in page

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from clinical.evaluation.intervals import evaluate
-from clinical.report.figures import plot_calibration, plot_groups, plot_ranking, plot_windows
+from clinical.report.figures import (
+    plot_calibration,
+    plot_decision_curve,
+    plot_groups,
+    plot_ranking,
+    plot_windows,
+)
 from clinical.stays.stays import Coverage, StayRisk, WindowRisk
 from domainbert.errors import UserError
 from domainbert.statistics.figures import save_figure
@@ -92,15 +98,16 @@ def test_windows_follow_one_another_note_by_note():
 def test_names_from_data_are_drawn_as_they_are(scored, comparison, tmp_path):
     odd = "[/evil] $x^{$"
     y, scores = scored
-    groups = comparison.groups.assign(group=odd)
+    curve = comparison.curve.rename(columns={"model": odd})
     for number, figure in enumerate(
         (
             plot_ranking(y, {odd: scores["model"]}),
             plot_calibration(y, {odd: scores["model"]}),
-            plot_groups(groups),
+            plot_decision_curve(curve),
+            plot_groups(comparison.groups.assign(group=odd)),
         )
     ):
-        assert save_figure(figure, tmp_path / f"{number}.png").is_file()
+        assert save_figure(figure, tmp_path / f"{number}.svg").is_file()
 
 
 def test_clear_errors(scored):
