@@ -29,7 +29,7 @@ from biomed.sentences.data import read_pairs, scores
 from domainbert.encoders.loading import DEFAULT_ENCODER, EncoderError, find_encoder
 from domainbert.models.pooling import unit
 from domainbert.search.vectors import VectorIndex
-from domainbert.training.sentences import spearman
+from domainbert.training.pairs import spearman
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000

@@ -6,17 +6,26 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch.nn.functional import normalize
 
 from biomed.sentences.encoder import SentenceEncoder
 from domainbert.errors import UserError
+from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
-from domainbert.training.modules import with_layers
+from domainbert.training.objective import Objective, SimilarLengths
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.sentences import fit_to_vectors
+from domainbert.training.sentences import WINDOWS, vectors_of, windows_of
+from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from domainbert.training.objective import BatchPlan
+    from domainbert.training.settings import TrainingSettings
+
+Side = tuple[list[str], np.ndarray]  # texts, and the vector that each should have
 HELD_OUT = 20  # one text of so many chooses the weights
 MOST_HELD_OUT = 500
 
@@ -92,7 +101,7 @@ def distill(
             name: ([texts[row] for row in rows], vectors[rows]) for name, texts in sides.items()
         }
 
-    trained = fit_to_vectors(
+    trained = _fit(
         student,
         list(targeted(order[held:]).values()),
         validation=targeted(order[:held]),
@@ -107,6 +116,94 @@ def distill(
     return trained
 
 
+def _fit(
+    student: SentenceEncoder,
+    texts: Sequence[Side],
+    *,
+    validation: Mapping[str, Side],
+    teacher: str | Path,
+    training: TrainingSettings,
+) -> SentenceEncoder:
+    """Train all weights of a student to give texts the vectors of a teacher.
+
+    Args:
+        student: what to start from; its network is trained in place.
+        texts: see `TeacherObjective`; likewise `validation`.
+        validation: other texts and vectors, by name.
+        teacher: its name: an encoder, or a model of the student's task.
+        training: see `TrainingSettings`.
+
+    Raises:
+        UserError: no text, or no such teacher.
+    """
+    student.network.requires_grad_()  # adapters, when they are merged, leave it frozen
+    for module in student.network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = training.dropout
+    stage = TeacherObjective(student, texts, validation, training)
+    trained = train(student, Stage(stage, training.replaced(full=True)), encoder=teacher)
+    trained.name = str(teacher)
+    counts = {"training texts": sum(len(part) for part, _ in texts)}
+    trained.manifest |= {"objective": "the teacher's vectors", "counts": counts}
+    return trained
+
+
+class TeacherObjective(Objective):
+    """The vectors of a teacher: the squared distance to them, summed over dimensions.
+
+    Weights are chosen by the mean of the cosines with the teacher's vectors on other texts.
+
+    Args:
+        student: the embedder that trains.
+        train: sets of texts, and the vectors they should have, shape (texts, dimension).
+        validation: other texts and vectors, by name.
+        training: see `TrainingSettings`.
+    """
+
+    metric = "cosine"
+
+    def __init__(
+        self,
+        student: SentenceEncoder,
+        train: Sequence[Side],
+        validation: Mapping[str, Side],
+        training: TrainingSettings,
+    ) -> None:
+        self._student, self._validation = student, validation
+        self._texts = [(text,) for part, _ in train for text in part]
+        self._targets = torch.from_numpy(np.concatenate([vectors for _, vectors in train]))
+        self._plan = SimilarLengths(self._texts, batch_size=training.batch_size, seed=training.seed)
+
+    def batches(self) -> BatchPlan:
+        """Batches of text numbers."""
+        return self._plan
+
+    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+        """The windows of the texts, and the vectors they should have."""
+        del epoch
+        windows = windows_of(self._student, [self._texts[number][0] for number in batch])
+        return {"targets": self._targets[batch], **windows}
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """See the class."""
+        vectors = vectors_of(self._student, network, *(batch[part] for part in WINDOWS))
+        if self._student.settings.unit_norm:
+            vectors = normalize(vectors)
+        return (vectors - batch["targets"]).square().sum(dim=1).mean()
+
+    def score(self, network: Any) -> dict[str, float]:
+        """The mean cosine of each part of the validation side, and the mean of all."""
+        cosines = {}
+        for name, (texts, vectors) in self._validation.items():
+            ours = unit(self._student.vectors_of(texts, network=network))
+            cosines[name] = float((ours * unit(vectors)).sum(axis=1).mean())
+        return {"cosine": float(np.mean(list(cosines.values()))), **cosines}
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing: a student is trained in one go."""
+        return {}
+
+
 def _check_width(teacher: int, student: SentenceEncoder) -> None:
     """Refuse a student whose vectors cannot be compared with the teacher's.
 
@@ -119,3 +216,32 @@ def _check_width(teacher: int, student: SentenceEncoder) -> None:
             "choose a student of the same width"
         )
         raise UserError(msg)
+
+
+def with_layers(student: SentenceEncoder, layers: int) -> None:
+    """Keep some layers of a network, evenly spaced from the first to the last, in place.
+
+    Raises:
+        UserError: fewer than 1 or more than it has, or a network whose layers were not found.
+    """
+    network = student.network
+    number = network.config.num_hidden_layers
+    if not 1 <= layers <= number:
+        msg = f"layers must be from 1 to {number} for this encoder, got {layers}"
+        raise UserError(msg)
+    stacks = [
+        (parent, name)
+        for parent in network.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, torch.nn.ModuleList) and len(child) == number
+    ]
+    if len(stacks) != 1:
+        msg = (
+            f"cannot tell the layers of a {network.config.model_type} model; distil without layers"
+        )
+        raise UserError(msg)
+    ((parent, name),) = stacks
+    kept = np.linspace(0, number - 1, layers).round().astype(int) if layers > 1 else [number - 1]
+    stack = getattr(parent, name)
+    setattr(parent, name, torch.nn.ModuleList([stack[int(place)] for place in kept]))
+    network.config.num_hidden_layers = layers

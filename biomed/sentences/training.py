@@ -14,9 +14,9 @@ from domainbert.errors import UserError
 from domainbert.models.pairs import PairSettings
 from domainbert.models.pooling import EmbeddingSettings, unit
 from domainbert.settings import Positive, Settings
-from domainbert.training.objective import fingerprint
+from domainbert.training.pairs import fit_pairs, spearman
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.sentences import Objective, fit_embedder, fit_pairs, spearman
+from domainbert.training.sentences import Kind, fit_embedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound="Embedder")
 log = logging.getLogger(__name__)
-METRICS: dict[Objective, str] = {
+METRICS: dict[Kind, str] = {
     "contrastive": "mrr",
     "regression": "spearman",
     "classification": "separation",
@@ -42,7 +42,7 @@ class SentenceTable(ModelTable, EmbeddingSettings):
 
     Attributes:
         kind: "bi-encoder" (a vector per text) or "cross-encoder" (two texts read together).
-        objective: of a bi-encoder, see `domainbert.training.modules.make_loss`.
+        objective: of a bi-encoder, see `domainbert.training.sentences.TextVectorsObjective`.
         difference: whether the objective "classification" sees |u - v|.
         join: of a cross-encoder, how the windows of a long second text are joined.
         share: of a bi-encoder, the share of the trained change that is kept; 0.5 averages the
@@ -50,7 +50,7 @@ class SentenceTable(ModelTable, EmbeddingSettings):
     """
 
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
-    objective: Objective = "regression"
+    objective: Kind = "regression"
     difference: bool = True
     join: Literal["mean", "max"] = "mean"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -173,7 +173,6 @@ def fit_encoder(
     classes: tuple[str, ...] = ()
     if model.objective == "classification":
         classes = _classes(pd.concat(sets.values()), validation)
-    held = _columns(validation, recipe)
     return fit_embedder(
         {name: _columns(pairs, recipe) for name, pairs in sets.items()},
         objective=model.objective,
@@ -186,8 +185,7 @@ def fit_encoder(
         difference=model.difference,
         share=model.share,
         model_class=model_class,
-        validation=held,
-        split=fingerprint(held),
+        validation=_columns(validation, recipe),
         checkpoints=checkpoints,
         resume=resume,
     )
@@ -222,7 +220,7 @@ def _columns(pairs: pd.DataFrame, recipe: SentenceRecipe) -> dict[str, list[Any]
 
 
 def scorer(
-    objective: Objective, pairs: pd.DataFrame, *, scale: float = 1.0
+    objective: Kind, pairs: pd.DataFrame, *, scale: float = 1.0
 ) -> Callable[[Embedder, Any], dict[str, float]]:
     """(embedder, network) -> the metric of an objective on validation.
 

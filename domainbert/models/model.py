@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from domainbert.encoders.loading import window_limit
 from domainbert.errors import EncoderError, UserError
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from domainbert.models.storage import TaskConfig, TaskModel
     from domainbert.settings import Settings
     from domainbert.text.runner import Device
-
-
-class NewHead(Protocol):
-    """What of the settings of a training run decides an untrained model."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of the head."""
-
-    @property
-    def dropout(self) -> float:
-        """Dropout of hidden states, in [0, 1)."""
 
 
 class Model(ABC):
@@ -164,13 +152,13 @@ class Model(ABC):
         cls,
         encoder: str | Path,
         *,
-        training: NewHead,
+        training: Any,
         settings: Settings | None = None,
         labels: Sequence[str] = (),
     ) -> Self:
         """An encoder (shipped name, folder or `hub:owner/name`) with a new head, to be trained.
 
-        `training` gives the seed and the dropout; `labels` are for tasks without their own.
+        `training` has a `seed` and a `dropout`; `labels` are for tasks without their own.
         """
         import torch
 

@@ -31,8 +31,7 @@ from domainbert.text.runner import plan_batches
 from domainbert.training.checkpoints import checkpoint_step, last_checkpoint, resume_hint
 from domainbert.training.objective import LengthBatches, Objective
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.train import ObjectiveTrainer
-from domainbert.training.trainer import load_trained
+from domainbert.training.trainer import ObjectiveTrainer, load_trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -259,21 +258,17 @@ def train_phase(
         seed=plan.seed,
     )
     trainer, _ = ObjectiveTrainer.run(
-        settings,
-        metric=objective.metric,
-        steps=phase.steps,
+        network,
+        objective,
+        settings=settings,
         facts=objective.facts(),
         folder=folder,
         resume=resume,
-        arguments={
-            "max_steps": phase.steps,
-            "gradient_accumulation_steps": objective.passes,
-            # The last weights are kept: the minimum of the held-out loss is noise.
-            "load_best_model_at_end": False,
-            "metric_for_best_model": None,
-        },
-        network=network,
-        objective=objective,
+        max_steps=phase.steps,
+        gradient_accumulation_steps=objective.passes,
+        # The last weights are kept: the minimum of the held-out loss is noise.
+        load_best_model_at_end=False,
+        metric_for_best_model=None,
     )
     return trainer
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import torch
 
 
+POOL = 16  # batches
+NEAR = 16  # characters; lengths that differ by less count as equal, so that batches stay mixed
+
+
 class BatchPlan(Protocol):
     """The batches of every epoch; the same epoch number gives the same batches."""
 
@@ -30,9 +34,11 @@ class Objective(ABC):
 
     Attributes:
         metric: the key of `score` that chooses the weights; larger is better.
+        head: a module that the loss needs; it trains with the network and is dropped afterwards.
     """
 
     metric: str
+    head: torch.nn.Module | None = None
 
     @abstractmethod
     def batches(self) -> BatchPlan:
@@ -91,6 +97,40 @@ class LengthBatches:
         """The batches of an epoch, each a list of example numbers."""
         order = np.random.default_rng((self._seed, number)).permutation(len(self._batches))
         return [self._batches[index] for index in order]
+
+
+class SimilarLengths:
+    """Batches of rows of texts of similar length, which need little padding, new every epoch.
+
+    Rows are shuffled, sorted by length within pools of `POOL` batches, and cut into batches.
+
+    Args:
+        rows: the texts of each.
+        batch_size: rows in a batch at most.
+        seed: of the batches and their order.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[str]], *, batch_size: int, seed: int) -> None:
+        self._lengths = np.array([sum(map(len, row)) // NEAR for row in rows])
+        self._size, self._seed = batch_size, seed
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return -(-len(self._lengths) // self._size)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        """The batches of an epoch."""
+        generator = np.random.default_rng((self._seed, number))
+        rows = generator.permutation(len(self._lengths))
+        batches = []
+        for start in range(0, len(rows), POOL * self._size):
+            pool = rows[start : start + POOL * self._size]
+            pool = pool[np.argsort(self._lengths[pool], kind="stable")]
+            batches += [
+                pool[at : at + self._size].tolist() for at in range(0, len(pool), self._size)
+            ]
+        generator.shuffle(batches)
+        return batches
 
 
 class FreshBatches:

@@ -1,84 +1,222 @@
-"""Train embedders and pair models with sentence-transformers' trainers and losses."""
+"""Train embedders on texts that belong together, or are as similar as a score says."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
-from datasets import Dataset, DatasetDict, disable_progress_bars
-from sentence_transformers import (
-    CrossEncoderTrainer,
-    CrossEncoderTrainingArguments,
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
+from torch.nn.functional import (
+    cosine_similarity,
+    cross_entropy,
+    mse_loss,
+    normalize,
+    triplet_margin_loss,
 )
-from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
-from transformers import TrainerCallback
+from torch.utils.checkpoint import checkpoint
 
-from domainbert.encoders.lora import add_lora
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
-from domainbert.models.pairs import PairModel
-from domainbert.models.pooling import unit
-from domainbert.training.modules import (
-    Objective,
-    PairEncoder,
-    PairModule,
-    SimilarLengths,
-    TextModule,
-    VectorLoss,
-    different_batches,
-    make_loss,
-)
-from domainbert.training.objective import fingerprint
-from domainbert.training.train import new_manifest
-from domainbert.training.trainer import TaskTrainer
+from domainbert.models.pooling import hidden_states, pool
+from domainbert.text.runner import pad
+from domainbert.training.objective import Objective, SimilarLengths, fingerprint
+from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from sentence_transformers.base.sampler import DefaultBatchSampler
-
-    from domainbert.models.pairs import PairSettings
     from domainbert.models.pooling import EmbeddingSettings
+    from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
 Columns = dict[str, list[Any]]
-Side = tuple[list[str], np.ndarray]  # texts, and the vector that each should have
+Kind = Literal["contrastive", "regression", "classification", "triplet"]
 KEY = "key"
+SCALE = 20.0  # one over the temperature of the contrastive objective
+MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
+WINDOWS = ("ids", "lengths", "counts")
+_READ = 32  # windows read together in training
+_KEPT = 8192  # padded tokens of a column; larger batches use gradient checkpointing
 
 
-class EmbedderTrainer(TaskTrainer, SentenceTransformerTrainer):
-    """sentence-transformers' trainer of embedders, on our bridge."""
-
-    arguments_class = SentenceTransformerTrainingArguments
+# --- embedders
 
 
-class PairTrainer(TaskTrainer, CrossEncoderTrainer):
-    """sentence-transformers' trainer of cross-encoders, on our bridge."""
+class TextVectorsObjective(Objective):
+    """Vectors of texts that belong together, or are as similar as a score says.
 
-    arguments_class = CrossEncoderTrainingArguments
+    Args:
+        embedder: its windows and its pooling are those of prediction.
+        sets: the training sets, see `fit_embedder`. A batch comes from one set.
+        kind: "contrastive": a text's partner among those of the batch, as the cross-entropy of
+            cosines times 20 (multiple negatives ranking, arXiv 1705.00652); further columns are
+            negatives. "regression": squared error of cosine and score. "classification": softmax
+            over u, v and |u - v|. "triplet": max(|a - p| - |a - n| + 1, 0), Euclidean. The last
+            three are those of Reimers and Gurevych (arXiv 1908.10084).
+        score: (embedder, network) -> metrics on validation.
+        metric: that chooses the weights.
+        training: see `TrainingSettings`; `batch_size` counts rows.
+        split: hash of the validation side.
+        classes: class names of "classification".
+        difference: whether "classification" sees |u - v|.
+
+    Raises:
+        UserError: an unknown kind, or a set without the columns that it needs.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        sets: Mapping[str, Columns],
+        *,
+        kind: Kind,
+        score: Callable[[Embedder, Any], dict[str, float]],
+        metric: str,
+        training: TrainingSettings,
+        split: str,
+        classes: Sequence[str] = (),
+        difference: bool = True,
+    ) -> None:
+        if kind not in get_args(Kind):
+            msg = f"objective must be one of {', '.join(get_args(Kind))}; got {kind!r}"
+            raise UserError(msg)
+        self.metric, self._embedder, self._kind, self._score = metric, embedder, kind, score
+        self._difference = difference
+        about = {"name": kind, "labels": list(classes), "difference": difference}
+        self._facts = {"objective": about, "data": fingerprint(sets), "split": split}
+        if kind == "classification":
+            torch.manual_seed(training.seed)
+            parts = 3 if difference else 2
+            self.head = torch.nn.Linear(parts * embedder.dimension, len(classes))
+        self._rows: list[tuple[tuple[str, ...], float]] = []
+        plans: list[tuple[BatchPlan, int]] = []
+        for columns in sets.values():
+            names = _text_columns(columns)
+            expected = 3 if kind == "triplet" else 2
+            if len(names) < expected or (len(names) > 2 and "label" in columns):
+                msg = f"{kind} needs {expected} columns of texts, got {', '.join(names)}"
+                raise UserError(msg)
+            texts = list(zip(*(columns[name] for name in names), strict=True))
+            labels: Sequence[float] = columns.get("label", [0.0] * len(texts))
+            if kind == "classification":
+                labels = [list(classes).index(label) for label in columns["label"]]
+            plan: BatchPlan = SimilarLengths(
+                texts, batch_size=training.batch_size, seed=training.seed
+            )
+            if kind == "contrastive":
+                keys = columns.get(KEY) or range(len(texts))
+                plan = DifferentBatches(
+                    [(*row, f"key {key}") for row, key in zip(texts, keys, strict=True)],
+                    batch_size=training.batch_size,
+                    seed=training.seed,
+                )
+            plans.append((plan, len(self._rows)))
+            self._rows += zip(texts, labels, strict=True)
+        self._plan = _MixedBatches(plans, seed=training.seed)
+
+    def batches(self) -> BatchPlan:
+        """Batches of row numbers."""
+        return self._plan
+
+    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+        """For each column of texts the padded ids of its windows, their lengths and counts."""
+        del epoch
+        texts, labels = zip(*(self._rows[number] for number in batch), strict=True)
+        result = {"labels": torch.tensor(labels)}
+        for number, column in enumerate(zip(*texts, strict=True)):
+            for name, tensor in windows_of(self._embedder, column).items():
+                result[f"{name} {number}"] = tensor
+        return result
+
+    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """See the class."""
+        u, v, *others = [
+            vectors_of(self._embedder, network, *(batch[f"{part} {n}"] for part in WINDOWS))
+            for n in range(len(batch) // len(WINDOWS))
+        ]
+        if self._kind == "regression":
+            return mse_loss(cosine_similarity(u, v), batch["labels"])
+        if self._kind == "triplet":
+            return triplet_margin_loss(u, v, others[0], margin=MARGIN)
+        if self.head is not None:
+            joined = torch.cat([u, v, (u - v).abs()][: 3 if self._difference else 2], dim=1)
+            return cross_entropy(self.head(joined), batch["labels"])
+        cosines = normalize(u) @ normalize(torch.cat([v, *others])).T
+        return cross_entropy(SCALE * cosines, torch.arange(len(u), device=u.device))
+
+    def score(self, network: Any) -> dict[str, float]:
+        """The metrics on validation."""
+        return self._score(self._embedder, network)
+
+    def facts(self) -> dict[str, Any]:
+        """The kind, and hashes of the training sets and the validation side."""
+        return self._facts
 
 
-class _TellEpoch(TrainerCallback):
-    """Tells a `PairModule` the epoch."""
+def windows_of(embedder: Embedder, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+    """Texts -> the ids of their windows, the windows' lengths, and the windows of each text."""
+    read = embedder.windower.split_many(texts)
+    windows = [window.input_ids for text in read for window in text.windows]
+    ids, _ = pad(windows, pad_token_id=embedder.tokenizer.pad_token_id)
+    lengths = torch.tensor([len(window) for window in windows])
+    return {
+        "ids": ids,
+        "lengths": lengths,
+        "counts": torch.tensor([len(text.windows) for text in read]),
+    }
 
-    def __init__(self, module: PairModule) -> None:
-        self._module = module
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._module.epoch = int(state.epoch or 0)
+def vectors_of(
+    embedder: Embedder,
+    network: Any,
+    ids: torch.Tensor,
+    lengths: torch.Tensor,
+    counts: torch.Tensor,
+) -> torch.Tensor:
+    """The vectors of texts, not scaled, with gradients, shape (texts, dimension).
+
+    Args:
+        embedder: its pooling is used.
+        network: its network, plain or wrapped by peft.
+        ids: token ids of windows, shape (windows, tokens).
+        lengths: tokens of each window, shape (windows,).
+        counts: windows of each text, shape (texts,).
+    """
+    # Windows of similar length are read together, because most of a batch would be padding.
+    order = lengths.argsort()
+    read: Callable[..., torch.Tensor] = partial(_pooled, embedder.settings, network)
+    if ids.numel() > _KEPT and torch.is_grad_enabled():
+        read = partial(checkpoint, read, use_reentrant=False)
+    rows = torch.cat([read(ids[part], lengths[part]) for part in order.split(_READ)])
+    rows = rows[order.argsort()]
+    if len(rows) > len(counts):  # as `join_windows` does for prediction
+        if embedder.settings.pooling == "max":
+            return torch.segment_reduce(rows, "max", lengths=counts, axis=0)
+        weights = lengths.to(rows.dtype)[:, None]
+        sums = torch.segment_reduce(rows * weights, "sum", lengths=counts, axis=0)
+        rows = sums / torch.segment_reduce(weights, "sum", lengths=counts, axis=0)
+    return rows
+
+
+def _pooled(
+    settings: EmbeddingSettings, network: Any, ids: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    ids = ids[:, : int(lengths.max())]
+    mask = None
+    if int(lengths.min()) < ids.shape[1]:
+        mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
+    hidden = hidden_states(network(input_ids=ids, attention_mask=mask), layers=settings.layers)
+    return pool(hidden.float(), mask, pooling=settings.pooling)
 
 
 def fit_embedder(
     data: Mapping[str, Columns],
     *,
-    objective: Objective,
+    objective: Kind,
     score: Callable[[Embedder, Any], dict[str, float]],
     metric: str,
     encoder: str | Path,
@@ -88,325 +226,127 @@ def fit_embedder(
     difference: bool = True,
     share: float = 1.0,
     model_class: type[AnyEmbedder],
-    validation: Columns | None = None,
-    split: str = "",
+    validation: Columns,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> AnyEmbedder:
     """Train an embedder; keep the weights that do best on validation.
 
     Args:
-        data: training sets by name, each column -> values: two or three columns of texts, then
+        data: training sets by name, each column -> values: two or more columns of texts, then
             "label" (scores in [0, 1] for "regression", class names for "classification"). For
-            "contrastive" a column "key" names what a row is about: rows with one key never
-            share a batch. A batch comes from one set.
-        objective: see `make_loss`.
+            "contrastive" a column "key" names what a row is about: rows with one key never share
+            a batch.
+        objective: see `TextVectorsObjective`.
         score: (embedder, network) -> metrics on validation.
         metric: that chooses the weights; larger is better.
         encoder: shipped name, folder or hub:owner/name.
         training: see `TrainingSettings`; `batch_size` counts rows.
         settings: pooling, see `EmbeddingSettings`.
         labels: class names of "classification".
-        difference: see `make_loss`.
-        share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
-            and the plain encoder's weights.
+        difference: see `TextVectorsObjective`.
+        share: see `train`.
         model_class: `Embedder` or a subclass.
-        validation: columns of texts that `score` reads, which are checked as those of training.
-        split: hash of the validation side; a run resumes only if it is the same.
+        validation: columns of texts that `score` reads; a run resumes only if they are the same.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there.
 
     Raises:
-        UserError: no training row, a text without a token, a label that is wrong, a share without
-            adapters, or `resume` with other data, encoder or settings.
+        UserError: no training row, a text without a token, a share without adapters, or `resume`
+            with other data, encoder or settings.
     """
-    if share != 1 and training.full:
-        raise UserError("share needs adapters; train without full = true")
-    sets = {name: columns for name, columns in data.items() if _rows(columns)}
+    sets = {name: columns for name, columns in data.items() if _row_count(columns)}
     if not sets:
         raise UserError("no rows to train on")
     embedder = model_class.untrained(encoder, training=training, settings=settings)
-    network = add_lora(embedder.network, training.lora)
-    for name, columns in [*sets.items(), ("validation", validation or {})]:
+    for name, columns in [*sets.items(), ("validation", validation)]:
         _check_texts(embedder, columns, name=name)
-    best = _train_embedder(
+    stage = TextVectorsObjective(
         embedder,
-        network,
-        {name: _dataset(columns, objective, labels) for name, columns in sets.items()},
-        make_loss=partial(make_loss, objective, labels=len(labels), difference=difference),
-        sampler=different_batches if objective == "contrastive" else SimilarLengths,
-        score=lambda current: score(embedder, current),
+        sets,
+        kind=objective,
+        score=score,
         metric=metric,
         training=training,
-        facts={
-            **embedder.facts(encoder),
-            "objective": {"name": objective, "labels": list(labels), "difference": difference},
-            "data": fingerprint(sets),
-            "split": split,
-        },
-        folder=checkpoints,
+        split=fingerprint(validation),
+        classes=labels,
+        difference=difference,
+    )
+    trained = train(
+        embedder,
+        Stage(stage, training),
+        encoder=encoder,
+        share=share,
+        checkpoints=checkpoints,
         resume=resume,
     )
-    with torch.no_grad():
-        for name, weights in network.named_parameters():
-            if "lora_B" in name:
-                weights.mul_(share)
-    if share != 1:
-        best = score(embedder, network)
-    trained = embedder.finished(network, encoder=encoder, lora=training.lora)
     trained.name = str(encoder)
-    counts = {f"training rows, {name}": _rows(columns) for name, columns in sets.items()}
-    trained.manifest = new_manifest(training.model_dump(), best, objective=objective, counts=counts)
+    counts = {f"training rows, {name}": _row_count(columns) for name, columns in sets.items()}
+    trained.manifest |= {"objective": objective, "counts": counts}
     return trained
 
 
-def fit_to_vectors(
-    student: AnyEmbedder,
-    train: Sequence[Side],
-    *,
-    validation: Mapping[str, Side],
-    teacher: str | Path,
-    training: TrainingSettings,
-) -> AnyEmbedder:
-    """Train a student to give texts the vectors of a teacher; keep the weights nearest to it.
-
-    Args:
-        student: what to start from; its network is trained in place.
-        train: sets of texts, and the vectors they should have, shape (texts, dimension).
-        validation: other texts and vectors, by name; weights are chosen by the mean of the
-            cosines with the teacher's vectors, which are reported by name.
-        teacher: its name: an encoder, or a model of the student's task.
-        training: see `TrainingSettings`; there are no adapters here.
-
-    Raises:
-        UserError: no text, or no such teacher.
-    """
-    texts = [text for part, _ in train for text in part]
-    if not texts:
-        raise UserError("no texts to train on")
-    targets = np.concatenate([vectors for _, vectors in train])
-    student.origin(teacher)  # a name that is unknown ends here, not after training
-    student.network.requires_grad_()  # adapters, when they are merged, leave it frozen
-    for module in student.network.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = training.dropout
-
-    def score(network: Any) -> dict[str, float]:
-        cosines = {}
-        for name, (part, vectors) in validation.items():
-            ours = unit(student.vectors_of(part, network=network))
-            cosines[name] = float((ours * unit(vectors)).sum(axis=1).mean())
-        return {"cosine": float(np.mean(list(cosines.values()))), **cosines}
-
-    best = _train_embedder(
-        student,
-        student.network,
-        {"texts": Dataset.from_dict({"text": texts, "label": targets})},
-        make_loss=VectorLoss,
-        sampler=SimilarLengths,
-        score=score,
-        metric="cosine",
-        training=training,
-        facts={},
-    )
-    trained = student.finished(student.network, encoder=teacher, lora=None)
-    trained.name = str(teacher)
-    trained.manifest = new_manifest(
-        training.model_dump(),
-        best,
-        objective="the teacher's vectors",
-        counts={"training texts": len(texts)},
-    )
-    return trained
+# --- batches
 
 
-def fit_pairs(
-    train: Sequence[tuple[str, str, float]],
-    *,
-    validation: Sequence[tuple[str, str, float]],
-    encoder: str | Path,
-    training: TrainingSettings,
-    settings: PairSettings | None = None,
-    model_class: type[PairModel] = PairModel,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
-) -> PairModel:
-    """Train a pair model; keep the weights that do best on validation.
+class DifferentBatches:
+    """Batches in which no text and no key occurs twice, so that negatives are negatives."""
 
-    The loss is binary cross-entropy. The weights are chosen by Spearman's correlation.
+    def __init__(self, rows: Sequence[tuple[str, ...]], *, batch_size: int, seed: int) -> None:
+        self._sampler = NoDuplicatesBatchSampler(
+            _Rows(dict(enumerate(row)) for row in rows),
+            batch_size=batch_size,
+            drop_last=False,
+            generator=torch.Generator(),
+            seed=seed,
+        )
 
-    Args:
-        train: first text, second text, and their score in [0, 1].
-        validation: likewise, other pairs.
-        encoder: shipped name, folder or hub:owner/name.
-        training: see `TrainingSettings`; `max_windows` bounds the windows of a pair in a step.
-        settings: windows, see `PairSettings`.
-        model_class: `PairModel` or a subclass.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return len(self._sampler)
 
-    Raises:
-        UserError: no pair for training or validation, a score outside [0, 1], or `resume` with
-            other data, encoder or settings.
-    """
-    if not (train and validation):
-        raise UserError("no pairs: both training and validation need at least one")
-    targets, expected = (_scores([pair[2] for pair in part]) for part in (train, validation))
-    model = model_class.untrained(encoder, training=training, settings=settings, labels=("score",))
-    network = add_lora(model.network, training.lora)
-    windows = model.windower.split_many([pair[:2] for pair in validation])
-    model.windower.split_many([pair[:2] for pair in train])  # bad texts end here
-
-    def score(current: Any) -> dict[str, float]:
-        results = model.predict_windows(windows, network=current)
-        logits = np.array([result.logit for result in results])
-        return {"spearman": spearman(logits, np.array(expected))}
-
-    module = PairModule(model, network, max_windows=training.max_windows, seed=training.seed)
-    encoder_model = PairEncoder(modules=[module])
-    loss = BinaryCrossEntropyLoss(encoder_model)
-    first, second = ([pair[side] for pair in train] for side in (0, 1))
-    _, best = PairTrainer.run(
-        training,
-        metric="spearman",
-        **_library_options({"pairs": len(train)}, training, SimilarLengths),
-        facts={
-            **model.facts(encoder),
-            "data": fingerprint(train),
-            "split": fingerprint(validation),
-        },
-        folder=checkpoints,
-        resume=resume,
-        model=encoder_model,
-        network=network,
-        loss=loss,
-        module=loss,
-        score=score,
-        train_dataset=Dataset.from_dict({"first": first, "second": second, "label": targets}),
-        callbacks=[_TellEpoch(module)],
-    )
-    trained = model.finished(network, encoder=encoder, lora=training.lora)
-    trained.manifest = new_manifest(
-        training.model_dump(),
-        best,
-        counts={"pairs for training": len(train), "pairs to choose weights": len(validation)},
-    )
-    return trained
+    def epoch(self, number: int) -> list[list[int]]:
+        """The batches of an epoch."""
+        self._sampler.set_epoch(number)
+        return list(self._sampler)
 
 
-def _train_embedder(
-    embedder: Embedder,
-    network: Any,
-    parts: dict[str, Dataset],
-    *,
-    make_loss: Callable[..., torch.nn.Module],
-    sampler: Callable[..., DefaultBatchSampler],
-    training: TrainingSettings,
-    **options: Any,
-) -> dict[str, float]:
-    """Train in place, with the options of `TaskTrainer.run`; returns the best scores."""
-    model = SentenceTransformer(modules=[TextModule(embedder, network)])
-    loss = make_loss(model=model)
-    sizes = {name: len(part) for name, part in parts.items()}
-    _, best = EmbedderTrainer.run(
-        training,
-        **_library_options(sizes, training, sampler),
-        model=model,
-        network=network,
-        loss=loss,
-        module=loss,
-        train_dataset=DatasetDict(parts),
-        **options,
-    )
-    return best
+class _Rows(list):
+    """A dataset as a list of rows, which the library's sampler reads many times."""
+
+    column_names: tuple[str, ...] = ()
 
 
-def _library_options(
-    sizes: Mapping[str, int], training: TrainingSettings, sampler: Any
-) -> dict[str, Any]:
-    """The steps per epoch, and the arguments that only sentence-transformers has."""
-    disable_progress_bars()
-    return {
-        "steps": sum(-(-size // training.batch_size) for size in sizes.values()),
-        "arguments": {
-            "per_device_train_batch_size": training.batch_size,
-            "batch_sampler": sampler,
-        },
-    }
+class _MixedBatches:
+    """The batches of several plans, with the number of the first row of each, in random order."""
+
+    def __init__(self, plans: Sequence[tuple[BatchPlan, int]], *, seed: int) -> None:
+        self._plans, self._seed = plans, seed
+
+    def __len__(self) -> int:
+        return sum(len(plan) for plan, _ in self._plans)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        batches = [
+            [first + row for row in batch]
+            for plan, first in self._plans
+            for batch in plan.epoch(number)
+        ]
+        np.random.default_rng((self._seed, number)).shuffle(batches)
+        return batches
 
 
-# --- checks of data
-
-
-def spearman(values: np.ndarray, expected: np.ndarray) -> float:
-    """Rank correlation; 0 where one side does not vary."""
-    from scipy.stats import spearmanr
-
-    if not np.ptp(values) or not np.ptp(expected):
-        return 0.0
-    return float(spearmanr(values, expected).statistic)
-
-
-def _rows(columns: Columns) -> int:
+def _row_count(columns: Columns) -> int:
     return len(next(iter(columns.values()), []))
 
 
-def _texts(columns: Columns) -> list[str]:
+def _text_columns(columns: Columns) -> list[str]:
     """Names of the columns of texts."""
     return [name for name in columns if name not in (KEY, "label")]
 
 
 def _check_texts(embedder: Embedder, columns: Columns, *, name: str) -> None:
-    for column in _texts(columns):
-        for number, text in enumerate(columns[column]):
-            if not isinstance(text, str) or not text.strip():
-                what = "empty" if isinstance(text, str) else f"{type(text).__name__}, not a string"
-                msg = f"{name}: {column} of row number {number} is {what}"
-                raise UserError(msg)
+    for column in _text_columns(columns):
         for number in embedder.windower.without_tokens(columns[column]):
             msg = f"{name}: {column} of row number {number} has no character the model reads"
             raise UserError(msg)
-    if any(len(values) != _rows(columns) for values in columns.values()):
-        lengths = ", ".join(f"{len(values)} {column}" for column, values in columns.items())
-        msg = f"{name}: columns of different lengths ({lengths})"
-        raise UserError(msg)
-
-
-def _dataset(columns: Columns, objective: Objective, labels: Sequence[str]) -> Dataset:
-    """The columns of texts, and the column that the loss or, of keys, the sampler reads."""
-    texts = {name: columns[name] for name in _texts(columns)}
-    expected = 3 if objective == "triplet" else 2
-    is_labelled = objective in ("regression", "classification")
-    if len(texts) < expected or (is_labelled and len(texts) > 2):
-        msg = f"{objective} needs {expected} columns of texts, got {', '.join(texts)}"
-        raise UserError(msg)
-    numbers: Columns = {}
-    if objective == "classification":
-        wrong = [row for row, value in enumerate(columns["label"]) if value not in labels]
-        if wrong:
-            msg = f"row number {wrong[0]} has no known class; expected {', '.join(labels)}"
-            raise UserError(msg)
-        numbers = {"label": [labels.index(value) for value in columns["label"]]}
-    elif objective == "regression":
-        numbers = {"label": _scores(columns.get("label") or [None] * _rows(columns))}
-    elif objective == "contrastive":
-        keys = columns.get(KEY) or [f"row {number}" for number in range(_rows(columns))]
-        numbering = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        numbers = {"label": [numbering[key] for key in keys]}
-    return Dataset.from_dict({**texts, **numbers})
-
-
-def _scores(values: Sequence[Any]) -> list[float]:
-    """The scores, checked to be in [0, 1]."""
-    wrong = [row for row, value in enumerate(values) if not _is_share(value)]
-    if wrong:
-        msg = (
-            f"{len(wrong)} of {len(values)} rows have no score in [0, 1], the first is row number "
-            f"{wrong[0]}; divide by the largest score of the scale"
-        )
-        raise UserError(msg)
-    return [float(value) for value in values]
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and 0 <= float(value) <= 1

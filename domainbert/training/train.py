@@ -5,25 +5,21 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer
+import torch
 
 from domainbert import __version__
 from domainbert.encoders.lora import add_lora, set_adapter
 from domainbert.errors import UserError
-from domainbert.training.trainer import TaskTrainer
+from domainbert.training.trainer import ObjectiveTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import torch
+    from collections.abc import Mapping
 
     from domainbert.models.model import Model
-    from domainbert.training.objective import BatchPlan, Objective
+    from domainbert.training.objective import Objective
     from domainbert.training.settings import TrainingSettings
 
 AnyModel = TypeVar("AnyModel", bound="Model")
@@ -42,6 +38,7 @@ def train(
     *stages: Stage,
     encoder: str | Path,
     start: Mapping[str, Any] | None = None,
+    share: float = 1.0,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> AnyModel:
@@ -56,14 +53,18 @@ def train(
         encoder: what `Model.untrained` was given.
         start: values of adapters and head, by the names of `lora.adapter_tensors`; by
             default new adapters and the head of `model`.
+        share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
+            and the plain encoder's weights.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there; a finished stage is not run again.
 
     Raises:
-        UserError: `resume` with other data, another split, encoder, objective or setting; or
-            checkpoints in the folder and no `resume`.
+        UserError: `resume` with other data, another split, encoder, objective or setting;
+            checkpoints in the folder and no `resume`; or a share without adapters.
     """
     first = stages[0].settings
+    if share != 1 and first.full:
+        raise UserError("share needs adapters; train without full = true")
     network = add_lora(model.network, first.lora)
     if start is not None:
         set_adapter(network, start)
@@ -77,16 +78,20 @@ def train(
         if checkpoints and len(stages) > 1:
             folder = Path(checkpoints) / f"stage-{number}"
         trainer, best = ObjectiveTrainer.run(
-            stage.settings,
-            metric=objective.metric,
-            steps=len(objective.batches()),
+            network,
+            objective,
+            settings=stage.settings,
             facts={**model.facts(encoder), **objective.facts()},
             folder=folder,
             resume=resume,
-            network=network,
-            objective=objective,
         )
         network = trainer.trained()
+    if share != 1:
+        with torch.no_grad():
+            for name, weights in network.named_parameters():
+                if "lora_B" in name:
+                    weights.mul_(share)
+        best = stages[-1].objective.score(network.eval())
     trained = model.finished(network, encoder=encoder, lora=first.lora)
     settings = [stage.settings.model_dump() for stage in stages]
     facts = [stage.objective.facts() for stage in stages]
@@ -108,93 +113,3 @@ def versions() -> dict[str, str]:
     """The versions of Python and the libraries that decide a result."""
     packages = {package: version(package) for package in ("torch", "transformers", "peft")}
     return {"python": platform.python_version(), "domainbert": __version__, **packages}
-
-
-class ObjectiveTrainer(TaskTrainer, Trainer):
-    """Hugging Face's Trainer over the batches, the loss and the score of an objective.
-
-    Args:
-        network: plain or wrapped by peft.
-        objective: see `Objective`.
-        args: from `training_arguments`.
-        options: see `TaskTrainer`.
-    """
-
-    def __init__(self, *, network: Any, objective: Objective, args: Any, **options: Any) -> None:
-        self.objective = objective
-        self._data = _EpochData(objective.batches(), passes=args.gradient_accumulation_steps)
-        super().__init__(
-            model=network,
-            network=network,
-            module=network,
-            score=objective.score,
-            args=args,
-            train_dataset=self._data,
-            data_collator=self._collate,
-            **options,
-        )
-
-    def get_train_dataloader(self) -> DataLoader:
-        """The planned batches, in order."""
-        loader: DataLoader[Any] = DataLoader(
-            self._data, batch_sampler=_InOrder(self._data, self), collate_fn=self.data_collator
-        )
-        return self.accelerator.prepare(loader)
-
-    def _collate(self, batches: list[tuple[int, Sequence[Any]]]) -> dict[str, torch.Tensor]:
-        ((epoch, batch),) = batches
-        return self.objective.collate(batch, epoch=epoch)
-
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Any,
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        **_: Any,
-    ) -> Any:
-        """The objective's loss."""
-        loss = self.objective.loss(model, inputs)
-        return (loss, None) if return_outputs else loss
-
-    def trained(self) -> Any:
-        """The network after training, without the wrappers of mixed precision."""
-        network = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
-        # Otherwise the trainer of a next stage takes it for prepared and uses full precision.
-        network._is_accelerate_prepared = False
-        return network
-
-
-class _EpochData(Dataset):
-    """The batches of the current epoch, filled up from its start to whole steps."""
-
-    def __init__(self, plan: BatchPlan, *, passes: int = 1) -> None:
-        self._plan, self._epoch = plan, -1
-        self._length = len(plan) + -len(plan) % passes
-        self._batches: list[Sequence[Any]] = []
-
-    def begin(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, number: int) -> tuple[int, Sequence[Any]]:
-        return self._epoch, self._batches[number]
-
-
-class _InOrder:
-    """Batch sampler: the batches in order, those of each epoch planned at its start."""
-
-    def __init__(self, data: _EpochData, trainer: Trainer) -> None:
-        self._data, self._trainer = data, trainer
-        self.batch_size, self.drop_last = 1, False  # what accelerate asks of a batch sampler
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        # The trainer's own count, which is right after a resume too.
-        self._data.begin(int(self._trainer.state.epoch or 0))
-        return ([number] for number in range(len(self._data)))

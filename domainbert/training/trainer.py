@@ -1,7 +1,4 @@
-"""The one bridge to the trainers of transformers and sentence-transformers.
-
-Callbacks (progress, early stopping, checkpoints by time), arguments, checkpoints and resume.
-"""
+"""The one bridge to Hugging Face's Trainer: batches, callbacks, arguments, checkpoints, resume."""
 
 from __future__ import annotations
 
@@ -10,13 +7,15 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import TrainerCallback, TrainingArguments
+from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from domainbert.cli.console import progress
@@ -24,89 +23,78 @@ from domainbert.encoders.loading import quiet
 from domainbert.training.checkpoints import resume_point
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from domainbert.training.objective import BatchPlan, Objective
     from domainbert.training.settings import TrainingSettings
 
 WEIGHTS = "model.safetensors"
+HEAD = "objective_head"
 SAVE_SECONDS = 300.0
 LOG_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-class TaskTrainer:
-    """Mixin of the libraries' trainers: what all trainings here share.
+class ObjectiveTrainer(Trainer):
+    """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
-    Validation is the task's own score. Progress is a bar where stderr is a terminal, else a log
-    line every minute. A checkpoint is written at every evaluation and every five minutes; it holds
-    the weights that train. The best weights are put back at the end.
+    Progress is a bar where stderr is a terminal, else a log line every minute. A checkpoint is
+    written at every evaluation and every five minutes; it holds the weights that train. The best
+    weights are put back at the end.
 
     Args:
-        score: network -> metrics on validation.
-        network: what `score` is given: plain or wrapped by peft.
-        module: whose trainable weights are saved: the network, or a loss that contains it.
-        attention: see `TrainingSettings`.
-        patience: evaluations without a better score before training stops; None never stops.
-        callbacks: further callbacks.
-        options: of the library's trainer.
+        network: plain or wrapped by peft.
+        objective: see `Objective`.
+        args: from `training_arguments`.
+        settings: their attention and patience are used.
     """
-
-    arguments_class: ClassVar[type[TrainingArguments]] = TrainingArguments
-    args: TrainingArguments
-    callback_handler: Any
-    control: Any
-    log: Callable[[dict[str, float]], None]
-    model: Any
-    state: Any
 
     def __init__(
         self,
-        *,
-        score: Callable[[Any], dict[str, float]],
         network: Any,
-        module: torch.nn.Module,
-        attention: str = "sdpa",
-        patience: int | None = None,
-        callbacks: Sequence[TrainerCallback] = (),
-        **options: Any,
+        objective: Objective,
+        *,
+        args: TrainingArguments,
+        settings: TrainingSettings,
     ) -> None:
-        self._score, self._network, self._module = score, network, module
-        self._attention, self._bar = attention, _Progress()
-        stopping = [] if patience is None else [_EarlyStopping(patience)]
-        super().__init__(  # type: ignore[call-arg]
-            callbacks=[_Saving(), *stopping, *callbacks],
-            eval_dataset=options["train_dataset"],  # unused: see `evaluate`
-            **options,
+        self.objective, self._network = objective, network
+        if objective.head is not None:
+            network.add_module(HEAD, objective.head)
+        self._attention, self._bar = settings.attention, _Progress()
+        self._data = _EpochData(objective.batches(), passes=args.gradient_accumulation_steps)
+        super().__init__(
+            model=network,
+            args=args,
+            train_dataset=self._data,
+            eval_dataset=self._data,  # unused: see `evaluate`
+            data_collator=self._collate,
+            callbacks=[_Saving(), _EarlyStopping(settings.patience), self._bar],
         )
-        trainer: Any = self
-        trainer.add_callback(self._bar)
-        trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
+        self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
 
     @classmethod
     def run(
         cls,
-        settings: TrainingSettings,
+        network: Any,
+        objective: Objective,
         *,
-        metric: str,
-        steps: int,
+        settings: TrainingSettings,
         facts: Mapping[str, Any],
         folder: str | Path | None = None,
         resume: bool = False,
-        arguments: Mapping[str, Any] | None = None,
-        **options: Any,
+        **arguments: Any,
     ) -> tuple[Self, dict[str, float]]:
         """Train, and put back the best weights.
 
         Args:
+            network: see the class.
+            objective: see the class.
             settings: how to train.
-            metric: the score that chooses the weights; larger is better.
-            steps: per epoch.
             facts: what identifies the run beside the settings, as JSON; a run resumes only if all
                 are the same.
             folder: keeps the checkpoints; a temporary one by default.
             resume: continue from the last checkpoint there.
-            arguments: of the library's trainer, in place of the usual ones.
-            options: see the class.
+            arguments: of Hugging Face's trainer, in place of the usual ones.
 
         Returns:
             The trainer, and the best scores.
@@ -118,20 +106,13 @@ class TaskTrainer:
             place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
             facts = {**facts, "training": settings.model_dump()}
             checkpoint = stack.enter_context(resume_point(place, facts, resume=resume))
+            metric = objective.metric
+            steps = arguments.get("max_steps") or len(objective.batches())
             log.info("training %s: %d steps per epoch", place.name, steps)
-            trainer = cls(
-                args=training_arguments(
-                    settings,
-                    folder=place,
-                    steps=steps,
-                    metric=metric,
-                    kind=cls.arguments_class,
-                    **(arguments or {}),
-                ),
-                attention=settings.attention,
-                patience=settings.patience,
-                **options,
+            args = training_arguments(
+                settings, folder=place, steps=steps, metric=metric, **arguments
             )
+            trainer = cls(network, objective, args=args, settings=settings)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             return trainer, best_scores(trainer.state.log_history, metric)
 
@@ -139,14 +120,50 @@ class TaskTrainer:
         """Train, with the attention that is fastest for training; see `TrainingSettings`."""
         try:
             with training_attention(self._network, self._attention), quiet():
-                return super().train(*args, **kwargs)  # type: ignore[misc]
+                return super().train(*args, **kwargs)
         finally:
             self._bar.close()  # after an error too, because the bar hides the cursor
 
+    def get_train_dataloader(self) -> DataLoader:
+        """The planned batches, in order."""
+        loader: DataLoader[Any] = DataLoader(
+            self._data, batch_sampler=_InOrder(self._data, self), collate_fn=self.data_collator
+        )
+        return self.accelerator.prepare(loader)
+
+    def _collate(self, batches: list[tuple[int, Sequence[Any]]]) -> dict[str, torch.Tensor]:
+        ((epoch, batch),) = batches
+        return self.objective.collate(batch, epoch=epoch)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Any,
+        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
+        **_: Any,
+    ) -> Any:
+        """The objective's loss."""
+        loss = self.objective.loss(model, inputs)
+        return (loss, None) if return_outputs else loss
+
+    def trained(self) -> Any:
+        """The network after training, without the objective's head and mixed precision."""
+        network = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+        # Otherwise the trainer of a next stage takes it for prepared and uses full precision.
+        network._is_accelerate_prepared = False
+        if self.objective.head is not None:
+            delattr(network, HEAD)
+        return network
+
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """The metrics on validation, each with the prefix "eval_"."""
+        """The metrics on validation, each with the prefix "eval_", in full precision."""
         self.model.eval()  # every training step switches back
-        scores = self._score(self._network)
+        mixed = vars(self._network).pop("forward", None)  # accelerate's mixed precision
+        try:
+            scores = self.objective.score(self._network)
+        finally:
+            if mixed:
+                self._network.forward = mixed
         metrics = {f"eval_{name}": float(value) for name, value in scores.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
@@ -154,27 +171,60 @@ class TaskTrainer:
         )
         return metrics
 
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Write no card here: that of sentence-transformers would quote training texts."""
-
     def _save(self, output_dir: str | None = None, state_dict: object = None) -> None:
         del state_dict
         folder = Path(str(output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {
             name: value.detach().cpu().contiguous()
-            for name, value in self._module.named_parameters()
+            for name, value in self._network.named_parameters()
             if value.requires_grad
         }
         save_file(tensors, folder / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: object = None) -> None:
         del model
-        load_trained(self._module, Path(checkpoint_path))
+        load_trained(self._network, Path(checkpoint_path))
 
     def _load_best_model(self) -> None:
         if best := self.state.best_model_checkpoint:
-            load_trained(self._module, Path(best))
+            load_trained(self._network, Path(best))
+
+
+class _EpochData(Dataset):
+    """The batches of the current epoch, filled up from its start to whole steps."""
+
+    def __init__(self, plan: BatchPlan, *, passes: int = 1) -> None:
+        self._plan, self._epoch = plan, -1
+        self._length = len(plan) + -len(plan) % passes
+        self._batches: list[Sequence[Any]] = []
+
+    def begin(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, number: int) -> tuple[int, Sequence[Any]]:
+        return self._epoch, self._batches[number]
+
+
+class _InOrder:
+    """Batch sampler: the batches in order, those of each epoch planned at its start."""
+
+    def __init__(self, data: _EpochData, trainer: Trainer) -> None:
+        self._data, self._trainer = data, trainer
+        self.batch_size, self.drop_last = 1, False  # what accelerate asks of a batch sampler
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        # The trainer's own count, which is right after a resume too.
+        self._data.begin(int(self._trainer.state.epoch or 0))
+        return ([number] for number in range(len(self._data)))
 
 
 def load_trained(module: torch.nn.Module, checkpoint: Path) -> None:
@@ -211,10 +261,9 @@ def training_arguments(
     folder: Path,
     steps: int,
     metric: str,
-    kind: type[TrainingArguments] = TrainingArguments,
     **changes: Any,
 ) -> TrainingArguments:
-    """The arguments of a trainer, of class `kind`; `changes` replace the usual ones.
+    """The arguments of a trainer; `changes` replace the usual ones.
 
     The best and the last checkpoint are kept in `folder`. `steps` is the number per epoch. A
     larger `metric` is better; it chooses the weights to keep.
@@ -246,7 +295,7 @@ def training_arguments(
         "use_cpu": not torch.cuda.is_available(),
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
-    return kind(**{**usual, **changes})
+    return TrainingArguments(**{**usual, **changes})
 
 
 def has_fast_bf16() -> bool:

@@ -6,8 +6,7 @@ import torch
 
 from domainbert.errors import UserError
 from domainbert.models.pairs import PairModel, PairSettings, PairWindower
-from domainbert.training.modules import PairModule
-from domainbert.training.sentences import fit_pairs
+from domainbert.training.pairs import PairsObjective, fit_pairs
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
@@ -150,37 +149,24 @@ def test_training_learns_and_the_model_comes_back_from_its_folder(tiny_encoder, 
 def test_training_reads_the_windows_of_prediction(new_network, tokenizer):
     network = new_network(labels=1)
     model = PairModel(network, tokenizer, settings=PairSettings(window=24))
-    module = PairModule(model, network, max_windows=24, seed=0)
-    pairs = [("was it?", LONG), ("pain", "at home")]
-    scores = module(module.preprocess(pairs))["scores"].detach().numpy()
-    expected = [result.logit for result in model.predict_many(pairs)]
-    assert scores[:, 0] == pytest.approx(np.array(expected), abs=1e-5)
-    fewer = PairModule(model, network, max_windows=2, seed=0).preprocess(pairs)
-    assert fewer["counts"].tolist() == [2, 1]
+    pairs = [("was it?", LONG, 1.0), ("pain", "at home", 0.25)]
 
+    def batch(**settings):
+        objective = PairsObjective(model, pairs, pairs, training=QUICK.replaced(**settings))
+        return objective, objective.collate([0, 1], epoch=0)
 
-def test_the_loss_by_hand(new_network, tokenizer):
-    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
-
-    from domainbert.training.modules import PairEncoder
-
-    pairs = [["pain", "fever", "edema"], ["fever", "fever", "at home"]]
-    network = new_network(labels=1)
-    model = PairModel(network, tokenizer)
-    encoder = PairEncoder(modules=[PairModule(model, network, max_windows=9, seed=0)])
-    p = np.array([result.score for result in model.predict_many(zip(*pairs, strict=True))])
-    y = np.array([1.0, 0.25, 0.0])
+    objective, whole = batch()
+    p = np.array([result.score for result in model.predict_many(pair[:2] for pair in pairs)])
+    y = np.array([1.0, 0.25])
     expected = -(y * np.log(p) + (1 - y) * np.log(1 - p)).mean()
-    loss = BinaryCrossEntropyLoss(encoder)(pairs, torch.tensor(y, dtype=torch.float32))
-    assert loss.item() == pytest.approx(expected, abs=1e-5)
+    assert objective.loss(network, whole).item() == pytest.approx(expected, abs=1e-5)
+    assert batch(max_windows=2)[1]["counts"].tolist() == [2, 1]
 
 
 @pytest.mark.parametrize(
     ("train", "message"),
     [
         ([], "no pairs: both training and validation need at least one"),
-        ([("a", "b", 4.5)], r"1 of 1 rows have no score in \[0, 1\].*divide by the largest"),
-        ([("a", "b", "1")], r"1 of 1 rows have no score in \[0, 1\]"),
         ([("a", " ", 0.5)], "the second text of pair number 0 is empty"),
     ],
 )

@@ -33,7 +33,7 @@ from domainbert.pretraining.settings import (
     Recipe,
 )
 from domainbert.tables import write_table
-from domainbert.training.train import ObjectiveTrainer
+from domainbert.training.trainer import ObjectiveTrainer
 
 ROOT = Path(__file__).parents[3]
 SECRET = "zebrafinch"

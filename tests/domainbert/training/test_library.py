@@ -1,16 +1,15 @@
-"""The library's trainers resume where they were killed, and only the same run."""
+"""Trainings of embedders and pairs resume where they were killed, and only the same run."""
 
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from safetensors.torch import load_file
 
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel
-from domainbert.training.modules import PairModule, SimilarLengths, TextModule
-from domainbert.training.sentences import fit_embedder, fit_pairs
+from domainbert.training.pairs import PairsObjective, fit_pairs
+from domainbert.training.sentences import TextVectorsObjective, fit_embedder
 from domainbert.training.settings import TrainingSettings
 
 SETTINGS = TrainingSettings(
@@ -35,7 +34,12 @@ def embedder(encoder, objective, folder, *, score=size, **changes):
     columns = {"first": texts(0), "second": texts(1), "label": labels}
     if objective == "contrastive":
         del columns["label"]
-    options = {"training": SETTINGS, "split": "abc", "labels": ("one", "two"), **changes}
+    options = {
+        "training": SETTINGS,
+        "validation": {"first": ["pain"]},
+        "labels": ("one", "two"),
+        **changes,
+    }
     return fit_embedder(
         {"pairs": columns},
         objective=objective,
@@ -55,17 +59,16 @@ def pairs(encoder, folder, **changes):
     return fit_pairs(rows, validation=rows[:8], encoder=encoder, checkpoints=folder, **options)
 
 
-def killed_at(monkeypatch, module, step):
-    """Interrupts the forward pass of a step."""
-    forward, count = module.forward, iter(range(10**6))
-    per_step = 2 if module is TextModule else 1
+def killed_at(monkeypatch, kind, step):
+    """Interrupts the loss of a step."""
+    loss, count = kind.loss, iter(range(10**6))
 
-    def stopping(self, features, **options):
-        if self.network.training and next(count) == step * per_step:
+    def stopping(self, network, batch):
+        if next(count) == step:
             raise KeyboardInterrupt
-        return forward(self, features, **options)
+        return loss(self, network, batch)
 
-    monkeypatch.setattr(module, "forward", stopping)
+    monkeypatch.setattr(kind, "loss", stopping)
 
 
 def weights(model):
@@ -87,13 +90,13 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
 
     whole = fit("whole")
     with monkeypatch.context() as patch:
-        killed_at(patch, PairModule if kind == "pairs" else TextModule, stop)
+        killed_at(patch, PairsObjective if kind == "pairs" else TextVectorsObjective, stop)
         with pytest.raises(KeyboardInterrupt):
             fit("parts")
     steps = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("parts/checkpoint-*"))
     assert steps[-1] == stop - 1
     stored = load_file(tmp_path / "parts" / f"checkpoint-{stop - 1}" / "model.safetensors")
-    has_head = any("classifier" in name for name in stored)
+    has_head = any("classifier" in name or "head" in name for name in stored)
     assert has_head == (kind in ("pairs", "classification"))
     with pytest.raises(UserError, match="has checkpoints: continue with --resume"):
         fit("parts")
@@ -108,7 +111,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
 def test_another_validation_side_is_another_run(tiny_encoder, tmp_path):
     embedder(tiny_encoder, "regression", tmp_path)
     with pytest.raises(UserError, match="made with another split; repeat the first command"):
-        embedder(tiny_encoder, "regression", tmp_path, split="abd", resume=True)
+        embedder(tiny_encoder, "regression", tmp_path, validation={}, resume=True)
     with pytest.raises(UserError, match=r"made with another objective\.difference"):
         embedder(tiny_encoder, "regression", tmp_path, difference=False, resume=True)
 
@@ -126,31 +129,15 @@ def test_the_best_weights_are_kept(tiny_encoder, tmp_path):
         torch.testing.assert_close(value.float(), stored[match].half().float())
 
 
-def test_batches_are_of_similar_length_and_every_epoch_has_an_order_of_its_own():
-    generator = np.random.default_rng(0)
-    first = ["word " * int(n) for n in generator.integers(1, 50, 700)]
-    data = Dataset.from_dict({"first": first, "second": first, "label": [0.5] * 700})
-    options = {"batch_size": 8, "drop_last": False, "seed": 3}
-    sampler = SimilarLengths(data, **options)
-    batches = list(sampler)
-    assert len(batches) == len(sampler) == 88
-    assert sorted(row for batch in batches for row in batch) == list(range(700))
-    spread = np.mean([np.ptp([len(first[row]) for row in batch]) for batch in batches])
-    assert spread < 0.2 * np.ptp([len(text) for text in first])
-    assert list(SimilarLengths(data, **options)) == batches
-    sampler.set_epoch(1)
-    assert list(sampler) != batches
-
-
 def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(new_network, tokenizer):
-    network = new_network(labels=1)
-    model = PairModel(network, tokenizer)
-    module = PairModule(model, network, max_windows=2, seed=3)
-    long = [("pain", LONG * 4), ("fever", LONG * 4)]
-    first = module.preprocess(long)["input_ids"]
-    assert torch.equal(module.preprocess(long)["input_ids"], first)
-    assert torch.equal(module.preprocess(long[::-1])["input_ids"][:2], first[2:])
-    chosen = set()
-    for module.epoch in range(6):
-        chosen.add(tuple(module.preprocess(long)["input_ids"].flatten().tolist()))
-    assert len(chosen) > 1
+    model = PairModel(new_network(labels=1), tokenizer)
+    long = [("pain", LONG * 4, 0.5), ("fever", LONG * 4, 0.5)]
+    objective = PairsObjective(model, long, long, training=SETTINGS.replaced(seed=3))
+
+    def ids(batch, epoch=0):
+        return objective.collate(batch, epoch=epoch)["input_ids"]
+
+    first = ids([0, 1])
+    assert torch.equal(ids([0, 1]), first)
+    assert torch.equal(ids([1, 0])[:2], first[2:])
+    assert len({tuple(ids([0, 1], epoch).flatten().tolist()) for epoch in range(6)}) > 1

@@ -28,7 +28,7 @@ from domainbert.training.checkpoints import (
     resume_point,
     training_run,
 )
-from domainbert.training.objective import FreshBatches, LengthBatches, Objective
+from domainbert.training.objective import FreshBatches, LengthBatches, Objective, SimilarLengths
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import Stage, train
 
@@ -151,6 +151,19 @@ def test_the_order_is_another_in_each_epoch_and_with_each_seed():
     assert sorted(plan.epoch(0)) != sorted(other.epoch(0))
     padded = sum(sizes[batch, 0].sum() * sizes[batch, 1].max() for batch in plan.epoch(0))
     assert padded < 1.15 * (sizes[:, 0] * sizes[:, 1]).sum()
+
+
+def test_batches_are_of_similar_length_and_other_ones_in_every_epoch():
+    generator = np.random.default_rng(0)
+    rows = [("word " * int(n),) * 2 for n in generator.integers(1, 50, 700)]
+    plan = SimilarLengths(rows, batch_size=8, seed=3)
+    first = plan.epoch(0)
+    assert len(first) == len(plan) == 88
+    assert sorted(row for batch in first for row in batch) == list(range(700))
+    spread = np.mean([np.ptp([len(rows[row][0]) for row in batch]) for batch in first])
+    assert spread < 0.2 * np.ptp([len(row[0]) for row in rows])
+    assert plan.epoch(0) == first
+    assert sorted(map(sorted, plan.epoch(1))) != sorted(map(sorted, first))
 
 
 class Maker:
