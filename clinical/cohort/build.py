@@ -35,13 +35,11 @@ from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
 from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import duckdb
 
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
-# Shares of the stays after which the validation and the test period begin.
-TIME_SHARES = {"val_from": FRACTIONS["train"], "test_from": FRACTIONS["train"] + FRACTIONS["val"]}
 
 
 def build_cohort(
@@ -58,6 +56,7 @@ def build_cohort(
     delimiter: str | None = None,
     encoding: str | None = None,
     split_by: str = "patient",
+    fractions: Sequence[float] = tuple(FRACTIONS.values()),
 ) -> Cohort:
     """Build a readmission cohort; every admission of the source is in it, kept or with a reason.
 
@@ -88,6 +87,7 @@ def build_cohort(
         split_by: "patient" for sides at random by patient; "time" for training on the earliest
             discharges, then validation, and the latest as the test side. A patient is on the side
             of the last stay, and earlier stays that fall into an earlier period are excluded.
+        fractions: shares of train, val and test, which sum to 1.
 
     Raises:
         TableError: a table or column that is missing or cannot be read.
@@ -101,6 +101,10 @@ def build_cohort(
     if out is not None and Path(out).suffix.lower() != ".parquet":
         msg = f"out must end in .parquet, got {Path(out).name}"
         raise TableError(msg)
+    if len(fractions) != len(FRACTIONS) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
+        msg = f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
+        raise UserError(msg)
+    shares = dict(zip(FRACTIONS, fractions, strict=True))
     given = load_schema(schema, mapping=mapping) if schema or mapping else None
     rules, options, end = load_definition(definition), ReadOptions(delimiter, encoding), data_end
     if rules.long_stay:
@@ -115,7 +119,9 @@ def build_cohort(
         with open_source(source, con, options) as tables:
             known = given or detect_schema(tables)
             derives = end is None and not known.shifted_dates
-            request = Request(known, notes, hours, rules, seed, _moment(end), derives, split_by)
+            request = Request(
+                known, notes, hours, rules, seed, _moment(end), derives, split_by, shares
+            )
             caveats = _read_source(con, ViewSource(tables, known), request)
         _export_issues(con, listing)
         _export_cohort(con, table, request=request, caveats=caveats)
@@ -242,7 +248,10 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
                 f"the stays end in {latest.year}: their dates are shifted, by another amount for "
                 "each patient, and have no order; use split_by='patient'"
             )
-        for name, share in TIME_SHARES.items():
+        # Shares of the stays after which the validation and the test period begin.
+        val_from = request.fractions["train"]
+        starts = {"val_from": val_from, "test_from": val_from + request.fractions["val"]}
+        for name, share in starts.items():
             con.execute(f"SET VARIABLE {name} = $share", {"share": share})
         con.execute(step("split_by_time"))
         return
@@ -252,8 +261,9 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     # Patients are split by their ids as they are compared.
     found = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")
     patients = [row[0] for row in found.fetchall()]
+    sides = assign_splits(patients, seed=request.seed, fractions=request.fractions)
     con.execute("CREATE TABLE splits (patient_id VARCHAR, split VARCHAR)")
-    insert_columns(con, "splits", [patients, list(assign_splits(patients, seed=request.seed))])
+    insert_columns(con, "splits", [patients, list(sides)])
 
 
 def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:

@@ -54,6 +54,9 @@ def cohort(
     split_by: Annotated[
         str, typer.Option(help="patient, or time: the latest discharges are the test side.")
     ] = "patient",
+    fractions: Annotated[
+        tuple[float, float, float], typer.Option(help="Shares of train, val and test.")
+    ] = (0.8, 0.1, 0.1),
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""
     from clinical.cohort.build import build_cohort
@@ -71,6 +74,7 @@ def cohort(
         encoding=encoding,
         seed=seed,
         split_by=split_by,
+        fractions=fractions,
         out=out,
     )
     table = Table("step", "removed", "left", title="Flow")

@@ -18,6 +18,7 @@ from domainbert.settings import Positive, Settings
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
 SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "generic")
@@ -308,6 +309,7 @@ class Request:
     data_end: datetime | None
     derive_data_end: bool
     split_by: str
+    fractions: Mapping[str, float]
 
 
 def load_definition(path: str | Path | None = None) -> Definition:

@@ -22,6 +22,10 @@ def train(
     recipe: options.RecipeFile = None,
     encoder: options.EncoderName = None,
     objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(help="validation, or cross-fitted for a hospital with few stays."),
+    ] = None,
     epochs: options.Epochs = None,
     learning_rate: options.LearningRate = None,
     seed: options.Seed = None,
@@ -47,6 +51,7 @@ def train(
     chosen = {
         "model.encoder": encoder,
         "model.objective": objective,
+        "model.calibration": calibration,
         "training.epochs": epochs,
         "training.learning_rate": learning_rate,
         "training.seed": seed,

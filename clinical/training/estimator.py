@@ -29,6 +29,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         epochs: passes over the training stays.
         learning_rate: peak.
         validation_fraction: share of the patients held out to stop early, fit c and calibrate.
+        calibration: "validation", or "cross-fitted" for few stays; see `ReadmissionTable`.
         full: train all weights instead of a LoRA adapter.
         random_state: seed.
 
@@ -45,6 +46,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         epochs: float = 3.0,
         learning_rate: float = 5e-4,
         validation_fraction: float = 0.15,
+        calibration: str = "validation",
         full: bool = False,
         random_state: int = 0,
     ) -> None:
@@ -53,6 +55,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         self.epochs = epochs
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
+        self.calibration = calibration
         self.full = full
         self.random_state = random_state
 
@@ -96,7 +99,11 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         cohort["split"] = self._split(labels, keys)
         recipe = ReadmissionRecipe(
             model=ReadmissionTable.model_validate(
-                {"encoder": str(self.encoder), "objective": self.objective}
+                {
+                    "encoder": str(self.encoder),
+                    "objective": self.objective,
+                    "calibration": self.calibration,
+                }
             ),
             training=TrainingSettings(
                 epochs=self.epochs,

@@ -26,6 +26,16 @@ MIN_EVENTS = 20
 """Calibration needs this many stays of each outcome: ten for each of its two parameters."""
 
 
+def check_events(outcome: np.ndarray | pd.Series) -> None:
+    """Raise `UserError` for fewer than `MIN_EVENTS` stays of an outcome, 0 or 1, shape (stays,)."""
+    events = int(outcome.sum())
+    if min(events, len(outcome) - events) < MIN_EVENTS:
+        raise UserError(
+            f"{len(outcome)} stays with {events} readmitted are too few to calibrate on; "
+            f"at least {MIN_EVENTS} readmitted and {MIN_EVENTS} others are needed"
+        )
+
+
 def choose(
     model: RiskModel, values: np.ndarray, counts: np.ndarray, outcome: np.ndarray
 ) -> np.ndarray:
@@ -47,12 +57,7 @@ def choose(
         UserError: fewer than `MIN_EVENTS` stays of either outcome, or no c allows a calibration
             (see `fit_platt`); the settings stay as they are.
     """
-    events = int(outcome.sum())
-    if min(events, len(outcome) - events) < MIN_EVENTS:
-        raise UserError(
-            f"{len(outcome)} stays with {events} readmitted are too few to calibrate on; "
-            f"at least {MIN_EVENTS} readmitted and {MIN_EVENTS} others are needed"
-        )
+    check_events(outcome)
     fits, refused = [], ""
     for c in C_GRID:
         score = aggregate_stays(values, counts, c=c)

@@ -15,8 +15,8 @@ from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tens
 from clinical.risk.model import ReadmissionSettings, RiskModel
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
-from clinical.stays.patients import patient_hashes
-from clinical.training.recalibration import EPSILON, choose
+from clinical.stays.patients import patient_hashes, patient_keys
+from clinical.training.recalibration import EPSILON, check_events, choose
 from domainbert.errors import UserError
 from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
 from domainbert.training.objective import LengthBatches, Objective
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
+    from clinical.stays.choice import NoteChoice
     from domainbert.training.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
+FOLDS = 5
+"""Of cross-fitted calibration."""
 
 
 class ReadmissionTable(ModelTable):
@@ -40,11 +43,15 @@ class ReadmissionTable(ModelTable):
     Attributes:
         objective: "window" is the paper's: each window carries its stay's label. "stay" trains
             through the readmission rule, so that a stay counts once however long its notes are.
+        calibration: "validation" fits c, the calibrator and the threshold on the validation side;
+            "cross-fitted" on out-of-fold scores of both sides, which takes `FOLDS` more trainings
+            and suits a small hospital.
         teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
         window: from 16 tokens to the encoder's limit, which is the default.
     """
 
     objective: Literal["stay", "window"] = "stay"
+    calibration: Literal["validation", "cross-fitted"] = "validation"
     teacher: Annotated[float, Field(ge=0, le=1)] = 0.0
     window: Annotated[int, Field(ge=16)] | None = None
     overlap: int = 0
@@ -71,7 +78,8 @@ def fit(
 
     Positive stays are weighted up by the training prevalence; no side is resampled. Training
     keeps the weights with the best validation AUROC. Then c, a calibrator and an alert threshold
-    are fitted on validation. If that fails, the log and the card say why.
+    are fitted; see `ReadmissionTable.calibration`. If that fails, the log and the card say why. Too
+    few stays of an outcome are warned about before training.
 
     Args:
         cohort: see `clinical.stays.cohorts.usable_stays`; the test side is not used.
@@ -87,30 +95,27 @@ def fit(
     """
     import pandas as pd
 
-    from domainbert.training.train import Stage, train
-
     recipe = recipe or ReadmissionRecipe()
     usable = usable_stays(cohort)
     rows = usable[usable["split"].isin(["train", "val"])]
     _check_sides(rows)
     if (choice := choice_of(rows.get(CHOICE, ()))) is None:
         log.warning("the cohort does not say how its notes were chosen: all will be read")
-    table = recipe.model
-    around = table.model_dump(exclude={"encoder", "objective", "teacher"})
-    settings = ReadmissionSettings(**around, notes=choice)
-    model = RiskModel.untrained(table.encoder, training=recipe.training, settings=settings)
-    objective = ReadmissionObjective(model, rows, table=table, training=recipe.training)
-    model = train(
-        model,
-        Stage(objective, recipe.training),
-        encoder=table.encoder,
-        checkpoints=checkpoints,
-        resume=resume,
-    )
+    table, crossed = recipe.model, recipe.model.calibration == "cross-fitted"
+    try:
+        check_events(rows["readmitted"] if crossed else rows[rows["split"] == "val"]["readmitted"])
+    except UserError as few:
+        log.warning(
+            "this model will not be calibrated: %s. Use a larger validation side (clinical cohort "
+            "--fractions 0.6 0.2 0.2)%s",
+            *(few, "" if crossed else " or --calibration cross-fitted"),
+        )
+    model, objective = _trained(rows, recipe, choice, checkpoints=checkpoints, resume=resume)
     used = objective.rows
     sides = pd.concat([used, usable[usable["split"] == "test"]]).groupby("split")["readmitted"]
     model.manifest |= {
         "objective": table.objective,
+        "calibration": table.calibration,
         "teacher": table.teacher,
         "stays": sides.size().to_dict(),
         "prevalence": sides.mean().to_dict(),
@@ -121,18 +126,55 @@ def fit(
     if record_patients:
         model.manifest["patients"] = patient_hashes(rows)
     values, counts = model.window_probabilities(objective.val_windows)
+    fitted_on = (values, counts, objective.outcome)
     try:
-        probability = choose(model, values, counts, objective.outcome)
+        choose(model, *(_out_of_fold(used, recipe, choice) if crossed else fitted_on))
     except UserError as refused:
         log.warning("no calibration: %s", refused)
         model.manifest["calibration_refused"] = str(refused)
-        probability = aggregate_stays(values, counts, c=model.c)
+    probability = model.calibrated(aggregate_stays(values, counts, c=model.c))
     texts = {side: used.loc[used["split"] == side, "text"] for side in ("train", "val")}
     model.manifest["profile"] = {
         "train": side_profile(model, texts["train"]),
         "val": side_profile(model, texts["val"], probability=probability),
     }
     return model
+
+
+def _trained(
+    rows: pd.DataFrame, recipe: ReadmissionRecipe, choice: NoteChoice | None, **run: Any
+) -> tuple[RiskModel, ReadmissionObjective]:
+    """A network trained on the train side of rows; `run` is for `domainbert.training.train`."""
+    from domainbert.training.train import Stage, train
+
+    table, training = recipe.model, recipe.training
+    around = table.model_dump(exclude={"encoder", "objective", "calibration", "teacher"})
+    settings = ReadmissionSettings(**around, notes=choice)
+    model = RiskModel.untrained(table.encoder, training=training, settings=settings)
+    objective = ReadmissionObjective(model, rows, table=table, training=training)
+    return train(model, Stage(objective, training), encoder=table.encoder, **run), objective
+
+
+def _out_of_fold(
+    rows: pd.DataFrame, recipe: ReadmissionRecipe, choice: NoteChoice | None
+) -> tuple[np.ndarray, ...]:
+    """Windows, counts and outcomes as `choose` wants them, of all stays.
+
+    Each stay is scored by a model that was not trained on its patient (cross-fitting, as in
+    scikit-learn's `CalibratedClassifierCV` with `ensemble=False`).
+    """
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    patients, outcome = patient_keys(rows["patient_id"]), rows["readmitted"].to_numpy()
+    folds = min(FOLDS, *(len(set(patients[outcome == label])) for label in (0, 1)))
+    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=recipe.training.seed)
+    parts = []
+    for number, (_, held_out) in enumerate(splitter.split(rows, outcome, patients), start=1):
+        log.info("calibration: training %d of %d", number, folds)
+        is_val = np.isin(np.arange(len(rows)), held_out)
+        model, fold = _trained(rows.assign(split=np.where(is_val, "val", "train")), recipe, choice)
+        parts.append((*model.window_probabilities(fold.val_windows), fold.outcome))
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 def _check_sides(rows: pd.DataFrame) -> None:

@@ -122,3 +122,18 @@ def test_a_split_by_time_tests_on_the_latest_stays_and_keeps_patients_apart(tmp_
     assert by_patient["exclusion"].isna().sum() == len(kept) + len(earlier)
     with pytest.raises(UserError, match="split_by"):
         build_cohort(tmp_path / "h", split_by="ward")
+
+
+def test_the_sides_have_the_shares_that_were_asked_for(tmp_path):
+    from clinical.cohort.build import build_cohort
+    from clinical.datasets.hospital import synthesize
+
+    synthesize(tmp_path / "h", stays=300, seed=4, brief=True, dates="real")
+    for split_by in ("patient", "time"):
+        built = build_cohort(tmp_path / "h", split_by=split_by, fractions=(0.5, 0.3, 0.2))
+        stays = {side: counts["stays"] for side, counts in built.summary["splits"].items()}
+        shares = [stays[side] / sum(stays.values()) for side in ("train", "val", "test")]
+        assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.12)
+    for wrong in ((0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.1, -0.1)):
+        with pytest.raises(UserError, match="three numbers above 0 that sum to 1"):
+            build_cohort(tmp_path / "h", fractions=wrong)
