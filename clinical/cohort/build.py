@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clinical.cohort import fhir
 from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.flow import (
     SUMMARY_KEY,
@@ -64,10 +65,10 @@ def build_cohort(
     compared without regard to case, surrounding spaces and a trailing ".0".
 
     Args:
-        source: a folder of `.csv`, `.csv.gz` or `.parquet` files, a DuckDB file,
+        source: a folder of `.csv`, `.csv.gz`, `.parquet` or `.ndjson` files, a DuckDB file,
             `postgresql://…` or `sqlite:///…`.
-        schema: "mimic3", "mimic4", "omop", "meds" or "generic"; by default what
-            the tables are.
+        schema: "mimic3", "mimic4", "omop", "meds", "fhir" or "generic"; by default
+            what the tables are.
         notes: "discharge" for prediction at discharge, from the discharge summary and its addenda
             in time order; "early" for prediction `hours` after admission, from every other note
             charted by then, of stays that are still in hospital.
@@ -165,6 +166,7 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         con.create_function(
             "python_id_key", id_key, ["VARCHAR"], "VARCHAR", null_handling="special"
         )
+        fhir.add_functions(con)
         try:
             yield con
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:

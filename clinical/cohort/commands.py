@@ -20,7 +20,9 @@ def synthesize(
     brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
     notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
     dates: Annotated[str, typer.Option(help="shifted, as in MIMIC, or real.")] = "shifted",
-    form: Annotated[str, typer.Option("--as", help="mimic3, mimic4, omop or meds.")] = "mimic3",
+    form: Annotated[
+        str, typer.Option("--as", help="mimic3, mimic4, omop, meds or fhir.")
+    ] = "mimic3",
 ) -> None:
     """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
     from clinical.datasets.hospital import synthesize as make
@@ -36,7 +38,7 @@ def cohort(
     source: Annotated[str, typer.Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")],
     out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
     schema: Annotated[
-        str | None, typer.Option(help="mimic3, mimic4, omop, meds, generic; else detected.")
+        str | None, typer.Option(help="mimic3, mimic4, omop, meds, fhir, generic; else detected.")
     ] = None,
     notes: Annotated[str, typer.Option(help="discharge or early.")] = "discharge",
     hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "generic")
+SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "fhir", "generic")
 SHIPPED = Path(__file__).parent
 EVENTS = {
     "readmission": "readmitted within {:g} days of discharge",
@@ -218,6 +218,7 @@ class Notes(TableMap):
     chart_time: Names = ()
     chart_date: Names = ()
     error: Names = ()
+    fault: Names = ()
     text: Names
     category_value: Text | None = None
 

@@ -6,13 +6,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clinical.cohort import fhir
 from domainbert.tables import TableError
 from domainbert.tables.formats import DEFAULTS
 from domainbert.tables.parquet_files import parquet_columns
 from domainbert.tables.sources import Source, identifier, quoted, select_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from clinical.cohort.definition import Schema, View
 
@@ -30,6 +33,7 @@ class ViewSource(Source):
             for name, shards in schema.files.items()
             if Path(source.name).is_dir()
         }
+        self._streams = 0
         self._found: dict[str, list[tuple[list[str], Path]]] = {}
         self._required = {name: set(shards.columns) for name, shards in schema.files.items()}
 
@@ -95,7 +99,8 @@ class ViewSource(Source):
         found, flaws = [], []
         for path in self._files.get(table, []):
             try:
-                (names,) = parquet_columns(path, DEFAULTS)
+                is_json = path.suffix == ".ndjson"
+                (names,) = [["json"]] if is_json else parquet_columns(path, DEFAULTS)
             except TableError:
                 flaws.append((path.name, 1, "file that cannot be read as Parquet, left out"))
                 continue
@@ -107,8 +112,28 @@ class ViewSource(Source):
         self._found[table] = sorted(found)
         return self._found[table]
 
+    def _resources(self, table: str, paths: Sequence[Path]) -> pa.RecordBatchReader:
+        import pyarrow as pa
+
+        flaws = self.flaws[table.lower()] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from fhir.resources(paths, table, flaws)
+            except TableError as error:
+                self.errors[table.lower()] = error
+                raise
+
+        return pa.RecordBatchReader.from_batches(pa.schema([("json", pa.string())]), batches())
+
     def _scan_shards(self, table: str, columns: Sequence[str]) -> str:
         """All files as text; files with the same columns are read as one."""
+        paths = [path for _, path in self._shards(table)]
+        if columns == ["json"]:
+            self._streams += 1
+            name = f"json_stream_{self._streams}"
+            self._con.register(name, self._resources(table, paths))
+            return name
         parts = []
         for names, group in groupby(self._shards(table), key=lambda shard: shard[0]):
             files = ", ".join(quoted(str(path.absolute())) for _, path in group)

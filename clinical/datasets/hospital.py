@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _TABLES = read_data("tables.toml")
 COLUMNS: dict[str, list[str]] = _TABLES["columns"]
 ADDENDA, ERRORS = 0.05, 0.01  # share of stays with an addendum, and with a note marked as wrong
-FORMS = ("mimic4", "omop", "meds")
+FORMS = ("mimic4", "omop", "meds", "fhir")
 # How many short notes a stay has, and the chance that one of them tells a fact. With many notes
 # most of them say nothing about the risk, as in a real chart.
 NOTES_PER_STAY = {"few": ((1, 2, 2, 2, 3), 0.5), "many": (range(20, 61), 0.06)}
@@ -137,11 +137,11 @@ def _translate(mimic3: Path, folder: Path, form: str) -> None:
             "SPLITS", pa.table([subjects, list(assign_splits(subjects))], ["subject_id", "split"])
         )
         con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
-    for path in folder.glob("data/*.parquet"):  # MEDS wants large strings, which DuckDB lacks
-        table = pq.read_table(path)
+    for shard in folder.glob("data/*.parquet"):  # MEDS wants large strings, which DuckDB lacks
+        table = pq.read_table(shard)
         place = table.schema.get_field_index("text_value")
         texts = table["text_value"].cast(pa.large_string())
-        pq.write_table(table.set_column(place, "text_value", texts), path)
+        pq.write_table(table.set_column(place, "text_value", texts), shard)
     for name in ("TRUE_RISK.csv", "TOLD.csv"):
         (mimic3 / name).replace(folder / name)
 

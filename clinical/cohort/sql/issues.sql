@@ -82,12 +82,13 @@ SELECT source, row, coalesce(note_id, stay_id), CASE status
     WHEN 'unknown_stay' THEN 'note of a stay that is not in the admissions'
     WHEN 'other_patient' THEN 'note whose patient is not the stay''s'
     WHEN 'marked_error' THEN 'note marked as an error'
+    WHEN 'unreadable_text' THEN 'note whose text cannot be read: not base64, not text, or a link'
     WHEN 'empty' THEN 'note without text'
     WHEN 'missing_category' THEN 'note without a category, not used'
     WHEN 'after_return' THEN 'discharge note charted when the patient was back'
     WHEN 'missing_time' THEN 'note without a chart time' END
 FROM notes
-WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'empty',
+WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'unreadable_text', 'empty',
                  'missing_category', 'after_return', 'missing_time')
 UNION ALL
 SELECT source, row, id, 'chart time unreadable' FROM unreadable_notes

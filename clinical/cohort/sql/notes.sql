@@ -19,6 +19,7 @@ WITH read AS (
         s.stay_id IS NOT NULL AS is_known,
         id_key(n.patient_id) <> s.patient_id AS other_patient,
         is_true(n.error) AS is_error,
+        n.fault IS NOT NULL AS is_faulty,
         NOT coalesce(regexp_matches(n.text, '\S'), false) AS is_empty,
         coalesce(list_contains(rules.discharge_categories, upper_clean(n.category)), false)
             AS is_summary,
@@ -46,6 +47,7 @@ judged AS (
         WHEN NOT is_known THEN 'unknown_stay'
         WHEN other_patient THEN 'other_patient'
         WHEN is_error THEN 'marked_error'
+        WHEN is_faulty THEN 'unreadable_text'
         WHEN is_empty THEN 'empty'
         WHEN stay_no IS NULL THEN 'stay_excluded'
         WHEN is_uncategorised THEN 'missing_category'

@@ -1,5 +1,7 @@
 """One made-up hospital in every form that is read: the cohorts are equal, row for row."""
 
+import base64
+import gzip
 import json
 import shutil
 import zipfile
@@ -10,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from clinical.cohort.build import build_cohort
+from clinical.cohort.fhir import attachment_text, section_text
 from clinical.datasets.hospital import FORMS, synthesize
+from domainbert.tables import TableError
 
 STANDARDS = Path(__file__).parents[4] / "shared" / "data" / "standards"
 LABELS = [
@@ -213,3 +217,168 @@ def test_a_shard_with_another_schema_is_listed(meds_folder):
         ("2.parquet", "file without the columns subject_id, left out"),
         ("3.parquet", "file that cannot be read as Parquet, left out"),
     }
+
+
+# -- FHIR ---------------------------------------------------------------------------------------
+
+
+def resources(folder, kind):
+    return [json.loads(line) for line in (folder / f"{kind}.ndjson").read_text().splitlines()]
+
+
+@pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
+@pytest.mark.parametrize("kind", ["Patient", "Encounter", "DocumentReference"])
+def test_fhir_resources_are_valid(hospitals, kind):
+    jsonschema = pytest.importorskip("jsonschema")
+    with gzip.open(STANDARDS / "fhir" / "fhir-r4.schema.json.gz") as file:
+        schema = json.load(file)
+    validator = jsonschema.Draft6Validator(
+        {"$ref": f"#/definitions/{kind}", "definitions": schema["definitions"]}
+    )
+    for resource in resources(hospitals / "fhir", kind)[::20]:
+        validator.validate(resource)
+
+
+def attachment(text, kind="text/plain"):
+    data = base64.b64encode(text.encode()).decode()
+    return {"attachment": {"contentType": kind, "data": data}}
+
+
+RTF = r"""{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator Riched20;}\f0\fs20 Caf\'e9 au lait\par
+\u8364? 5, \b bold\b0\tab done \{x\}}"""
+HTML = (
+    "<html><style>p {}</style><body><p>Heart&nbsp;failure,<br/>NYHA &lt; III</p><p>Home</p></body>"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([attachment("as it is\n")], "as it is\n"),
+        ([attachment(HTML, "text/html; charset=utf-8")], "Heart failure,\nNYHA < III\nHome"),
+        ([attachment(RTF, "text/rtf")], "Café au lait\n€ 5, bold\tdone {x}"),
+        ([attachment("%PDF", "application/pdf"), attachment("plain")], "plain"),
+        ([attachment("<p>b</p>", "text/html"), attachment("a")], "a"),
+        ([{"attachment": {"contentType": "text/plain", "data": "no base64!"}}], None),
+        ([{"attachment": {"contentType": "text/plain", "url": "Binary/1"}}], None),
+        ([attachment("%PDF", "application/pdf")], None),
+        ([], None),
+    ],
+)
+def test_the_text_of_an_attachment(content, text):
+    assert attachment_text(json.dumps(content)) == text
+
+
+def test_the_text_of_nested_sections():
+    div = '<div xmlns="http://www.w3.org/1999/xhtml">{}</div>'
+    sections = [
+        {
+            "title": "Course",
+            "text": {"div": div.format("Stable.")},
+            "section": [{"title": "Day 2"}],
+        },
+        {"text": {"div": div.format("<ul><li>one</li><li>two</li></ul>")}},
+    ]
+    assert section_text(json.dumps(sections)) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
+
+
+def test_shapes_of_the_examples_of_the_specification(tmp_path):
+    """References by URL, a child encounter, offsets of time, partial dates, notes of every kind."""
+
+    def write(name, *lines):
+        text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+        (tmp_path / name).write_text(text + "\n")
+
+    def encounter(id, start, end, **more):
+        imp = {"system": "http://terminology.hl7.org/CodeSystem/v3-ActCode", "code": "IMP"}
+        base = {"resourceType": "Encounter", "id": id, "status": "finished", "class": imp}
+        period = {"start": start, "end": end} if end else {"start": start}
+        subject = {"reference": "https://example.org/fhir/Patient/p1/_history/2"}
+        return base | {"subject": subject, "period": period} | more
+
+    whole = encounter("whole", "2019-01-01T08:00:00+10:00", "2019-01-05T10:00:00+10:00")
+    ward = {"partOf": {"reference": "urn:uuid:whole"}}
+    cut = json.dumps(encounter("cut", "2019-05-01T08:00:00Z", None))[:70]
+    write(
+        "Encounter.000.ndjson",
+        whole,
+        encounter("ward", "2019-01-02T08:00:00Z", "2019-01-03T08:00:00Z", **ward),
+        encounter("clinic", "2019-01-09", "2019-01-09", **{"class": {"code": "AMB"}}),
+        cut,
+    )
+    write(
+        "Encounter.001.ndjson",
+        encounter("back", "2019-01-20T08:00:00.000Z", "2019-01-22"),
+        encounter("open", "2019-02-25T08:00:00Z", None, status="in-progress"),
+    )
+    write(
+        "Patient.ndjson",
+        {"resourceType": "Patient", "id": "p1", "gender": "other", "birthDate": "1950-05",
+         "deceasedBoolean": False},
+    )  # fmt: skip
+
+    def document(id, encounter, content, **more):
+        loinc = {"coding": [{"system": "http://loinc.org", "code": "18842-5"}]}
+        base = {"resourceType": "DocumentReference", "id": id, "status": "current", "type": loinc}
+        context = {"context": {"encounter": [{"reference": encounter}]}}
+        return base | context | {"content": content, "date": "2019-01-05T03:00:00Z"} | more
+
+    write(
+        "DocumentReference.ndjson",
+        document("d1", "Encounter/whole", [attachment("summary")]),
+        document("d2", "Encounter/ward", [attachment("of the ward")], date="2019-01-05T04:00:00Z"),
+        document("d3", "Encounter/whole", [{"attachment": {"url": "Binary/1"}}]),
+        document("d4", "Encounter/gone", [attachment("whose?")]),
+    )
+    write(
+        "Composition.ndjson",
+        {"resourceType": "Composition", "id": "c1", "status": "final",
+         "type": {"coding": [{"code": "11490-0"}]}, "encounter": {"reference": "Encounter/back"},
+         "date": "2019-01-22T11:00:00Z",
+         "section": [{"title": "Plan", "text": {"div": "<div>rest</div>"}}]},
+    )  # fmt: skip
+    write(
+        "DiagnosticReport.ndjson",
+        {"resourceType": "DiagnosticReport", "id": "r1", "status": "final",
+         "code": {"text": "Chest film"}, "encounter": {"reference": "Encounter/whole"},
+         "effectiveDateTime": "2019-01-01T01:00:00Z", "conclusion": "clear lungs",
+         "presentedForm": [{"contentType": "application/pdf", "data": "JVBERg=="}]},
+    )  # fmt: skip
+    cohort = build_cohort(tmp_path, data_end="none")
+    frame = cohort.to_frame().set_index("stay_id")
+    assert set(frame.index) == {"whole", "back", "open"}
+    assert str(frame.loc["whole", "admit_time"]) == "2018-12-31 22:00:00"
+    assert frame.loc["whole", "readmitted"] == 1
+    assert frame.loc["whole", "text"] == ["summary", "of the ward"]
+    assert frame.loc["back", "text"] == ["Plan\n\nrest"]
+    assert frame.loc["whole", "age"] == 68
+    assert frame.loc["open", "exclusion"] == "missing_time"
+    assert {problem.split(":")[0] for problem in cohort.issues["problem"]} >= {
+        "line that is not a row",
+        "note whose text cannot be read",
+        "no admission or no discharge time",
+        "note of a stay that is not in the admissions",
+    }
+    assert cohort.n_admissions == 4  # with the line that was cut
+    early = (
+        build_cohort(tmp_path, notes="early", hours=48, data_end="none")
+        .to_frame()
+        .set_index("stay_id")
+    )
+    assert early.loc["whole", "text"] == ["clear lungs"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "release"),
+    [
+        ("Encounter", {"actualPeriod": {}}, "R5"),
+        ("DocumentReference", {"context": [{"reference": "Encounter/1"}]}, "R5"),
+        ("DocumentReference", {"indexed": "2019-01-01"}, "STU3"),
+    ],
+)
+def test_another_release_is_refused(hospitals, tmp_path, kind, change, release):
+    shutil.copytree(hospitals / "fhir", tmp_path / "fhir")
+    path = tmp_path / "fhir" / f"{kind}.ndjson"
+    path.write_text(json.dumps(resources(hospitals / "fhir", kind)[0] | change) + "\n")
+    with pytest.raises(TableError, match=f"{kind}.ndjson is FHIR {release} .*; expected R4"):
+        build_cohort(tmp_path / "fhir")
