@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from biomed.ner import commands as ner
 from biomed.qa import commands as qa
 from biomed.sentences import commands as sentences
 from biomed.terms import commands as terms
-from domainbert.cli.console import command_line, one_line_errors, stdout
+from domainbert.cli.console import command_line, one_line_errors, print_table
 
 app = command_line("biomed", "BioBERT: entities, answers and embeddings from biomedical text.")
 app.add_typer(ner.app, name="ner")
@@ -28,7 +26,4 @@ def models() -> None:
     for name, folder in shipped_models("biomed").items():
         manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
         head, *rows = score_rows(manifest)
-        table = Table(*head, title=f"{name}: {manifest['card']['title']}", title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        stdout.print(table)
+        print_table(rows, head, title=f"{name}: {manifest['card']['title']}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 class TermEmbedder(TermModel):
     """Medical terms as vectors; see `domainbert.models.embedder.Embedder` for its other methods."""
 
-    _index: TermIndex | None = None  # of the vocabulary that `nearest` searched last
+    _index: tuple[bytes, TermIndex] | None = None  # of the vocabulary that `nearest` searched last
 
     def similarity_matrix(
         self, terms: Sequence[str], others: Sequence[str] | None = None
@@ -57,10 +59,10 @@ class TermEmbedder(TermModel):
         Raises:
             UserError: an empty vocabulary, one string instead of a list, or k < 1.
         """
-        index = TermIndex(self, vocabulary)
-        if self._index is None or self._index.digest != index.digest:
-            self._index = index
-        return self._index.nearest(term, k=k, context=context)
+        key = hashlib.sha256(pickle.dumps(vocabulary)).digest()
+        if self._index is None or self._index[0] != key:
+            self._index = key, TermIndex(self, vocabulary)
+        return self._index[1].nearest(term, k=k, context=context)
 
 
 def embed_frame(

@@ -44,8 +44,8 @@ def medical_terms() -> pd.DataFrame:
         `held_out` (never trained on, see `is_held_out`).
     """
     path = DATA / "medical_terms.csv"
-    group = read_table(path)[["category", "group"]].agg("/".join, axis=1)
     terms = read_vocabulary(path)
+    group = terms["category"] + "/" + read_table(path)["group"]
     return terms.assign(group=group, held_out=terms["term"].map(is_held_out))
 
 

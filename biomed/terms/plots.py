@@ -43,7 +43,7 @@ def plot_layout(layout: TermLayout) -> Figure:
     }
     _draw_layout(axes, layout, looks, page=(_PANEL * _POINTS, tall * _POINTS))
     if names:
-        figure.legend(
+        legend = figure.legend(
             *axes.get_legend_handles_labels(),
             loc="lower center",
             ncols=_LEGEND_COLUMNS,
@@ -53,6 +53,8 @@ def plot_layout(layout: TermLayout) -> Figure:
             columnspacing=1.2,
             markerscale=6 / _marker_side(len(table)),
         )
+        for text in legend.get_texts():
+            text.set_parse_math(False)  # "$" in a name is no formula
     return figure
 
 
@@ -131,6 +133,7 @@ def _draw_labels(
             size=size,
             color=INK,
             zorder=3,
+            parse_math=False,
         )
         text.set_path_effects(halo)
         edge = np.clip(points[i], corners[i], corners[i] + sizes[i]) - points[i]

@@ -54,8 +54,8 @@ def command_line(name: str, about: str) -> typer.Typer:
 
 
 def say(message: str) -> None:
-    """Print one line to stderr."""
-    stderr.print(message, markup=False, soft_wrap=True)
+    """Print one line to stderr, as it is: never markup or control sequences."""
+    stderr.print(_plain(message), soft_wrap=True)
 
 
 def print_table(rows: Iterable[Sequence[object]], head: Sequence[str], *, title: str = "") -> None:
@@ -130,8 +130,7 @@ def _signals_interrupt() -> Iterator[None]:
 
 
 def _print_error(reason: str) -> None:
-    line = f"error: {reason}".replace("\n", " ")
-    stderr.print(line, markup=False, soft_wrap=True, style="red")
+    stderr.print(_plain(f"error: {reason}"), soft_wrap=True, style="red")
 
 
 def _print_bug(error: Exception) -> None:

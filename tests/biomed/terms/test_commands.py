@@ -179,3 +179,14 @@ def test_train_writes_a_model_with_its_card(tiny_encoder, tmp_path):
     card = (tmp_path / "model" / "README.md").read_text()
     assert "# Tiny vectors" in card
     assert "training rows, names" in card
+
+
+def test_terms_are_printed_as_they_are(tiny_encoder, tmp_path):
+    """Terms of users are neither markup nor orders for the terminal."""
+    (tmp_path / "v.csv").write_text("term,synonyms\nedema [/x] \x1b[31m,ZQX\n[left] pain,\n")
+    options = ("--vocabulary", tmp_path / "v.csv", "--model", tiny_encoder)
+    said = invoke("similar", "ZQX", *options)
+    assert "\x1b[31m" not in said
+    shown = "".join(said.split())
+    assert "edema[/x]" in shown
+    assert "[left]pain" in shown

@@ -36,6 +36,9 @@ def test_a_vocabulary_is_embedded_once(embedder, monkeypatch):
     first = embedder.nearest("swelling", words, k=2)
     assert embedder.nearest("swelling", list(words), k=2).equals(first)
     assert calls == [3]
+    index = embedder._index[1]
+    embedder.nearest("cough", words)
+    assert embedder._index[1] is index  # its names are read once too: a second each time
     embedder.nearest("swelling", words[:2], k=1)
     assert calls == [3, 2]
 

@@ -109,3 +109,11 @@ def test_files_are_the_same_each_time(tmp_path, ending):
 def test_matplotlib_waits_until_it_is_needed():
     code = "import sys, biomed.embedder; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_name_is_text_not_a_formula(embedder, tmp_path):
+    """A dollar sign ended the command."""
+    terms = ["$x^{$ [/b]", "chest $pain$", "edema", "fever"]
+    figure = plot_terms(terms, ["[/evil] $x^{$", "a", "a", "b"], embedder=embedder)
+    save_figure(figure, tmp_path / "terms.png")
+    assert terms[0] in [text.get_text() for text in figure.axes[0].texts]

@@ -198,6 +198,13 @@ def test_messages_go_to_stderr_as_they_are(capsys):
     assert capsys.readouterr() == ("", f"{LONG}\n")
 
 
+def test_a_message_is_never_markup_nor_orders_for_the_terminal(capsys):
+    say("read as [/x] [left] \x1b[31mred")
+    assert capsys.readouterr().err == "read as [/x] [left]  [31mred\n"
+    result = CliRunner().invoke(command(UserError("no column '[/x]\x1b[31m'")))
+    assert result.stderr == "error: no column '[/x] [31m'\n"
+
+
 def test_counting_changes_nothing_and_is_silent_without_a_terminal(capsys):
     assert list(counted(iter("abc"), what="letters", total=3)) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
