@@ -66,7 +66,7 @@ def pretrain(
         typer.Option(help="Folder for tokens, examples and checkpoints; by default OUT-work."),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, help="Maximum steps per phase, for a trial run.")
+        int | None, typer.Option(min=1, help="Maximum steps, for a trial run.")
     ] = None,
     seed: options.Seed = None,
 ) -> None:

@@ -182,7 +182,7 @@ class Prepared:
 
     Attributes:
         documents: side -> its tokenized documents, see `ExampleMaker`.
-        examples: phase -> side -> its examples.
+        examples: side -> its examples.
         counts: of what was read, left out and made.
         name: identifies everything that the examples depend on.
     """
@@ -210,22 +210,20 @@ class Prepared:
         }
         features = {"tokens": tokens, "length": Value("int32")}
         features |= {"second": Value("int32"), "label": Value("int8")}
-        facts = {"text": text, "seed": recipe.training.seed, "pairs": recipe.examples.pairs}
-        self.name = fingerprint(facts)
-        self.examples: dict[str, dict[str, Dataset]] = {}
-        for phase, settings in recipe.phases.items():
-            self.examples[phase] = {}
-            for side, rows in self.documents.items():
-                make = partial(
-                    ExampleMaker,
-                    rows,
-                    length=settings.length,
-                    pairs=recipe.examples.pairs,
-                    tokenizer=tokenizer,
-                    seed=recipe.training.seed,
-                )
-                name = fingerprint({**facts, "length": settings.length, "side": side})
-                self.examples[phase][side] = _stored(folder, name, make, features)
+        plan = recipe.training
+        facts = {"text": text, "seed": plan.seed, "pairs": recipe.examples.pairs}
+        self.name = fingerprint({**facts, "length": plan.length})
+        self.examples: dict[str, Dataset] = {}
+        for side, rows in self.documents.items():
+            make = partial(
+                ExampleMaker,
+                rows,
+                length=plan.length,
+                pairs=recipe.examples.pairs,
+                tokenizer=tokenizer,
+                seed=plan.seed,
+            )
+            self.examples[side] = _stored(folder, f"{self.name}-{side}", make, features)
         tokens_read = {side: _token_count(rows) for side, rows in self.documents.items()}
         self.counts = {**json.loads(counts.read_text("utf-8")), "tokens": tokens_read}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import shutil
@@ -15,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from domainbert.encoders.loading import find_encoder, load_config, window_limit
 from domainbert.errors import UserError
-from domainbert.files import folder_beside, locked
+from domainbert.files import folder_beside
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, read_exclusions
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared, fingerprint, private_folder
 from domainbert.pretraining.model import (
@@ -28,18 +27,19 @@ from domainbert.pretraining.model import (
 )
 from domainbert.pretraining.settings import Recipe
 from domainbert.text.runner import plan_batches
-from domainbert.training.checkpoints import checkpoint_step, last_checkpoint, resume_hint
+from domainbert.training.checkpoints import last_checkpoint, resume_hint
 from domainbert.training.objective import LengthBatches, Objective
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.trainer import ObjectiveTrainer, load_trained
+from domainbert.training.trainer import ObjectiveTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
 
     from domainbert.pretraining.model import PretrainingNetwork
-    from domainbert.pretraining.settings import Phase, TrainingPlan
+    from domainbert.pretraining.settings import TrainingPlan
 
 Scores = dict[str, float]
 # Of an evaluation batch, on every device: what is masked is drawn batch by batch.
@@ -67,7 +67,7 @@ def pretrain(
 
     Returns:
         The manifest, `pretraining.json` in the folder: settings, counts, and under "before" and
-        "after" the scores on held-out documents, {phase: {measure: value}}.
+        "after" the scores on held-out documents, {measure: value}.
 
     Raises:
         CorpusError: no text, all of it excluded, or documents that cannot be told from the
@@ -81,7 +81,7 @@ def pretrain(
     check_free(out)
     with folder_beside(out):
         pass  # fails before training if it cannot be written
-    _check_lengths(recipe)
+    _check_length(recipe)
     work = Path(work) if work else out.with_name(f"{out.name}-work")
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
     tokenizer = load_start_tokenizer(recipe.encoder)
@@ -98,93 +98,94 @@ def pretrain(
                     "are spelled alike",
                     *(missing, ids["listed"], kind),
                 )
-        run = _Run(recipe, prepared, Masker(tokenizer, masked=recipe.examples.masked), work=work)
-        with locked(run.folder):
-            before = run.scores(run.start.network)
-            network = run.train()
-            manifest = new_manifest(recipe, counts=prepared.counts, start=run.start)
-            manifest |= {"before": before, "after": run.scores(network)}
-            dropout = run.start.dropout
-            save_encoder(
-                out, network=network, tokenizer=tokenizer, manifest=manifest, dropout=dropout
-            )
-            shutil.rmtree(run.folder)
+        start = load_start(recipe.encoder, plan=recipe.training)
+        if start.fresh_head:
+            rows = start.network.config.vocab_size
+            start_output_layer(start.network, prepared.frequencies(TRAIN, rows))
+        facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.name}
+        folder = private_folder(work / f"run-{fingerprint(facts | {'start': start.sha256})}")
+        network, before, after = train(
+            start.network, prepared.examples, recipe=recipe, tokenizer=tokenizer, folder=folder
+        )
+        manifest = new_manifest(recipe, counts=prepared.counts, start=start)
+        manifest |= {"before": before, "after": after}
+        save_encoder(
+            out,
+            network=network,
+            tokenizer=tokenizer,
+            manifest=manifest,
+            dropout=start.dropout,
+        )
+        shutil.rmtree(folder)
     return manifest
 
 
-def _check_lengths(recipe: Recipe) -> None:
-    limit = window_limit(load_config(find_encoder(recipe.encoder)))
-    for name, phase in recipe.phases.items():
-        if phase.length > limit:
-            msg = (
-                f"[{name}] has examples of {phase.length} tokens, but {recipe.encoder} "
-                f"reads at most {limit}; set length = {limit} there"
-            )
-            raise UserError(msg)
+def _check_length(recipe: Recipe) -> None:
+    limit, length = window_limit(load_config(find_encoder(recipe.encoder))), recipe.training.length
+    if length > limit:
+        msg = (
+            f"[training] has examples of {length} tokens, but {recipe.encoder} reads at most "
+            f"{limit}; set length = {limit} there"
+        )
+        raise UserError(msg)
 
 
-class _Run:
-    """The training of one recipe on prepared examples, in a folder of its own in `work`."""
+def train(
+    network: PretrainingNetwork,
+    examples: Mapping[str, Dataset],
+    *,
+    recipe: Recipe,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+) -> tuple[PretrainingNetwork, Scores, Scores]:
+    """Train a network in place, from where a killed run was.
 
-    def __init__(self, recipe: Recipe, prepared: Prepared, masker: Masker, *, work: Path) -> None:
-        self._recipe, self._prepared, self._masker = recipe, prepared, masker
-        self.start = load_start(recipe.encoder, plan=recipe.training)
-        if self.start.fresh_head:
-            rows = self.start.network.config.vocab_size
-            start_output_layer(self.start.network, prepared.frequencies(TRAIN, rows))
-        facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.name}
-        name = f"run-{fingerprint(facts | {'start': self.start.sha256})}"
-        self.folder = private_folder(work / name)
-        self._held_out = {
-            name: HeldOut(sides[HELD_OUT], masker=masker, plan=recipe.training)
-            for name, sides in prepared.examples.items()
-        }
+    Args:
+        network: to start from.
+        examples: those of both sides of the corpus.
+        recipe: the settings.
+        tokenizer: of the encoder.
+        folder: keeps the checkpoints.
 
-    def scores(self, network: PretrainingNetwork) -> dict[str, Scores]:
-        """Scores on held-out documents at each phase's length."""
-        network.to("cuda" if torch.cuda.is_available() else "cpu")
-        return {name: held.scores(network) for name, held in self._held_out.items()}
-
-    def train(self) -> PretrainingNetwork:
-        """Run all phases, from where a killed run was; returns the trained network."""
-        checkpoint = None
-        for name in self._recipe.phases:
-            checkpoint = self._train_phase(name, after=checkpoint)
-        return self._network_at(checkpoint)
-
-    def _network_at(self, checkpoint: Path | None) -> PretrainingNetwork:
-        """A new network with the weights of a checkpoint or of the start.
-
-        Each phase starts this way, whether the one before ran in this process or not.
-        """
-        network = copy.deepcopy(self.start.network)
-        if not self._recipe.examples.pairs:
-            network.bert.pooler.requires_grad_(requires_grad=False)
-            network.cls.seq_relationship.requires_grad_(requires_grad=False)
-        if checkpoint:
-            load_trained(network.cpu(), checkpoint)
-        return network
-
-    def _train_phase(self, name: str, *, after: Path | None) -> Path:
-        """Train a phase; returns its last checkpoint."""
-        folder, phase = self.folder / name, self._recipe.phases[name]
-        checkpoint = last_checkpoint(folder)
-        if not checkpoint or checkpoint_step(checkpoint) < phase.steps:
-            objective = MaskedWords(
-                self._prepared.examples[name][TRAIN],
-                held_out=self._held_out[name],
-                phase=phase,
-                plan=self._recipe.training,
-                masker=self._masker,
-            )
-            if checkpoint:
-                log.info("phase %s resumes after step %d", name, checkpoint_step(checkpoint))
-            network = self._network_at(after)
-            train_phase(objective, network, folder=folder, resume=checkpoint is not None)
-        return folder / f"checkpoint-{phase.steps}"
+    Returns:
+        The network, and its scores on held-out documents before and after.
+    """
+    plan = recipe.training
+    masker = Masker(tokenizer, masked=recipe.examples.masked)
+    held_out = HeldOut(examples[HELD_OUT], masker=masker, plan=plan)
+    objective = MaskedWords(examples[TRAIN], held_out=held_out, plan=plan, masker=masker)
+    network.to("cuda" if torch.cuda.is_available() else "cpu")
+    before = held_out.scores(network)
+    if not recipe.examples.pairs:
+        network.bert.pooler.requires_grad_(requires_grad=False)
+        network.cls.seq_relationship.requires_grad_(requires_grad=False)
+    settings = TrainingSettings(
+        epochs=1.0,
+        learning_rate=plan.learning_rate,
+        evaluations=plan.evaluations,
+        warmup=plan.warmup,
+        weight_decay=plan.weight_decay,
+        attention=plan.attention,
+        seed=plan.seed,
+    )
+    trainer, _ = ObjectiveTrainer.run(
+        network,
+        objective,
+        settings=settings,
+        facts=objective.facts(),
+        folder=folder,
+        resume=last_checkpoint(folder) is not None,
+        max_steps=plan.steps,
+        gradient_accumulation_steps=objective.passes,
+        # The last weights are kept: the minimum of the held-out loss is noise.
+        load_best_model_at_end=False,
+        metric_for_best_model=None,
+    )
+    trained = trainer.trained()
+    return trained, before, held_out.scores(trained)
 
 
-# --- one phase
+# --- masked words
 
 
 class MaskedWords(Objective):
@@ -194,8 +195,7 @@ class MaskedWords(Objective):
     arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same.
 
     Attributes:
-        phase: its settings.
-        plan: those that the phases share.
+        plan: the settings.
         passes: per step.
     """
 
@@ -206,18 +206,17 @@ class MaskedWords(Objective):
         examples: Dataset,
         *,
         held_out: HeldOut,
-        phase: Phase,
         plan: TrainingPlan,
         masker: Masker,
     ) -> None:
         self._examples, self._held_out, self._masker = examples, held_out, masker
-        self.phase, self.plan = phase, plan
-        self.passes = math.ceil(phase.batch_tokens / plan.device_tokens)
+        self.plan = plan
+        self.passes = math.ceil(plan.batch_tokens / plan.device_tokens)
         lengths = np.asarray(examples["length"][:])
         self._batches = LengthBatches(
             np.stack([np.ones_like(lengths), lengths], axis=1),
             batch_size=len(lengths),
-            batch_tokens=phase.batch_tokens // self.passes,
+            batch_tokens=plan.batch_tokens // self.passes,
             seed=plan.seed,
         )
 
@@ -240,37 +239,7 @@ class MaskedWords(Objective):
 
     def facts(self) -> dict[str, Any]:
         """The settings; `pretrain` names the folder of a run by these and its data."""
-        return {"phase": self.phase.model_dump(), "plan": self.plan.model_dump()}
-
-
-def train_phase(
-    objective: MaskedWords, network: PretrainingNetwork, *, folder: Path, resume: bool = False
-) -> ObjectiveTrainer:
-    """Train a network in place for the steps of a phase; the folder keeps its checkpoints."""
-    phase, plan = objective.phase, objective.plan
-    settings = TrainingSettings(
-        epochs=1.0,
-        learning_rate=phase.learning_rate,
-        evaluations=plan.evaluations,
-        warmup=phase.warmup,
-        weight_decay=plan.weight_decay,
-        attention=phase.attention,
-        seed=plan.seed,
-    )
-    trainer, _ = ObjectiveTrainer.run(
-        network,
-        objective,
-        settings=settings,
-        facts=objective.facts(),
-        folder=folder,
-        resume=resume,
-        max_steps=phase.steps,
-        gradient_accumulation_steps=objective.passes,
-        # The last weights are kept: the minimum of the held-out loss is noise.
-        load_best_model_at_end=False,
-        metric_for_best_model=None,
-    )
-    return trainer
+        return {"plan": self.plan.model_dump()}
 
 
 class HeldOut:

@@ -185,7 +185,6 @@ def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> 
         "pairs": recipe.examples.pairs,
         "examples_settings": settings["examples"],
         "training": settings["training"],
-        "phases": {name: phase.model_dump() for name, phase in recipe.phases.items()},
         "card": settings["card"],
         "versions": {**versions(), "tokenizers": version("tokenizers")},
     }
@@ -224,16 +223,15 @@ def save_encoder(
 
 def score_table(manifest: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of a table of scores before and after, as text."""
-    shown = [name for name in MEASURES if any(name in s for s in manifest["after"].values())]
+    shown = [name for name in MEASURES if name in manifest["after"]]
     rows = []
-    for phase, settings in manifest["phases"].items():
-        for when in ("before", "after"):
-            scores = manifest[when][phase]
-            values = (
-                f"{scores[name]:,.1f}" if name == "perplexity" else f"{scores[name]:.3f}"
-                for name in shown
-            )
-            rows.append([f"{when}, {settings['length']} tokens", *values])
+    for when in ("before", "after"):
+        scores = manifest[when]
+        values = (
+            f"{scores[name]:,.1f}" if name == "perplexity" else f"{scores[name]:.3f}"
+            for name in shown
+        )
+        rows.append([f"{when}, {manifest['training']['length']} tokens", *values])
     return ["held-out documents", *(MEASURES[name] for name in shown)], rows
 
 

@@ -50,43 +50,35 @@ class ExampleSettings(Settings):
 
 
 class TrainingPlan(Settings):
-    """What the phases share; the `[training]` table.
-
-    Attributes:
-        weight_decay: of AdamW.
-        dropout: of hidden states; attention has none, which keeps its fast kernels.
-        device_tokens: most tokens of one pass, padding included; a step makes as many passes as
-            its batch needs.
-        evaluations: evaluations on held-out documents per phase, each with a checkpoint.
-        evaluation_tokens: held-out tokens of one evaluation.
-        seed: of the examples, new heads, masks, order and dropout.
-    """
-
-    weight_decay: Share = 0.01
-    dropout: Share = 0.1
-    device_tokens: Count = 8192
-    evaluations: Count = 20
-    evaluation_tokens: Count = 100_000
-    seed: Seed = 0
-
-
-class Phase(Settings):
-    """Training at one sequence length; the `[short]` and `[long]` tables.
+    """How to train; the `[training]` table.
 
     Attributes:
         length: most tokens of an example, special tokens included.
         batch_tokens: most tokens of a step, padding included (one example always fits).
+        device_tokens: most tokens of one pass, padding included; a step makes as many passes as
+            its batch needs.
         warmup: share of the steps during which the learning rate rises.
         learning_rate: peak, after the warm-up; decays linearly to zero.
+        weight_decay: of AdamW.
+        dropout: of hidden states; attention has none, which keeps its fast kernels.
         attention: while training, see `domainbert.training.settings.TrainingSettings`.
+        evaluations: evaluations on held-out documents, each with a checkpoint.
+        evaluation_tokens: held-out tokens of one evaluation.
+        seed: of the examples, new heads, masks, order and dropout.
     """
 
     length: Length = 128
     steps: Count = 10_000
     batch_tokens: Count = 8192
+    device_tokens: Count = 8192
     warmup: Share = 0.01
     learning_rate: Positive = 1e-4
+    weight_decay: Share = 0.01
+    dropout: Share = 0.1
     attention: Literal["sdpa", "eager"] = "sdpa"
+    evaluations: Count = 20
+    evaluation_tokens: Count = 100_000
+    seed: Seed = 0
 
 
 class Recipe(Settings):
@@ -94,27 +86,15 @@ class Recipe(Settings):
 
     Attributes:
         encoder: to start from: shipped name, folder or `hub:owner/name`.
-        short: the first phase; there if neither is given.
-        long: the second phase.
     """
 
     encoder: str = DEFAULT_ENCODER
     corpus: CorpusSettings = CorpusSettings()
     examples: ExampleSettings = ExampleSettings()
     training: TrainingPlan = TrainingPlan()
-    short: Phase | None = None
-    long: Phase | None = None
     card: Card = Card()
 
-    @property
-    def phases(self) -> dict[str, Phase]:
-        """The phases by name, in order."""
-        both = {"short": self.short, "long": self.long}
-        return {name: phase for name, phase in both.items() if phase} or {"short": Phase()}
-
     def at_most(self, steps: int | None) -> Recipe:
-        """The same recipe with at most so many steps in each phase; None changes nothing."""
-        if steps is None:
-            return self
-        fewer = {n: p.replaced(steps=min(p.steps, steps)) for n, p in self.phases.items()}
-        return self.replaced(**fewer)
+        """The same recipe with at most so many steps; None changes nothing."""
+        fewer = self.training.steps if steps is None else min(self.training.steps, steps)
+        return self.replaced(training=self.training.replaced(steps=fewer))

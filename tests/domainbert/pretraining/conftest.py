@@ -7,7 +7,6 @@ import pytest
 from domainbert.pretraining.settings import (
     CorpusSettings,
     ExampleSettings,
-    Phase,
     Recipe,
     TrainingPlan,
 )
@@ -54,22 +53,18 @@ def new_notes():
 
 @pytest.fixture(scope="session")
 def new_recipe(tiny_encoder):
-    """Makes a recipe: the tiny encoder, both phases; tables of it may be given."""
+    """Makes a recipe of the tiny encoder; tables of it, or settings of training, may be given."""
 
     def make(**changes):
         tables = {
             "encoder": str(tiny_encoder),
             "corpus": CorpusSettings(held_out=0.2),
             "examples": ExampleSettings(),
-            "training": TrainingPlan(evaluations=2, evaluation_tokens=2000),
-            "phases": {
-                "short": Phase(
-                    length=32, steps=8, batch_tokens=256, warmup=0.1, learning_rate=3e-3
-                ),
-                "long": Phase(length=64, steps=4, batch_tokens=256, warmup=0.1, learning_rate=3e-3),
-            },
-        } | changes
-        return Recipe(**tables.pop("phases"), **tables)
+        }
+        tables |= {name: changes.pop(name) for name in tables if name in changes}
+        plan = {"length": 32, "steps": 12, "batch_tokens": 256, "warmup": 0.1}
+        plan |= {"learning_rate": 3e-3, "evaluations": 3, "evaluation_tokens": 2000}
+        return Recipe(**tables, training=TrainingPlan(**(plan | changes)))
 
     return make
 

@@ -13,7 +13,6 @@ held_out = 0.2
 [training]
 evaluations = 1
 evaluation_tokens = 500
-[short]
 length = 32
 steps = 1000
 batch_tokens = 256

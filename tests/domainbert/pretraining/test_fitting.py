@@ -29,7 +29,6 @@ from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.model import PretrainingNetwork
 from domainbert.pretraining.settings import (
     ExampleSettings,
-    Phase,
     Recipe,
 )
 from domainbert.tables import write_table
@@ -41,7 +40,7 @@ SECRET = "zebrafinch"
 
 @pytest.fixture(scope="module")
 def made(notes, new_recipe, tmp_path_factory):
-    """The tiny encoder, trained in both phases."""
+    """The tiny encoder, trained for twelve steps."""
     folder = tmp_path_factory.mktemp("made")
     write_table(notes, folder / "notes.parquet")
     pretrain([folder / "notes.parquet"], out=folder / "encoder", recipe=new_recipe())
@@ -72,11 +71,10 @@ def test_it_says_how_it_was_made(made, notes):
     assert counts["documents"] == len(notes)
     assert counts["train documents"] + counts["held-out documents"] == len(notes)
     assert manifest["encoder"]["fresh_head"]
-    for phase in ("short", "long"):
-        assert manifest["before"][phase]["tokens"] == manifest["after"][phase]["tokens"] > 30
+    assert manifest["before"]["tokens"] == manifest["after"]["tokens"] > 30
     card = (made / "README.md").read_text()
     assert "| before, 32 tokens | " in card
-    assert "| after, 64 tokens | " in card
+    assert "| after, 32 tokens | " in card
 
 
 def test_it_is_an_encoder_like_any_other(made):
@@ -119,10 +117,10 @@ def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
 def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
     recipe = new_recipe(
         encoder=str(made),
-        phases={"short": Phase(length=32, steps=2, batch_tokens=256)},
+        steps=2,
     )
     again = pretrain([notes_file], out=tmp_path / "again", recipe=recipe)
-    assert again["before"]["short"] == pytest.approx(manifest_of(made)["after"]["short"], rel=1e-5)
+    assert again["before"] == pytest.approx(manifest_of(made)["after"], rel=1e-5)
     assert not again["encoder"]["fresh_head"]
     assert load_tokenizer(find_encoder(tmp_path / "again")).get_vocab() == (
         load_tokenizer(find_encoder(made)).get_vocab()
@@ -132,10 +130,10 @@ def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
 def test_without_pairs(notes_file, new_recipe, tmp_path):
     recipe = new_recipe(
         examples=ExampleSettings(pairs=False),
-        phases={"short": Phase(length=32, steps=3, batch_tokens=256)},
+        steps=3,
     )
     out = tmp_path / "out"
-    assert "nsp_accuracy" not in pretrain([notes_file], out=out, recipe=recipe)["after"]["short"]
+    assert "nsp_accuracy" not in pretrain([notes_file], out=out, recipe=recipe)["after"]
     assert not [name for name in weights(out) if "seq_relationship" in name]
     assert load_config(find_encoder(out)).architectures == ["BertForMaskedLM"]
     load_model(find_encoder(out), PretrainingNetwork)
@@ -157,7 +155,7 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     )
     write_table(marked, tmp_path / "notes.parquet")
     write_table(pd.DataFrame({"patient_id": ["p3", "p9"]}), tmp_path / "list.csv")
-    recipe = new_recipe(phases={"short": Phase(length=32, steps=1, batch_tokens=256)})
+    recipe = new_recipe(steps=1)
 
     def mentions(name, **options):
         made = pretrain([tmp_path / "notes.parquet"], out=tmp_path / name, recipe=recipe, **options)
@@ -190,8 +188,7 @@ def test_the_same_seed_gives_the_same_encoder_and_another_does_not(
 ):
     pretrain([notes_file], out=tmp_path / "again", recipe=new_recipe())
     assert_equal(tmp_path / "again", made)
-    plan = new_recipe().training.replaced(seed=1)
-    pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(training=plan))
+    pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(seed=1))
     name = "bert.encoder.layer.0.attention.self.query.weight"
     assert not torch.equal(weights(tmp_path / "other")[name], weights(made)[name])
 
@@ -204,15 +201,14 @@ def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
             list(work.rglob("*.arrow"))
         )
 
-    one = {"short": Phase(length=32, steps=1, batch_tokens=256)}
-    pretrain([notes_file], out=tmp_path / "a", recipe=new_recipe(phases=one), work=work)
+    pretrain([notes_file], out=tmp_path / "a", recipe=new_recipe(steps=1), work=work)
     before = files()
     assert before[1] == 3
-    two = {"short": one["short"].replaced(steps=2, learning_rate=1e-5)}
-    pretrain([notes_file], out=tmp_path / "b", recipe=new_recipe(phases=two), work=work)
+    other = new_recipe(steps=2, learning_rate=1e-5)
+    pretrain([notes_file], out=tmp_path / "b", recipe=other, work=work)
     assert files() == before
-    longer = {"short": one["short"].replaced(length=48)}
-    pretrain([notes_file], out=tmp_path / "c", recipe=new_recipe(phases=longer), work=work)
+    longer = new_recipe(steps=1, length=48)
+    pretrain([notes_file], out=tmp_path / "c", recipe=longer, work=work)
     assert files()[1] == 5  # examples of both sides
 
 
@@ -242,22 +238,19 @@ def killed(notes_file, new_recipe, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("passes", [5, 10])
-def test_killed_in_either_phase_it_resumes_where_it_was(
-    made, killed, notes_file, new_recipe, tmp_path, passes
-):
+def test_killed_it_resumes_where_it_was(made, killed, notes_file, new_recipe, tmp_path, passes):
     assert killed(passes).stat().st_mode & 0o777 == 0o700
     again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
     assert_equal(tmp_path / "out", made)
     for when in ("before", "after"):
-        for phase, scores in manifest_of(made)[when].items():
-            assert again[when][phase] == pytest.approx(scores, rel=1e-4)
+        assert again[when] == pytest.approx(manifest_of(made)[when], rel=1e-4)
 
 
 @pytest.mark.parametrize("cut", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
 def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
     made, killed, notes_file, new_recipe, tmp_path, cut
 ):
-    folder = killed(10) / "short"
+    folder = killed(10)
     assert {path.name for path in folder.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-8"}
     content = (folder / "checkpoint-8" / cut).read_bytes()
     (folder / "checkpoint-8" / cut).write_bytes(content[: len(content) // 2])
@@ -275,9 +268,7 @@ def test_a_checkpoint_is_written_by_time_too(notes_file, new_recipe, tmp_path, m
         return save(self, *args, **kwargs)
 
     monkeypatch.setattr(ObjectiveTrainer, "_save_checkpoint", note)
-    short = Phase(length=32, steps=4, batch_tokens=256)
-    plan = new_recipe().training.replaced(evaluations=1)
-    recipe = new_recipe(phases={"short": short}, training=plan)
+    recipe = new_recipe(steps=4, evaluations=1)
     pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
     assert saved == [1, 2, 3, 4]
 
@@ -306,7 +297,6 @@ held_out = 0.2
 [training]
 evaluations = 50
 evaluation_tokens = 500
-[short]
 length = 32
 steps = 150
 batch_tokens = 512
@@ -325,7 +315,7 @@ def test_sigkill_at_a_random_step_and_another_process(notes_file, tiny_encoder, 
     assert start("whole").wait() == 0
     process = start("killed")
     reached = np.random.default_rng().integers(5, 100)
-    pattern = "killed-work/run-*/short/checkpoint-*"
+    pattern = "killed-work/run-*/checkpoint-*"
     while process.poll() is None:
         if max((int(p.name.split("-")[1]) for p in tmp_path.glob(pattern)), default=0) > reached:
             process.send_signal(signal.SIGKILL)
@@ -340,11 +330,9 @@ def test_sigkill_at_a_random_step_and_another_process(notes_file, tiny_encoder, 
 
 
 def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_recipe, tmp_path):
-    long = {"long": Phase(length=128)}
-    for recipe in (Recipe(encoder=str(tiny_encoder), **long),):
-        wanted = r"^\[long\] has examples of 128 tokens, but .* at most 64; set length = 64 there$"
-        with pytest.raises(ValueError, match=wanted):
-            pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
+    wanted = r"^\[training\] has examples of 128 tokens, .* at most 64; set length = 64 there$"
+    with pytest.raises(ValueError, match=wanted):
+        pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe(length=128))
     assert not (tmp_path / "out-work").exists()
 
 

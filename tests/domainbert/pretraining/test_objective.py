@@ -4,9 +4,9 @@ import torch
 
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared
-from domainbert.pretraining.fitting import HeldOut, MaskedWords, train_phase
+from domainbert.pretraining.fitting import HeldOut, MaskedWords, train
 from domainbert.pretraining.model import load_start
-from domainbert.pretraining.settings import ExampleSettings, Phase, TrainingPlan
+from domainbert.pretraining.settings import ExampleSettings, TrainingPlan
 from domainbert.tables import write_table
 from domainbert.training.checkpoints import checkpoint_step, last_checkpoint
 
@@ -24,36 +24,31 @@ def prepared(notes, new_recipe, tokenizer, tmp_path_factory):
     return made
 
 
-class Phased:
-    """A phase of the tiny network on the made-up notes."""
+class Run:
+    """A training of the tiny network on the made-up notes."""
 
-    def __init__(self, data, network, tokenizer, folder, *, steps, batch_tokens, **plan):
-        plan = TrainingPlan(**{"evaluations": 4, **plan})
-        masker = Masker(tokenizer)
-        evaluation = TrainingPlan(evaluation_tokens=1500)
-        self.held_out = HeldOut(data.examples["short"][HELD_OUT], masker=masker, plan=evaluation)
-        self.objective = MaskedWords(
-            data.examples["short"][TRAIN],
-            held_out=self.held_out,
-            phase=Phase(length=32, steps=steps, batch_tokens=batch_tokens, learning_rate=5e-3),
-            plan=plan,
-            masker=masker,
-        )
-        self.network, self.folder = network, folder
+    def __init__(self, data, network, tokenizer, folder, recipe):
+        self.options = {"tokenizer": tokenizer, "folder": folder, "recipe": recipe}
+        self.examples, self.network, self.folder = data.examples, network, folder
 
-    def train(self, *, resume=False):
-        trainer = train_phase(self.objective, self.network, folder=self.folder, resume=resume)
-        self.state = trainer.state
+    def train(self):
+        _, self.before, self.after = train(self.network, self.examples, **self.options)
 
 
 @pytest.fixture
-def new_trainer(prepared, tiny_encoder, tokenizer, tmp_path):
-    """Makes a `Phased`."""
+def new_trainer(prepared, tiny_encoder, tokenizer, new_recipe, tmp_path):
+    """Makes a `Run`."""
 
-    def make(*, folder="run", pairs=True, steps=24, batch_tokens=256, **plan):
-        start = load_start(tiny_encoder, plan=TrainingPlan(**plan))
-        options = {"steps": steps, "batch_tokens": batch_tokens, **plan}
-        return Phased(prepared[pairs], start.network, tokenizer, tmp_path / folder, **options)
+    def make(*, folder="run", pairs=True, **plan):
+        plan = {
+            "steps": 24,
+            "learning_rate": 5e-3,
+            "evaluations": 4,
+            "evaluation_tokens": 1500,
+        } | plan
+        recipe = new_recipe(examples=ExampleSettings(pairs=pairs), **plan)
+        start = load_start(tiny_encoder, plan=recipe.training)
+        return Run(prepared[pairs], start.network, tokenizer, tmp_path / folder, recipe)
 
     return make
 
@@ -77,9 +72,8 @@ def watch(trainer):
 @pytest.mark.parametrize("pairs", [True, False])
 def test_held_out_loss_falls(new_trainer, pairs):
     trainer = new_trainer(pairs=pairs, steps=40, batch_tokens=1024, dropout=0.0)
-    before = trainer.held_out.scores(trainer.network)
     trainer.train()
-    after = trainer.held_out.scores(trainer.network)
+    before, after = trainer.before, trainer.after
     assert after["mlm_loss"] < 0.8 * before["mlm_loss"]
     assert ("nsp_accuracy" in after) == pairs
     assert after["perplexity"] == pytest.approx(np.exp(after["mlm_loss"]))
@@ -93,7 +87,7 @@ def test_held_out_loss_falls(new_trainer, pairs):
         (19, {"pairs": False}),
     ],
 )
-def test_a_killed_run_ends_where_an_uninterrupted_one_does(new_trainer, stop, options):
+def test_a_killed_run_ends_where_an_uninterrupted_one_does(new_trainer, monkeypatch, stop, options):
     whole = new_trainer(**options, folder="whole")
     passes = watch(whole)
     whole.train()
@@ -101,32 +95,27 @@ def test_a_killed_run_ends_where_an_uninterrupted_one_does(new_trainer, stop, op
 
     first = new_trainer(**options, folder="parts")
     seen = iter(range(10**6))
-    loss = first.objective.loss
+    loss = MaskedWords.loss
 
     def stopping(*args):
         if next(seen) == stop * each:
             raise KeyboardInterrupt
         return loss(*args)
 
-    first.objective.loss = stopping
-    with pytest.raises(KeyboardInterrupt):
-        first.train()
+    with monkeypatch.context() as patch:
+        patch.setattr(MaskedWords, "loss", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            first.train()
     checkpoint = last_checkpoint(first.folder)
     saved = checkpoint_step(checkpoint)
     assert saved == stop // 6 * 6
 
     rest = new_trainer(**options, folder="parts")
     later = watch(rest)
-    rest.train(resume=True)
+    rest.train()
     assert later == passes[saved * each :]
     torch.testing.assert_close(weights(rest), weights(whole), atol=1e-5, rtol=0)
-    losses = [
-        {row["step"]: row["eval_mlm_loss"] for row in t.state.log_history if "eval_mlm_loss" in row}
-        for t in (whole, rest)
-    ]
-    assert losses[0].keys() == losses[1].keys() == {6, 12, 18, 24}
-    for step, loss in losses[0].items():
-        assert losses[1][step] == pytest.approx(loss, abs=1e-5)
+    assert rest.after == pytest.approx(whole.after, abs=1e-4)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(new_trainer):
@@ -143,7 +132,8 @@ def test_an_epoch_hides_other_words_of_the_same_texts(new_trainer):
     trainer = new_trainer(steps=12, batch_tokens=4096)
     passes = watch(trainer)
     trainer.train()
-    epoch = len(trainer.objective.batches())
+    lengths = trainer.examples[TRAIN]["length"][:]
+    epoch = -(-int(np.sum(lengths)) // 4096)
     assert len(passes) >= 2 * epoch
 
     def texts(part):
@@ -170,7 +160,7 @@ def test_a_step_has_its_tokens_in_as_many_passes_as_it_takes(new_trainer):
 
 def test_a_batch(prepared, tokenizer):
     data = prepared[True]
-    rows = data.examples["short"][TRAIN][:30]
+    rows = data.examples[TRAIN][:30]
     batch = Masker(tokenizer).batch(rows, seed=(0,))
     for row, (length, tokens) in enumerate(zip(rows["length"], rows["tokens"], strict=True)):
         wanted, shown = batch["labels"][row], batch["input_ids"][row]
@@ -184,17 +174,15 @@ def test_a_batch(prepared, tokenizer):
 
 
 def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer, tokenizer):
-    trainer = new_trainer()
-    network = trainer.network.train()
-    first = trainer.held_out.scores(network)
-    assert trainer.held_out.scores(network) == first
+    network = new_trainer().network.train()
+    data, masker = prepared[True].examples[HELD_OUT], Masker(tokenizer)
+    held_out = HeldOut(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1500))
+    first = held_out.scores(network)
+    assert held_out.scores(network) == first
     assert network.training
     assert first["tokens"] > 50
     assert first["pairs"] > 10
-    data = prepared[True].examples["short"][HELD_OUT]
-    masker = Masker(tokenizer)
-    plan = TrainingPlan(evaluation_tokens=1)
-    few = HeldOut(data, masker=masker, plan=plan).scores(network)
+    few = HeldOut(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1)).scores(network)
     assert few["pairs"] == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from domainbert.pretraining.corpus import Corpus, CorpusFile, read_exclusions
 from domainbert.pretraining.fitting import pretrain
-from domainbert.pretraining.settings import CorpusSettings, Phase
+from domainbert.pretraining.settings import CorpusSettings
 from domainbert.tables import write_table
 
 CANARY = "zebrafinch"
@@ -42,7 +42,7 @@ def test_nothing_says_what_it_read(new_notes, new_recipe, tmp_path, caplog, capf
     for name, content in bad.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "f.txt.gz").write_bytes(gzip.compress(CANARY.encode() * 99)[:-9])
-    recipe = new_recipe(phases={"short": Phase(length=32, steps=2, batch_tokens=256)})
+    recipe = new_recipe(steps=2)
     with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
         warnings.simplefilter("always")
         for name in [*bad, "f.txt.gz"]:
@@ -82,7 +82,7 @@ def test_all_that_an_encoder_folder_holds_of_the_patients(new_notes, new_recipe,
     pretrain(
         [notes],
         out=out,
-        recipe=new_recipe(short=Phase(length=32, steps=2, batch_tokens=256), phases={}),
+        recipe=new_recipe(steps=2),
         exclude=[tmp_path / "quetzals.csv"],
     )
     texts = ["README.md", "config.json", "pretraining.json", "tokenizer.json"]
@@ -102,7 +102,7 @@ def test_all_that_an_encoder_folder_holds_of_the_patients(new_notes, new_recipe,
 
 def test_how_many_excluded_ids_were_not_found_is_said(notes_file, new_recipe, tmp_path, caplog):
     (tmp_path / "list.csv").write_text("patient_id\np3\n=P0003\n")
-    recipe = new_recipe(short=Phase(length=32, steps=1, batch_tokens=256), phases={})
+    recipe = new_recipe(steps=1)
     for out in ("first", "again"):  # of the second run the tokens are there already
         caplog.clear()
         options = {"exclude": [tmp_path / "list.csv"], "work": tmp_path / "work"}
@@ -112,7 +112,7 @@ def test_how_many_excluded_ids_were_not_found_is_said(notes_file, new_recipe, tm
 
 
 def test_the_work_folder_is_private(notes_file, new_recipe, tmp_path):
-    recipe = new_recipe(short=Phase(length=32, steps=1, batch_tokens=256), phases={})
+    recipe = new_recipe(steps=1)
     pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
     assert mode(tmp_path / "out-work") == 0o700
     (tmp_path / "open").mkdir(mode=0o755)

@@ -4,7 +4,6 @@ from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
 from domainbert.pretraining.settings import (
     ExampleSettings,
-    Phase,
     Recipe,
     TrainingPlan,
 )
@@ -17,19 +16,14 @@ def written(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "phases"),
-    [
-        ("clinicalbert", ["short", "long"]),
-        ("biobert", ["long"]),
-        ("pubmed", ["short"]),
-        ("medical", ["short"]),
-    ],
+    ("name", "length"),
+    [("clinicalbert", 128), ("biobert", 512), ("pubmed", 128), ("medical", 128)],
 )
-def test_the_recipes_are_legal(name, phases):
+def test_the_recipes_are_legal(name, length):
     recipe = read_recipe(Recipe, name)
     assert recipe.card.title
     assert recipe.encoder == DEFAULT_ENCODER
-    assert list(recipe.phases) == phases
+    assert recipe.training.length == length
 
 
 def test_clinicalbert_erases_what_clinical_erases():
@@ -50,48 +44,46 @@ def test_clinicalbert_erases_what_clinical_erases():
 
 
 def test_options_win(tmp_path):
-    path = written(tmp_path, 'encoder = "a/b"\n[training]\nseed = 3\n[short]\nsteps = 7\n')
+    path = written(tmp_path, 'encoder = "a/b"\n[training]\nseed = 3\nsteps = 7\n')
     assert read_recipe(Recipe, path).encoder == "a/b"
     options = {"encoder": "c/d", "training.seed": None, "corpus.text": "note"}
     assert read_recipe(Recipe, path, options).encoder == "c/d"
     assert read_recipe(Recipe, path, options).corpus.text == "note"
     recipe = read_recipe(Recipe, path, {"training.seed": 5})
-    assert recipe.training == TrainingPlan(seed=5)
-    assert recipe.phases == {"short": Phase(steps=7)}
+    assert recipe.training == TrainingPlan(seed=5, steps=7)
 
 
 def test_without_a_recipe_there_are_defaults():
     assert read_recipe(Recipe) == Recipe()
     assert Recipe().encoder == DEFAULT_ENCODER
-    assert list(Recipe().phases) == ["short"]
 
 
 def test_steps_may_be_fewer():
-    recipe = Recipe(short=Phase(steps=100), long=Phase(steps=20))
-    assert [phase.steps for phase in recipe.at_most(50).phases.values()] == [50, 20]
-    assert recipe.at_most(None) is recipe
+    recipe = Recipe(training=TrainingPlan(steps=100))
+    assert recipe.at_most(50).training.steps == 50
+    assert recipe.at_most(200) == recipe.at_most(None) == recipe
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
         (
-            "[short]\nstep = 3\n",
-            r"\[short\] step: no such setting; expected one of attention, batch_tokens, ",
+            "[training]\nstep = 3\n",
+            r"\[training\] step: no such setting; expected one of attention, batch_tokens, ",
         ),
         (
-            '[short]\nattention = "fast"\n',
-            r"\[short\] attention: expected 'sdpa' or 'eager', got 'fast'$",
+            '[training]\nattention = "fast"\n',
+            r"\[training\] attention: expected 'sdpa' or 'eager', got 'fast'$",
         ),
         ("[middle]\nsteps = 3\n", r"middle: no such setting; expected one of card, corpus, "),
-        ("[short]\nsteps = 0\n", r"\[short\] steps: expected a whole number above 0, got 0$"),
+        ("[training]\nsteps = 0\n", r"\[training\] steps: expected a whole number above 0, got 0$"),
         (
-            "[short]\nlength = 8\n",
-            r"\[short\] length: expected a number of at least 16, got 8$",
+            "[training]\nlength = 8\n",
+            r"\[training\] length: expected a number of at least 16, got 8$",
         ),
         (
-            "[short]\nlearning_rate = 0\n",
-            r"\[short\] learning_rate: expected a number above 0, got 0$",
+            "[training]\nlearning_rate = 0\n",
+            r"\[training\] learning_rate: expected a number above 0, got 0$",
         ),
         ("[examples]\nmasked = 1.0\n", r"\[examples\] masked: expected a number below 1, got 1.0$"),
         ("[examples]\npairs = 1\n", r"\[examples\] pairs: expected true or false, got 1$"),
@@ -113,4 +105,4 @@ def test_what_is_not_legal_is_named(tmp_path, text, wanted):
 def test_settings_at_the_edge_of_their_range_are_taken():
     TrainingPlan(dropout=0, seed=2**32 - 1)
     ExampleSettings(masked=0.99)
-    Phase(length=16, warmup=0, steps=1)
+    TrainingPlan(length=16, warmup=0, steps=1)
