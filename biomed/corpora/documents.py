@@ -79,7 +79,8 @@ class Span:
     """An entity of type `label` at characters `start` to `end` of a text.
 
     A discontinuous mention ("breast … cancer") has its extent, from first to last character.
-    `assertion` is one of `biomed.ner.assertion.ASSERTIONS`, or "" where the corpus has none.
+    `assertion` is one of `biomed.ner.assertion.ASSERTIONS`, and `id` is that of a concept; both are
+    "" where the corpus has none.
     """
 
     start: int
@@ -87,6 +88,7 @@ class Span:
     label: str
     discontinuous: bool = False
     assertion: str = ""
+    id: str = ""
 
 
 @dataclass(frozen=True)

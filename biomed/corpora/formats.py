@@ -102,7 +102,7 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
             "count the title, one character, then the abstract"
         )
         raise CorpusError(msg)
-    return Span(start, end, columns[4].strip())
+    return Span(start, end, columns[4].strip(), id=columns[5].strip() if columns[5:] else "")
 
 
 def is_brat(path: Path) -> bool:

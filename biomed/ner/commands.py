@@ -191,6 +191,45 @@ def _file_ids(source: str) -> Iterator[str]:
 
 @app.command()
 @one_line_errors
+def dictionary(
+    tables: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TABLE...",
+            help="Tables with id, name and synonyms (split by |), such as MONDO's or your own; "
+            "RxNorm's with rxcui, ingredient, brands; without ids, further names.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The dictionary to write, such as names.parquet.")],
+    mappings: Annotated[
+        Path | None, typer.Option(help="A table of ids and their codes in other systems.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM.")
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None, typer.Option(help="A PubTator file with ids; may be repeated.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Also compute the vectors of this term model (terms).")
+    ] = None,
+) -> None:
+    """Build a dictionary for `tag --dictionary` from MONDO, DrugBank, RxNorm or your own names."""
+    from biomed.ner.dictionaries import build_dictionary
+    from biomed.ner.linking import EntityLinker
+    from domainbert.tables import write_table
+
+    inputs = [*tables, *(corpus or []), *([mappings] if mappings else [])]
+    check_output(out, inputs)
+    frame = build_dictionary(tables, mappings=mappings, system=system, corpora=corpus or [])
+    write_table(frame, out)
+    say(f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}")
+    if model:
+        EntityLinker.from_table(out, model=model).prepare()
+
+
+@app.command()
+@one_line_errors
 def evaluate(
     gold: Annotated[
         Path,

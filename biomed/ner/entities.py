@@ -40,6 +40,7 @@ class Entity:
         id: of the concept in the tagger's dictionary; None without a dictionary or a link.
         name: the concept's preferred name.
         link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.
+        codes: of the concept in other systems, such as "MESH:D006333".
     """
 
     start: int
@@ -51,6 +52,7 @@ class Entity:
     id: str | None = None
     name: str | None = None
     link_score: float | None = None
+    codes: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:

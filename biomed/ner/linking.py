@@ -1,8 +1,9 @@
-"""Linking: the name of an entity -> the id of a concept, from a table of names and ids."""
+"""Linking: the name of an entity -> the concept of a dictionary, by name and then by vector."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,21 +12,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.terms.names import Names
+from biomed.ner.differences import differ
+from biomed.terms.names import Names, is_abbreviation, meanings, normalised
 from domainbert.errors import UserError
+from domainbert.files import atomic_path
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
 from domainbert.tables import read_table, require_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from domainbert.models.embedder import Embedder
 
-MIN_SIMILARITY = 0.75  # docs/lab/entities.md has what other values give
+MIN_SCORE = 0.75  # of a link; docs/lab/entities.md has what other values give
 NORMALISED = 0.95  # the score of a name that differs in form only
-_LONGEST_ABBREVIATION = 5
+_CANDIDATES = 10  # nearest names that are looked at
 _REMEMBERED = 100_000  # names
+_SHORTEST = 4  # letters of an abbreviation that is linked as it is
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,17 @@ class Link:
     Attributes:
         id: of the concept.
         name: its preferred name, the first that the dictionary gives it.
-        score: 1 for a name of the dictionary (case ignored), 0.95 for one that differs in form
-            only (see `biomed.terms.names.normalised`), both divided by the number of concepts that
-            have the name; otherwise the cosine of the vectors of the name and of the nearest one.
+        score: how sure the link is, in (0, 1]: 1 for a name of the dictionary (case ignored), 0.95
+            for one that differs in form only (see `biomed.terms.names.normalised`), both divided by
+            the number of concepts that have the name; otherwise the cosine of the vectors of the
+            name and of the nearest one.
+        codes: of the concept in other systems, such as "MESH:D006333".
     """
 
     id: str
     name: str
     score: float
+    codes: tuple[str, ...] = ()
 
 
 class Dictionary:
@@ -50,10 +57,18 @@ class Dictionary:
 
     Args:
         pairs: (name, id) of each name; the first name of an id is its preferred one.
+        codes: the codes of concepts in other systems.
+        path: the table; vectors are kept beside it.
     """
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self.pairs = list(dict.fromkeys(pairs))
+    def __init__(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        codes: Mapping[str, tuple[str, ...]] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self.pairs, self.codes, self.path = list(dict.fromkeys(pairs)), codes or {}, path
         if not self.pairs:
             raise UserError("the dictionary is empty; expected at least one name and id")
         self.preferred: dict[str, str] = {}
@@ -64,7 +79,7 @@ class Dictionary:
 
     @classmethod
     def read(cls, path: str | Path) -> Dictionary:
-        """Read a table (.csv, .parquet or .jsonl) with the columns `name` and `id`.
+        """Read a table with the columns `name` and `id`, and perhaps `codes` (split by "|").
 
         Raises:
             TableError: a column is missing, or a row lacks its name or id.
@@ -72,7 +87,14 @@ class Dictionary:
         path = Path(path)
         table = read_table(path)
         require_cells(table, ["name", "id"], source=path.name)
-        return cls(zip(table["name"].str.strip(), table["id"].astype(str), strict=True))
+        pairs = zip(table["name"].str.strip(), table["id"].astype(str), strict=True)
+        listed = table["codes"].fillna("") if "codes" in table else [""] * len(table)
+        codes = {
+            str(id_): tuple(each.split("|"))
+            for id_, each in zip(table["id"], listed, strict=True)
+            if each
+        }
+        return cls(pairs, codes=codes, path=path)
 
     def __len__(self) -> int:
         """Number of names."""
@@ -88,6 +110,10 @@ class Dictionary:
         joined = "\0".join(f"{name}\1{id_}" for name, id_ in self.pairs)
         return hashlib.sha256(joined.encode(errors="replace")).hexdigest()
 
+    def link(self, id_: str, score: float) -> Link:
+        """A link to a concept."""
+        return Link(id_, self.preferred[id_], score, self.codes.get(id_, ()))
+
     def find(self, name: str) -> Link | None:
         """The concept with this name, or with one that differs in form only.
 
@@ -98,19 +124,20 @@ class Dictionary:
             return None
         key = " ".join(name.split()).casefold()
         best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
-        return Link(best, self.preferred[best], (1.0 if is_exact else NORMALISED) / len(ids))
+        return self.link(best, (1.0 if is_exact else NORMALISED) / len(ids))
 
 
 class EntityLinker:
     """Links names to the concepts of a dictionary: by name first, then by vectors.
 
-    An abbreviation (at most five capitals) is linked by name only, because vectors say nothing
-    about it. Threads may share a linker.
+    Of an abbreviation that the text does not define, only the common meaning (see
+    `biomed.terms.names.meanings`) or, from four letters on, the very name is linked. A link by
+    vectors never crosses what `differ` tells apart. Threads may share a linker.
 
     Args:
         dictionary: names and ids.
         embedder: gives the vectors; None links by name only.
-        min_similarity: the least cosine of a link by vectors.
+        min_score: the least score of a link by vectors.
     """
 
     def __init__(
@@ -118,20 +145,20 @@ class EntityLinker:
         dictionary: Dictionary,
         embedder: Embedder | None = None,
         *,
-        min_similarity: float = MIN_SIMILARITY,
+        min_score: float = MIN_SCORE,
     ) -> None:
-        if not 0 <= min_similarity <= 1:
-            msg = f"min_similarity: expected a number from 0 to 1, got {min_similarity!r}"
+        if not 0 <= min_score <= 1:
+            msg = f"min_score: expected a number from 0 to 1, got {min_score!r}"
             raise UserError(msg)
-        self.dictionary, self.embedder = dictionary, embedder
-        self.min_similarity = min_similarity
+        self.dictionary, self.embedder, self.min_score = dictionary, embedder, min_score
         self._known: dict[str, Link | None] = {}
 
     @classmethod
     def from_table(cls, path: str | Path, *, model: str | Path | None = "terms") -> EntityLinker:
         """A linker with the dictionary of a table (see `Dictionary.read`).
 
-        `model` is a `TermEmbedder`'s name or folder, or None to link by name only.
+        `model` is a `TermEmbedder`'s name or folder, or None to link by name only. The vectors of
+        the names are computed when they are first needed, and kept beside the table.
         """
         from biomed.terms.similarity import TermModel
 
@@ -141,38 +168,75 @@ class EntityLinker:
     def facts(self) -> dict[str, object]:
         """What decides the links, as JSON."""
         model = self.embedder.fingerprint() if self.embedder else None
-        least = self.min_similarity
-        return {"dictionary": self.dictionary.digest, "model": model, "min_similarity": least}
+        return {"dictionary": self.dictionary.digest, "model": model, "min_score": self.min_score}
+
+    def prepare(self) -> None:
+        """Compute the vectors of all names now, and keep them beside the dictionary."""
+        _ = self._vectors
 
     def link(self, names: Sequence[str]) -> list[Link | None]:
-        """The concept of each name; None where there is none that is near enough."""
+        """The concept of each name; None where no concept is sure enough."""
         if len(self._known) > _REMEMBERED:
             self._known = {}
         known = self._known  # it only grows, also where another thread starts a new one
         new = [name for name in dict.fromkeys(names) if name not in known]
-        links = dict(zip(new, map(self.dictionary.find, new), strict=True))
-        left = [name for name in new if links[name] is None and _has_meaning(name)]
+        links = dict(zip(new, map(self._by_name, new), strict=True))
+        left = [name for name in new if links[name] is None and not is_abbreviation(name)]
         if left and self.embedder:
             near = zip(left, self.nearest(left), strict=True)
-            links |= {name: link for name, link in near if link.score >= self.min_similarity}
+            links |= {n: link for n, link in near if link and link.score >= self.min_score}
         known |= links
         return [known[name] for name in names]
 
-    def nearest(self, names: Sequence[str]) -> list[Link]:
-        """The concept of the name with the nearest vector, however far it is."""
-        hits = top_k(self._embedded(names), [self._vectors], k=1)
-        cosines = np.clip(hits.scores[:, 0], -1, 1).tolist()
-        ids = (self.dictionary.pairs[row][1] for row in hits.rows[:, 0].tolist())
-        pairs = zip(ids, cosines, strict=True)
-        return [Link(id_, self.dictionary.preferred[id_], cosine) for id_, cosine in pairs]
+    def _by_name(self, name: str) -> Link | None:
+        if not is_abbreviation(name):
+            return self.dictionary.find(name)
+        if known := meanings(name):
+            return self.dictionary.find(known[0]) if len(known) == 1 else None
+        link = self.dictionary.find(name)
+        return link if link and link.score == 1 and len(name) >= _SHORTEST else None
+
+    def nearest(self, names: Sequence[str]) -> list[Link | None]:
+        """The concept of the name with the nearest vector that does not `differ`."""
+        vectors = self._embedded(names)
+        hits = top_k(vectors, [self._vectors], k=min(_CANDIDATES, len(self._forms)))
+        found = []
+        for name, rows, cosines in zip(names, hits.rows, hits.scores, strict=True):
+            near = ((self._forms[row], score) for row, score in zip(rows, cosines, strict=True))
+            best = next(((other, score) for other, score in near if not differ(name, other)), None)
+            concept = self.dictionary.find(best[0]) if best else None
+            score = float(np.clip(best[1], 0, 1)) if best else 0.0
+            found.append(self.dictionary.link(concept.id, score) if concept else None)
+        return found
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        """One name of each normal form."""
+        forms: dict[str, str] = {}
+        for name, _ in self.dictionary.pairs:
+            forms.setdefault(normalised(name), name)
+        return list(forms.values())
 
     @cached_property
     def _vectors(self) -> np.ndarray:
-        """The vectors of all names of the dictionary."""
+        """The vectors of the names, from the file beside the dictionary if it is of these names."""
         from domainbert.cli.console import counted
 
-        names = [name for name, _ in self.dictionary.pairs]
-        return self._embedded(counted(names, what="names of the dictionary", total=len(names)))
+        if self.embedder is None:
+            raise AssertionError
+        path = self.dictionary.path
+        beside = path.with_name(f"{path.name}.vectors.npz") if path else None
+        key = f"{self.dictionary.digest} {self.embedder.fingerprint()}"
+        if beside and beside.is_file():
+            with np.load(beside, allow_pickle=False) as kept:
+                if str(kept["key"]) == key:
+                    return kept["vectors"].astype(np.float32)
+        names = counted(self._forms, what="names of the dictionary", total=len(self._forms))
+        vectors = self._embedded(names).astype(np.float16)
+        if beside and os.access(beside.parent, os.W_OK):
+            with atomic_path(beside) as temporary, temporary.open("wb") as file:
+                np.savez(file, key=np.array(key), vectors=vectors)
+        return vectors.astype(np.float32)
 
     def _embedded(self, names: Iterable[str]) -> np.ndarray:
         """Unit vectors, shape (names, dimension); zero for a name that has none."""
@@ -180,8 +244,3 @@ class EntityLinker:
             raise AssertionError
         parts = [part.vectors for part in self.embedder.embed_many(names)]
         return np.nan_to_num(unit(np.concatenate(parts)))
-
-
-def _has_meaning(name: str) -> bool:
-    letters = [char for char in name if char.isalpha()]
-    return len(letters) > _LONGEST_ABBREVIATION or not all(map(str.isupper, letters))

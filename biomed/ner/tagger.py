@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from biomed.corpora.words import split_words, starts_after_breaks
+from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.assertion import assert_spans
 from biomed.ner.decoding import tidy_span
 from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from biomed.ner.linking import EntityLinker
+    from biomed.ner.abbreviations import Abbreviation
+    from biomed.ner.linking import EntityLinker, Link
     from biomed.ner.network import Pieces, WordSpan
 
 MIN_SCORE = 0.0
@@ -29,12 +32,13 @@ MIN_SCORE = 0.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those after breaks, and its pieces."""
+    """A text, its words, those after breaks, its pieces, and the abbreviations it defines."""
 
     text: str
     words: np.ndarray
     breaks: np.ndarray
     pieces: Pieces
+    abbreviations: dict[str, Abbreviation]
 
     def __len__(self) -> int:
         """Tokens, for the size of a chunk."""
@@ -133,28 +137,23 @@ class Tagger:
                 [text.pieces for text in chunk],
                 breaks=[text.breaks for text in chunk],
             )
-            yield from self._linked(list(map(self._finished, chunk, spans)))
+            yield from self._linked(chunk, list(map(self._finished, chunk, spans)))
 
     def _finished(self, read: _ReadText, spans: Iterable[WordSpan]) -> list[Entity]:
         """The entities with a sufficient score, with their assertions."""
-        entities = list(_kept(read, spans))
+        entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
+        entities = _with_short_forms(read.text, entities, read.abbreviations)
         asserted = assert_spans(read.text, [(e.start, e.end, e.label) for e in entities])
-        return [
-            replace(e, assertion=a)
-            for e, a in zip(entities, asserted, strict=True)
-            if e.score >= self.min_score
-        ]
+        return [replace(e, assertion=a) for e, a in zip(entities, asserted, strict=True)]
 
-    def _linked(self, texts: list[list[Entity]]) -> list[list[Entity]]:
-        """The entities of each text with their ids."""
+    def _linked(self, texts: list[_ReadText], found: list[list[Entity]]) -> list[list[Entity]]:
+        """The entities of each text with the concepts of their names, abbreviations resolved."""
         if self.linker is None:
-            return texts
-        links = iter(self.linker.link([e.text for entities in texts for e in entities]))
-        pairs = ([(e, next(links)) for e in entities] for entities in texts)
-        return [
-            [replace(e, id=k.id, name=k.name, link_score=k.score) if k else e for e, k in linked]
-            for linked in pairs
-        ]
+            return found
+        pairs = zip(texts, found, strict=True)
+        names = [expanded(e.text, read.abbreviations) for read, each in pairs for e in each]
+        links = iter(self.linker.link(names))
+        return [[_linked_to(entity, next(links)) for entity in each] for each in found]
 
     def _read(self, text: object, number: int) -> _ReadText:
         if not isinstance(text, str):
@@ -164,7 +163,8 @@ class Tagger:
         strings = [text[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
         pieces = self.network.reader.read(strings, spaced=spaced)
-        return _ReadText(text, words, starts_after_breaks(text, words), pieces)
+        breaks = starts_after_breaks(text, words)
+        return _ReadText(text, words, breaks, pieces, find_abbreviations(text))
 
 
 def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
@@ -183,3 +183,26 @@ def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
         last = Entity(start, end, text, kind, score) if any(map(str.isalpha, text)) else None
     if last:
         yield last
+
+
+def _with_short_forms(
+    text: str, entities: list[Entity], abbreviations: dict[str, Abbreviation]
+) -> list[Entity]:
+    """An abbreviation that the text defines is what its long form is, wherever it stands."""
+    added = []
+    for short, definition in abbreviations.items():
+        long = next((e for e in entities if e.end == definition.end), None)
+        if long is None:
+            continue
+        for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
+            start, end = match.span()
+            if not any(e.start < end and start < e.end for e in (*entities, *added)):
+                added.append(Entity(start, end, short, long.label, long.score))
+    return sorted([*entities, *added], key=lambda e: e.start)
+
+
+def _linked_to(entity: Entity, link: Link | None) -> Entity:
+    if link is None:
+        return entity
+    found = {"id": link.id, "name": link.name, "link_score": link.score, "codes": link.codes}
+    return replace(entity, **found)

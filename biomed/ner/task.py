@@ -33,7 +33,8 @@ class TagTask(Task):
         text, number = pa.string(), pa.float64()
         fields = {"start": pa.int64(), "end": pa.int64(), "entity": text, "label": text}
         fields |= {"score": number, "score_kind": text, "assertion": text}
-        return pa.schema(fields | {"entity_id": text, "entity_name": text, "link_score": number})
+        links = {"entity_id": text, "entity_name": text, "entity_codes": text, "link_score": number}
+        return pa.schema(fields | links)
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The text of a row."""
@@ -66,5 +67,6 @@ class TagTask(Task):
 
 def _row(entity: Entity) -> dict[str, Any]:
     row = dict(vars(entity))
+    row["entity_codes"] = "|".join(row.pop("codes")) or None
     names = {"entity": "text", "entity_id": "id", "entity_name": "name"}
     return {new: row.pop(old) for new, old in names.items()} | row

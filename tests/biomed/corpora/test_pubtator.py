@@ -22,7 +22,10 @@ def test_documents_and_spans(tmp_path):
     assert is_pubtator(path)
     first, second, third, fourth = read_pubtator(path)
     assert (first.id, first.text) == ("12", TEXT)
-    assert first.spans == (Span(0, 13, "Disease"), Span(18, 31, "Disease"))
+    assert first.spans == (
+        Span(0, 13, "Disease", id="D006333"),
+        Span(18, 31, "Disease", id="D006333"),
+    )
     assert [TEXT[s.start : s.end] for s in first.spans] == ["Heart failure", "heart failure"]
     assert (second.id, second.text, second.spans) == ("13", "None\n", ())
     assert (third.id, fourth.id) == ("14", "15")

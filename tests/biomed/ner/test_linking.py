@@ -75,13 +75,13 @@ def test_by_name():
     assert found(["heart  FAILURE"]) == [Link("D1", "Heart failure", 1.0)]
     assert found(["failures of the heart"]) == [Link("D1", "Heart failure", 0.95)]
     # Two concepts have this name; the one with more names comes first.
-    assert found(["MS"]) == [Link("D3", "multiple sclerosis", 0.5)]
+    assert Dictionary(PAIRS).find("MS") == Link("D3", "multiple sclerosis", 0.5)
     assert found(["gout", "the", ""]) == [None, None, None]
 
 
 def test_by_vectors():
     letters = Letters()
-    linker = EntityLinker(Dictionary(PAIRS), letters, min_similarity=0.8)
+    linker = EntityLinker(Dictionary(PAIRS), letters, min_score=0.8)
     assert linker.link(["pneumonias acute", "zzz"])[1] is None
     (link,) = linker.link(["pneumonitis"])
     assert (link.id, link.name) == ("D2", "Pneumonia")
@@ -151,8 +151,8 @@ def test_a_table(tmp_path):
         Dictionary.read(path)
     with pytest.raises(UserError, match="empty"):
         Dictionary([])
-    with pytest.raises(UserError, match="min_similarity"):
-        EntityLinker(Dictionary(PAIRS), min_similarity=2)
+    with pytest.raises(UserError, match="min_score"):
+        EntityLinker(Dictionary(PAIRS), min_score=2)
 
 
 def test_entities_get_ids(disease):
@@ -169,6 +169,46 @@ def test_entities_get_ids(disease):
     unlinked = plain.tag_frame(pd.DataFrame({"text": ["heart failure"]}))
     assert unlinked["entity_id"].isna().all()
     assert TagTask(plain).facts() != TagTask(tagger).facts()
+
+
+def test_abbreviations_are_resolved_in_the_text_first(disease):
+    """MDD and AOM are no rare syndromes that happen to have this short name."""
+    pairs = [("Stickler syndrome", "D1"), ("AOM", "D1"), ("acute otitis media", "D2")]
+    pairs += [("heart failure", "D3"), ("HF", "D4"), ("hemorrhagic fever", "D4"), ("XYZ", "D5")]
+    pairs += [("mal de debarquement", "D6"), ("MDD", "D6"), ("ABCD", "D7")]
+    linker = EntityLinker(Dictionary(pairs), Letters())
+    found = [link and link.id for link in linker.link(["AOM", "MDD", "XYZ", "ABCD"])]
+    assert found == ["D2", None, None, "D7"]
+    tagger = EntityTagger(disease, linker=linker)
+    entities = tagger.tag("No heart failure (HF). HF was stable, HFs.")
+    assert [(e.text, e.id) for e in entities] == [
+        ("heart failure", "D3"),
+        ("HF", "D3"),
+        ("HF", "D3"),
+    ]
+
+
+def test_a_link_by_vectors_crosses_no_difference():
+    pairs = [("small cell lung cancer", "D1"), ("type 2 diabetes", "D2"), ("lung cancers", "D3")]
+    linker = EntityLinker(Dictionary(pairs), Letters())
+    names = ["non-small cell lung cancer", "type 1 diabetes", "cancer lung one"]
+    assert [link and link.id for link in linker.link(names)] == [None, None, "D3"]
+
+
+def test_vectors_are_kept_beside_the_dictionary(tmp_path):
+    path = tmp_path / "names.csv"
+    path.write_text("name,id,codes\nHeart failure,D1,MESH:1|UMLS:2\nPneumonia,D2,\n")
+    first, second = Letters(), Letters()
+    link = EntityLinker(Dictionary.read(path), first).link(["pneumonitis", "heart failures"])
+    assert [each.codes for each in link] == [(), ("MESH:1", "UMLS:2")]
+    assert first.calls == 2
+    assert (tmp_path / "names.csv.vectors.npz").is_file()
+    assert EntityLinker(Dictionary.read(path), second).link(["pneumonitis"]) == link[:1]
+    assert second.calls == 1  # the name alone
+    path.write_text("name,id\nPneumonia,D2\n")
+    third = Letters()
+    EntityLinker(Dictionary.read(path), third).link(["pneumonitis"])
+    assert third.calls == 2
 
 
 def test_a_table_links_in_the_command(tmp_path, disease):

@@ -214,6 +214,14 @@ def test_no_entity_continues_into_shorthand(tokenizer, new_rules):
     assert found(tagger, "heart failure s/p edema")[0] == ("heart failure", "Disease")
 
 
+def test_an_abbreviation_is_what_its_long_form_is(tagger):
+    text = "Heart failure (HF) and renal disease (rd). HF is not xHF; HF was chest pain (CP), CP."
+    entities = tagger.tag(text)
+    assert [e.text for e in entities] == ["Heart failure", "HF", "renal disease", "HF", "HF"]
+    assert {e.score for e in entities if e.text in ("HF", "Heart failure")} == {entities[0].score}
+    assert all(text[e.start : e.end] == e.text for e in entities)
+
+
 def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
     network = new_rules(tokenizer)
     for character in ("1", "-", "9"):

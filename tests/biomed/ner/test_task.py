@@ -8,7 +8,15 @@ from domainbert.scoring import driver, score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
 COLUMNS = ["note_id", "row", "start", "end", "entity", "label", "score", "score_kind"]
-COLUMNS += ["assertion", "entity_id", "entity_name", "link_score", "status", "reason"]
+COLUMNS += [
+    "assertion",
+    "entity_id",
+    "entity_name",
+    "entity_codes",
+    "link_score",
+    "status",
+    "reason",
+]
 TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
 
 

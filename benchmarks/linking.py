@@ -1,0 +1,76 @@
+"""Linking of gold mentions to MeSH: how many get the right concept, and how many links are right.
+
+Each different pair of a name and its id counts once, in the first document that has it; mentions of
+several concepts are left out, and so are ids that the dictionary does not have.
+
+    cd ../shared/data
+    biomed ner dictionary names/mondo.csv.gz names/mesh_diseases.csv.gz --system MESH
+        --mappings names/mondo_mappings.csv.gz --corpus ner/bc5cdr-ids/train.pubtator
+        --corpus ner/ncbi-disease-ids/train.pubtator --out mesh.parquet
+    python benchmarks/linking.py mesh.parquet ner/bc5cdr-ids/devel.pubtator
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from reporting import say
+
+from biomed.corpora.formats import read_pubtator
+from biomed.ner.abbreviations import expanded, find_abbreviations
+from biomed.ner.linking import MIN_SCORE, Dictionary, EntityLinker, Link
+from biomed.terms.similarity import TermModel
+from domainbert.markdown import table
+
+LEAST = (0.0, 0.5, 0.6, 0.65, 0.7, MIN_SCORE, 0.8, 0.85, 0.9)
+
+
+def mentions(path: Path, dictionary: Dictionary) -> dict[tuple[str, str], str]:
+    """(name, id) of the mentions of a corpus -> the name without abbreviations of its text."""
+    ids = {code: id_ for id_, codes in dictionary.codes.items() for code in codes}
+    ids |= {id_: id_ for id_ in dictionary.preferred}
+    found: dict[tuple[str, str], str] = {}
+    for document in read_pubtator(path):
+        known = find_abbreviations(document.text)
+        for span in document.spans:
+            code = span.id if ":" in span.id else f"MESH:{span.id}"
+            if code in ids:
+                name = document.text[span.start : span.end]
+                found.setdefault((name, ids[code]), expanded(name, known))
+    return found
+
+
+def row(way: str, links: list[Link | None], right: list[str]) -> list[str]:
+    """Names, links, share of names that are right, share of links that are right."""
+    linked = sum(link is not None for link in links)
+    correct = sum(
+        link is not None and link.id == id_ for link, id_ in zip(links, right, strict=True)
+    )
+    shares = (correct / len(right), correct / max(linked, 1))
+    return [way, f"{len(right)}", f"{linked}", *(f"{share:.3f}" for share in shares)]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dictionary", type=Path)
+    parser.add_argument("gold", type=Path)
+    parser.add_argument("--model", default="terms")
+    asked = parser.parse_args()
+    dictionary = Dictionary.read(asked.dictionary)
+    found = mentions(asked.gold, dictionary)
+    names, right = list(found.values()), [id_ for _, id_ in found]
+    by_name = EntityLinker(dictionary)
+    rows = [row("names alone", by_name.link([name for name, _ in found]), right)]
+    rows.append(row("abbreviations, names", by_name.link(names), right))
+    embedder = TermModel.from_pretrained(asked.model)
+    links = EntityLinker(dictionary, embedder, min_score=0.0).link(names)
+    for least in LEAST:
+        kept = [link if link and link.score >= least else None for link in links]
+        rows.append(row(f"and vectors, score of at least {least}", kept, right))
+    say(table(["by", "names", "linked", "right", "precision"], rows))
+
+
+if __name__ == "__main__":
+    main()

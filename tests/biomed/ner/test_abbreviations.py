@@ -1,0 +1,57 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from biomed.ner.abbreviations import expanded, find_abbreviations
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("He has heart failure (HF).", {"HF": "heart failure"}),
+        ("HF (heart failure) is stable", {"HF": "heart failure"}),
+        ("non-small cell lung cancer (NSCLC)", {"NSCLC": "non-small cell lung cancer"}),
+        ("type 2 diabetes mellitus (T2DM, since 2010)", {"T2DM": "type 2 diabetes mellitus"}),
+        ("Acute otitis media (AOM)", {"AOM": "Acute otitis media"}),
+        ("the ataxia-telangiectasia (A-T) gene", {"A-T": "ataxia-telangiectasia"}),
+        ("pain was noted. Multiple sclerosis (MS)", {"MS": "Multiple sclerosis"}),
+        ("given aspirin (325 mg) and (see Table)", {}),
+        ("heart failure (CKD)", {}),
+        ("blood pressure (high)", {}),
+        ("stable (HF) and then", {}),
+        ("", {}),
+    ],
+)
+def test_definitions(text, found):
+    known = find_abbreviations(text)
+    assert {short: entry.long for short, entry in known.items()} == found
+    for entry in known.values():
+        assert text[entry.start : entry.end] == entry.long
+
+
+def test_a_long_form_ends_with_its_sentence():
+    assert find_abbreviations("He was ill. Failure (HF) came") == {}
+
+
+def test_names_are_expanded():
+    known = find_abbreviations("myocardial infarction (MI) and diabetes mellitus (DM)")
+    assert expanded("MI", known) == "myocardial infarction"
+    assert expanded("MIs", known) == "myocardial infarction"
+    assert expanded("old MI", known) == "old myocardial infarction"
+    assert expanded("MID", known) == "MID"
+    assert expanded("MI", {}) == "MI"
+
+
+@given(st.text(alphabet="ab AB(),.-1\n", max_size=60))
+def test_any_text(text):
+    for short, entry in find_abbreviations(text).items():
+        assert text[entry.start : entry.end] == entry.long
+        assert len(entry.long) > len(short)
+
+
+def test_time_is_linear():
+    start = time.perf_counter()
+    find_abbreviations("heart failure (HF) " * 20_000 + "(" * 20_000)
+    assert time.perf_counter() - start < 10

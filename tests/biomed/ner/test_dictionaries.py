@@ -1,0 +1,67 @@
+import pytest
+from typer.testing import CliRunner
+
+from biomed.ner.commands import app
+from biomed.ner.dictionaries import build_dictionary
+from domainbert.errors import UserError
+from domainbert.tables import read_table
+
+
+@pytest.fixture
+def sources(tmp_path):
+    files = {
+        "mondo.csv": "id,name,synonyms\nM:1,heart failure,cardiac failure|HF\nM:2,gout,\n"
+        "M:3,breast neoplasm,\nM:4,breast cancer,\n",
+        "mappings.csv": "mondo,code\nM:1,mesh:D1\nM:1,SCTID:84\nM:1,Orphanet:9\nM:3,MESH:D3\n",
+        "mesh.csv": "name,synonyms\nHeart Failure,Myocardial Failure\n"
+        "Breast Neoplasms,Breast Cancer\nUnknown,x\n",
+        "drugbank.csv": "id,name,synonyms\nDB1,Aspirin,ASA\n",
+        "rxnorm.csv": "rxcui,ingredient,brands\n7,metoprolol,Lopressor|Toprol\n",
+        "corpus.txt": "1|t|Failing heart (FH)\n1|a|FH is cardiac failure, FH\n"
+        "1\t0\t13\tFailing heart\tDisease\tD1\n1\t15\t17\tFH\tDisease\tD1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def names_of(frame):
+    return {id_: list(part["name"]) for id_, part in frame.groupby("id")}
+
+
+def test_names_and_codes_of_several_tables(sources):
+    tables = [sources / name for name in ("mondo.csv", "drugbank.csv", "rxnorm.csv", "mesh.csv")]
+    frame = build_dictionary(tables, mappings=sources / "mappings.csv")
+    names = names_of(frame)
+    assert names["M:1"][:3] == ["heart failure", "cardiac failure", "HF"]
+    assert "Myocardial Failure" in names["M:1"]
+    assert names["drugbank:DB1"] == ["Aspirin", "ASA"]
+    assert names["rxnorm:7"] == ["metoprolol", "Lopressor", "Toprol"]
+    assert "x" not in set(frame["name"])
+    assert set(frame.loc[frame["id"] == "M:1", "codes"]) == {"MESH:D1|SNOMED:84"}
+
+
+def test_concepts_of_one_system_and_names_as_texts_have_them(sources):
+    tables = [sources / "mondo.csv", sources / "mesh.csv"]
+    frame = build_dictionary(
+        tables,
+        mappings=sources / "mappings.csv",
+        system="MESH",
+        corpora=[sources / "corpus.txt"],
+    )
+    names = names_of(frame)
+    assert set(names) == {"MESH:D1", "MESH:D3"}
+    assert "Failing heart" in names["MESH:D1"]
+    assert "Breast Cancer" in names["MESH:D3"]
+    assert set(frame.loc[frame["id"] == "MESH:D1", "codes"]) == {"M:1|SNOMED:84"}
+    with pytest.raises(UserError, match="no concept with a code in OMIM; name --mappings"):
+        build_dictionary(tables, mappings=sources / "mappings.csv", system="OMIM")
+
+
+def test_the_command(sources):
+    out = sources / "names.parquet"
+    command = ["dictionary", str(sources / "mondo.csv"), str(sources / "drugbank.csv")]
+    result = CliRunner().invoke(app, [*command, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "8 names of 5 concepts" in " ".join(result.output.split())
+    assert list(read_table(out).columns) == ["name", "id", "codes"]
