@@ -21,6 +21,8 @@ from filelock import FileLock, Timeout
 from domainbert.errors import UserError
 
 LOCK = ".lock"
+_LONGEST = 100  # characters of a name within a temporary one
+_PARTIAL = re.compile(r"\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?")
 _ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
 
 
@@ -53,8 +55,7 @@ def write_json(document: Any, path: Path) -> None:
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """A temporary file beside `path`, flushed to disk and renamed over it if the block succeeds.
 
-    Temporaries of `path` that a killed process left behind are removed first. A missing folder is
-    a `UserError`.
+    What killed processes left in the folder is removed first. A missing folder is a `UserError`.
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -76,11 +77,14 @@ def replace(temporary: Path, path: Path) -> None:
 
 
 @contextmanager
-def folder_beside(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder`, for `replace_folder`; removed when the block ends."""
+def folder_beside(folder: Path, *, private: bool = False) -> Iterator[Path]:
+    """A temporary folder beside `folder`, for `replace_folder`; removed when the block ends.
+
+    A private one, for work alone, is closed to other users.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(folder)
-    temporary.mkdir()
+    temporary.mkdir(mode=0o700 if private else 0o777)
     try:
         yield temporary
     finally:
@@ -148,22 +152,45 @@ def release_empty(folder: Path) -> None:
 
 
 def _temporary_name(path: Path, *, ending: str = "") -> Path:
-    """A new name that tells its process; removes or restores what dead processes left of `path`."""
-    stem = f".{path.name.removesuffix(ending)[:100]}.partial-"
-    pattern = re.compile(rf"{re.escape(stem)}(\w+)-(\d+)-(\w+)-\w+(-old)?{re.escape(ending)}")
-    for found in path.parent.glob(".*.partial-*"):
-        match = pattern.fullmatch(found.name)
+    """A new name that tells its process."""
+    remove_abandoned(path.parent)
+    stem = path.name.removesuffix(ending)[:_LONGEST]
+    owner = f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
+    return path.with_name(f".{stem}.partial-{owner}-{secrets.token_hex(4)}{ending}")
+
+
+def remove_abandoned(folder: Path, *, deep: bool = False) -> list[Path]:
+    """Remove what processes that are gone left unfinished in a folder: files and work folders.
+
+    A folder that was being replaced gets its name back.
+
+    Args:
+        folder: where to look.
+        deep: also in the folders below.
+
+    Returns:
+        What was there.
+    """
+    removed = []
+    for found in [*(folder.rglob if deep else folder.glob)(".*.partial-*")]:
+        match = _PARTIAL.fullmatch(found.name)
         with suppress(OSError):
-            if match is None or not _is_abandoned(found, *match.group(1, 2, 3)):
+            if match is None or not _is_abandoned(found, *match.group(2, 3, 4)):
                 continue
-            if match[4] and not path.exists():
-                found.replace(path)
+            if match[5] and not (path := found.with_name(match[1])).exists():
+                if len(match[1]) < _LONGEST:  # else it was cut
+                    found.replace(path)
             elif found.is_dir():
                 shutil.rmtree(found)
             else:
                 found.unlink()
-    owner = f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
-    return path.with_name(f"{stem}{owner}-{secrets.token_hex(4)}{ending}")
+            removed.append(found)
+    return removed
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file or folder has a name that only these functions give."""
+    return _PARTIAL.fullmatch(path.name) is not None
 
 
 def _is_abandoned(found: Path, host: str, process: str, started: str) -> bool:

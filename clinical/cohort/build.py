@@ -32,6 +32,7 @@ from clinical.cohort.views import ViewSource
 from clinical.stays.choice import CHOICE, NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError, check_choice
+from domainbert.files import folder_beside
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
 from domainbert.tables.databases import open_source
 
@@ -152,10 +153,10 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     import duckdb
 
     with (
-        tempfile.TemporaryDirectory(prefix=".cohort-", dir=folder) as private,
+        folder_beside(folder / "cohort", private=True) as private,
         duckdb.connect() as con,
     ):
-        con.execute("SET temp_directory = $path", {"path": private})
+        con.execute("SET temp_directory = $path", {"path": str(private)})
         con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         con.execute("SET TimeZone = 'UTC'")
         # In a notebook without widgets there is no progress bar, and switching it off fails.

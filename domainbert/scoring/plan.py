@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.scoring.store import disk_errors
 from domainbert.tables import (
     Row,
     TableError,
@@ -199,33 +200,39 @@ def checked(rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str) -> Ite
 def gathered(rows: Iterable[Row], plan: Plan, *, folder: Path) -> Iterator[Iterator[Row]]:
     """The rows with those of each group together, groups in order of first appearance.
 
-    They are sorted on disk by DuckDB, in a private folder.
+    The rows wait in a file in a private folder; DuckDB sorts their ids and places.
     """
     import duckdb
     import pyarrow as pa
 
     settings = {"temp_directory": str(folder), "memory_limit": _MEMORY}
     try:
-        with duckdb.connect(str(folder / "rows.duckdb"), config=settings) as con:
-            con.execute("CREATE TABLE spool (number BIGINT, key VARCHAR, row VARCHAR)")
+        with (
+            disk_errors(folder),
+            (folder / "rows.jsonl").open("w+b") as file,
+            duckdb.connect(config=settings) as con,
+        ):
+            con.execute("CREATE TABLE spool (number BIGINT, key VARCHAR, start BIGINT)")
             stream = iter(rows)
             while piece := list(islice(stream, _BATCH_ROWS)):
-                batch = {
-                    "number": [row.number for row in piece],
-                    "key": pa.array([plan.key(row) for row in piece], pa.string()),
-                    "row": [packed(row) for row in piece],
-                }
-                con.register("piece", pa.table(batch))
+                starts = []
+                for row in piece:
+                    starts.append(file.tell())
+                    file.write(packed(row).encode() + b"\n")
+                keys = pa.array([plan.key(row) for row in piece], pa.string())
+                numbers = [row.number for row in piece]
+                con.register("piece", pa.table({"number": numbers, "key": keys, "start": starts}))
                 con.execute("INSERT INTO spool SELECT * FROM piece")
                 con.unregister("piece")
+            file.flush()
             # A row without a key is its own group, at its own place.
             con.execute(
-                "SELECT row FROM spool ORDER BY CASE WHEN key IS NULL THEN number "
+                "SELECT start FROM spool ORDER BY CASE WHEN key IS NULL THEN number "
                 "ELSE min(number) OVER (PARTITION BY key) END, number"
             )
-            yield _unpacked(con)
-    except (duckdb.IOException, duckdb.TransactionException, duckdb.OutOfMemoryException) as error:
-        # Its own message may quote a row.
+            yield _unpacked(con, file)
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        # Its own message may quote an id.
         why = "no space left on device" if "No space left" in str(error) else type(error).__name__
         msg = f"{folder} cannot be written ({why}); correct this and repeat the command to resume"
         raise UserError(msg) from None
@@ -241,7 +248,8 @@ def unpacked(text: str) -> Row:
     return Row(*json.loads(text))
 
 
-def _unpacked(con: Any) -> Iterator[Row]:
+def _unpacked(con: Any, file: BinaryIO) -> Iterator[Row]:
     while piece := con.fetchmany(_BATCH_ROWS):
-        for (text,) in piece:
-            yield unpacked(text)
+        for (start,) in piece:
+            file.seek(start)
+            yield unpacked(file.readline().decode())

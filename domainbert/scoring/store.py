@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.files import LOCK, check_output, locked, release_empty, replace, write_json
+from domainbert.files import (
+    LOCK,
+    check_output,
+    folder_beside,
+    is_temporary,
+    locked,
+    release_empty,
+    replace,
+    write_json,
+)
 from domainbert.tables import (
     DATABASES,
     FORMATS,
@@ -31,8 +40,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
-_NEW_MANIFEST = ".manifest.partial-"  # a kill while it was written leaves one
-_FORMAT = 4  # of the parts
+_FORMAT = "domainbert parts 4"  # of the parts
+_OURS = b'"format": "domainbert parts'  # in a manifest, damaged or not
 _SALT = 16  # bytes
 _ITEMS = b"domainbert.items"
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
@@ -83,12 +92,10 @@ class RunStore:
                 self._check_folder(restart=restart)  # before anything is written
                 stack.enter_context(locked(self.folder))
                 self._open(restart=restart)
-                work = self.folder / self._manifest["work"]
-                work.mkdir(mode=0o700)
+                self._work = stack.enter_context(folder_beside(self.folder / "rows", private=True))
             try:
-                yield work
+                yield self._work
             finally:
-                shutil.rmtree(work, ignore_errors=True)
                 if "input" not in self._manifest:  # nothing was begun
                     self._remove()
 
@@ -97,9 +104,9 @@ class RunStore:
         note = self.folder / MANIFEST
         if not self.folder.is_dir() or _read_manifest(note):
             return
-        paths = {p for p in self.folder.iterdir() if not p.name.startswith((LOCK, _NEW_MANIFEST))}
+        paths = {p for p in self.folder.iterdir() if p.name != LOCK and not is_temporary(p)}
         parts = {path for path in paths if _is_part(path)}
-        is_ours = note in paths and (parts or b'"work": ".rows-' in note.read_bytes())
+        is_ours = note in paths and (parts or _OURS in note.read_bytes())
         if is_ours and not restart:
             raise UserError(f"{note} is damaged; start over with --restart")
         if paths - parts - ({note} if is_ours else set()):
@@ -108,13 +115,10 @@ class RunStore:
     def _open(self, *, restart: bool) -> None:
         """Read the manifest, or write a new one."""
         self._manifest = _read_manifest(self.folder / MANIFEST)
-        if self._manifest:
-            shutil.rmtree(self.folder / self._manifest["work"], ignore_errors=True)
         if restart or not self._manifest:
             self._remove_parts()
-            new = {"work": f".rows-{secrets.token_hex(8)}", "salt": secrets.token_hex(_SALT)}
             self._manifest = {}
-            self._note(format=_FORMAT, complete=False, **new)
+            self._note(format=_FORMAT, complete=False, salt=secrets.token_hex(_SALT))
 
     @property
     def salt(self) -> bytes:
@@ -192,7 +196,7 @@ class RunStore:
         with disk_errors(self.folder):
             if self.is_table:
                 # Written inside the folder, so that a killed run leaves nothing outside it.
-                whole = self.folder / self._manifest["work"] / self.out.name
+                whole = self._work / self.out.name
                 self._assemble(whole, schema, raw=raw)
                 replace(whole, self.out)
             if beside:
@@ -234,7 +238,7 @@ class RunStore:
     def _remove(self) -> None:
         """Remove what runs have written here, the manifest last, and the folder if it is empty."""
         self._remove_parts()
-        shutil.rmtree(self.folder / self._manifest["work"], ignore_errors=True)
+        shutil.rmtree(self._work, ignore_errors=True)
         (self.folder / MANIFEST).unlink(missing_ok=True)
         release_empty(self.folder)
 
@@ -256,7 +260,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         is_sound = (
             manifest["format"] == _FORMAT
             and len(bytes.fromhex(manifest["salt"])) == _SALT
-            and len(bytes.fromhex(manifest["work"].removeprefix(".rows-"))) == 8
             and isinstance(manifest["complete"], bool)
         )
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):

@@ -13,7 +13,14 @@ import pytest
 
 from domainbert import files
 from domainbert.errors import UserError
-from domainbert.files import atomic_path, check_output, folder_beside, replace_folder, write_json
+from domainbert.files import (
+    atomic_path,
+    check_output,
+    folder_beside,
+    remove_abandoned,
+    replace_folder,
+    write_json,
+)
 
 PRELUDE = "import sys, time\nfrom pathlib import Path\nfrom domainbert import files\n"
 
@@ -41,16 +48,30 @@ with files.atomic_path(sys.argv[1]) as temporary:
 
 
 @pytest.mark.parametrize("name", ["risks.csv", "risks.csv.gz", "no-ending", ".hidden", "a.b c.csv"])
-def test_what_a_killed_process_left_is_removed_when_the_name_is_written_again(tmp_path, name):
+def test_what_a_killed_process_left_is_removed_when_the_folder_is_written_again(tmp_path, name):
     killed_while(HOLD_FILE, name=tmp_path / name)
     assert len(names_in(tmp_path)) == 1
     (tmp_path / "other.csv").touch()
-    with atomic_path(tmp_path / "unrelated.csv"):
-        assert len(names_in(tmp_path)) == 3
-    with atomic_path(tmp_path / name) as temporary:
-        temporary.write_text("whole")
-    assert names_in(tmp_path) == sorted([name, "other.csv", "unrelated.csv"])
-    assert (tmp_path / name).read_text() == "whole"
+    with atomic_path(tmp_path / "whole.csv") as temporary:
+        assert names_in(tmp_path) == sorted([temporary.name, "other.csv"])
+
+
+def test_a_work_folder_of_a_killed_process_is_removed_also_from_folders_below(tmp_path):
+    code = """
+with files.folder_beside(Path(sys.argv[1]), private=True) as work:
+    (work / "rows").write_text("a note")
+    print("here", flush=True)
+    time.sleep(60)
+"""
+    (tmp_path / "out.csv.parts").mkdir()
+    killed_while(code, name=tmp_path / "out.csv.parts" / "rows")
+    with folder_beside(tmp_path / "out.csv.parts" / "rows", private=True) as ours:
+        killed = [path for path in (tmp_path / "out.csv.parts").iterdir() if path != ours]
+        assert killed == []
+        assert remove_abandoned(tmp_path, deep=True) == []
+    killed_while(code, name=tmp_path / "out.csv.parts" / "rows")
+    assert len(remove_abandoned(tmp_path, deep=True)) == 1
+    assert list((tmp_path / "out.csv.parts").iterdir()) == []
 
 
 def test_a_temporary_of_a_living_process_is_left_alone(tmp_path):
@@ -228,7 +249,7 @@ def test_any_other_output_is_accepted(notes, out):
     check_output(out, [notes, "gone.csv", "postgresql://host/db", "sqlite:///" + "x" * 5000])
 
 
-def test_locks_signals_and_memory_need_nothing_that_only_unix_has(tmp_path):
+def test_locks_and_signals_need_nothing_that_only_unix_has(tmp_path):
     code = """
 import os, signal, sys
 from pathlib import Path
@@ -236,7 +257,6 @@ sys.modules["fcntl"] = sys.modules["resource"] = None  # importing them fails
 del signal.SIGHUP, os.getuid
 from domainbert.cli.console import one_line_errors
 from domainbert.files import atomic_path, locked
-from domainbert.cli.scoring import _peak_memory
 import domainbert.scoring.driver
 out = Path(sys.argv[1])
 
@@ -244,7 +264,6 @@ out = Path(sys.argv[1])
 def command():
     with atomic_path(out / "table.csv") as path:
         path.write_text("a")
-    assert _peak_memory() == 0
 
 with domainbert.scoring.driver._signals() as asked:
     assert asked == []

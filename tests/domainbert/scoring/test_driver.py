@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from domainbert import files
 from domainbert.cli import scoring as cli
 from domainbert.cli.options import ScoringOptions
 from domainbert.cli.scoring import score_source
 from domainbert.errors import UserError
 from domainbert.files import locked
-from domainbert.scoring import driver, score_file, score_frame
+from domainbert.scoring import driver, plan, score_file, score_frame
 from domainbert.tables import (
     ReadOptions,
     TableError,
@@ -290,7 +291,7 @@ def test_a_damaged_manifest_and_a_lost_table(tmp_path):
     score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
     manifest = tmp_path / "out" / "manifest.json"
     sound = json.loads(manifest.read_text())
-    changes = [{"salt": None}, {"salt": "ab"}, {"salt": 7}, {"complete": "0"}, {"work": ".."}]
+    changes = [{"salt": None}, {"salt": "ab"}, {"salt": 7}, {"complete": "0"}, {"format": 3}]
     for text in ("{", "[]", "7", *(json.dumps({**sound, **change}) for change in changes)):
         manifest.write_text(text)
         with pytest.raises(UserError, match=r"manifest\.json is damaged; start over with --rest"):
@@ -431,6 +432,18 @@ def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path, out):
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["part-00000.parquet"]
 
 
+def test_scattered_stays_may_be_larger_than_the_memory_of_their_sort(tmp_path, monkeypatch):
+    """Texts that did not fit ended the run."""
+    monkeypatch.setattr(plan, "_MEMORY", "16MB")
+    stays = [f"s{n % 1500}" for n in range(3000)]
+    frame = pd.DataFrame({"stay_id": stays, "text": [f"{n} " * 5000 for n in range(3000)]})
+    write_table(frame, tmp_path / "n.parquet")
+    counts, found = scored(tmp_path / "n.parquet", tmp_path / "out.parquet", PatientWords())
+    assert (counts.rows, counts.made) == (3000, 1500)
+    assert found["stay_id"].tolist() == stays[:1500]
+    assert set(found["words"]) == {10_000}
+
+
 def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_run(tmp_path):
     frame = pd.DataFrame({"stay_id": ["1", "2", "1"], "text": ["a", "b", "c"]})
     write_table(frame, tmp_path / "n.csv")
@@ -438,7 +451,7 @@ def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_ru
     task, seen = PatientWords(), []
 
     def run(items):
-        seen.extend(folder.glob(".rows-*"))
+        seen.extend(folder.glob(".rows.partial-*"))
         assert [path.stat().st_mode & 0o077 for path in seen] == [0]
         shutil.copytree(seen[0], tmp_path / "kept")
         raise RuntimeError
@@ -446,13 +459,14 @@ def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_ru
     task.run = run
     with pytest.raises(RuntimeError):
         score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
-    assert list(folder.glob(".rows-*")) == []
-    (tmp_path / "kept").rename(seen[0])  # what a kill leaves
-    (seen[0] / "left").touch()
+    assert list(folder.glob(".rows.partial-*")) == []
+    started = files._started(os.getpid())
+    killed = folder / seen[0].name.replace(f"-{started}-", "-1-")  # of a process that is gone
+    (tmp_path / "kept").rename(killed)
     task = PatientWords()
 
     def check(items):
-        assert not (seen[0] / "left").exists()
+        assert not killed.exists()
         return PatientWords.run(task, items)
 
     task.run = check
