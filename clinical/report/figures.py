@@ -188,8 +188,10 @@ def plot_windows(risk: StayRisk) -> Figure:
     axes.bar(first + starts[places], risks, width=width, align="edge", color=colours, **edge)
     for start in starts[1:]:
         axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
-    lines = (("P_max", risk.p_max), ("P_mean", risk.p_mean), ("score", risk.score))
-    for (name, level), colour, dash in zip(lines, ("#222222", *COLOURS[2:]), DASHES, strict=False):
+    lines = (("score", risk.score), ("P_max", risk.p_max), ("P_mean", risk.p_mean))
+    for (name, level), colour, dash in zip(
+        lines, ("#222222", COLOURS[1], COLOURS[2]), DASHES, strict=False
+    ):
         label = f"{name} {level:.2f}"
         axes.axhline(level, color=colour, linestyle=dash, linewidth=1.3, label=label)
     axes.set(xlim=(0, lengths.sum()), ylim=(0, 1), ylabel="Window probability")

@@ -92,7 +92,7 @@ def test_windows_follow_one_another_note_by_note():
     axes = figure.axes[0]
     bars = [(b.get_x(), b.get_width(), b.get_height()) for b in axes.patches]
     assert bars == [(0, 100, 0.2), (100, 50, 0.8), (150, 80, 0.5)]
-    assert legend(axes) == ["P_max 0.80", "P_mean 0.50", "score 0.62"]
+    assert legend(axes) == ["score 0.62", "P_max 0.80", "P_mean 0.50"]
 
 
 def test_names_from_data_are_drawn_as_they_are(scored, comparison, tmp_path):
