@@ -35,7 +35,7 @@ lint: $(INSTALLED)
 # The package is installed, not linked: tests and demo see what a user gets.
 $(INSTALLED): pyproject.toml constraints.txt README.md $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases,spacy]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases,service,spacy]' -c constraints.txt
 	touch $(INSTALLED)
 
 # Ray and Spark, half a gigabyte, for their tests alone, which are skipped without them.

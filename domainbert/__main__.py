@@ -1,4 +1,4 @@
-"""The command `domainbert`: list and check encoders, pretrain one."""
+"""The command `domainbert`: list and check encoders, pretrain one, serve models."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from rich.table import Table
 
 from domainbert.cli import options
 from domainbert.cli.console import command_line, one_line_errors, say, stdout
+from domainbert.service.commands import serve
 
 app = command_line("domainbert", "The foundation of clinical and biomed: offline BERT encoders.")
+app.command()(serve)
 
 
 @app.command()

@@ -1,0 +1,1 @@
+"""The web service: any announced task over HTTP (extra `service`)."""

@@ -1,0 +1,92 @@
+"""A service of a tiny readmission model, and requests to it."""
+
+import base64
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+for name in ("fastapi", "joserfc"):
+    pytest.importorskip(name, reason="the service needs the extra: pip install .[service]")
+
+from clinical.bedside.served import READMISSION
+from domainbert.service.app import Service, ServiceSettings
+
+NOTES = ("He lives alone. Chest pain. Heart failure.", "No fever. He was discharged home.")
+DATA = Path(os.environ.get("DOMAINBERT_DATA", Path(__file__).parents[4] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def standards():
+    folder = DATA / "standards"
+    if not folder.is_dir():
+        pytest.skip("no standards in the shared data")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model_folder(new_network, tokenizer, tmp_path_factory):
+    from clinical import ReadmissionModel, ReadmissionSettings
+
+    settings = ReadmissionSettings(calibration=(1.0, 0.0), alert_threshold=0.01)
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def start(model_folder, tmp_path):
+    """Starts a service; the settings are those of `ServiceSettings`."""
+    started = []
+
+    def make(*, folder=model_folder, **settings):
+        asked = ServiceSettings(models=(str(folder),), work=str(tmp_path), **settings)
+        started.append(Service(asked, [READMISSION]))
+        return started[-1]
+
+    yield make
+    for service in started:
+        service.close()
+
+
+@pytest.fixture
+def client(start):
+    from starlette.testclient import TestClient
+
+    return TestClient(
+        start(report="https://reports.example/r").app,
+        base_url="http://localhost",
+        raise_server_exceptions=False,
+    )
+
+
+def document(text, number=0, **changes):
+    data = base64.b64encode(text.encode()).decode()
+    return {
+        "resourceType": "DocumentReference",
+        "id": f"note-{number}",
+        "status": "current",
+        "type": {"text": "Nursing note"},
+        "subject": {"reference": "Patient/p1"},
+        "date": f"2026-01-{number + 1:02}T08:00:00Z",
+        "content": [{"attachment": {"contentType": "text/plain; charset=utf-8", "data": data}}],
+        "context": {"encounter": [{"reference": "Encounter/e1"}]},
+    } | changes
+
+
+def bundle(*documents, **changes):
+    entries = [{"resource": each} for each in documents]
+    return {"resourceType": "Bundle", "type": "searchset", "entry": entries} | changes
+
+
+def hook_request(*documents, hook="encounter-discharge", **changes):
+    return {
+        "hook": hook,
+        "hookInstance": str(uuid.uuid4()),
+        "context": {"userId": "Practitioner/u", "patientId": "p1", "encounterId": "e1"},
+        "prefetch": {
+            "encounter": {"resourceType": "Encounter", "id": "e1"},
+            "notes": bundle(*(documents or map(document, NOTES, range(2)))),
+        },
+    } | changes

@@ -1,0 +1,389 @@
+"""CDS Hooks: the official models and invariants, cards, faults, feedback, and the FHIR server."""
+
+import gzip
+import json
+import threading
+import uuid
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from starlette.testclient import TestClient
+
+from domainbert.service.ledger import read_ledger
+from tests.clinical.bedside.conftest import NOTES, bundle, document, hook_request
+from tests.clinical.bedside.logical import (
+    faults,
+    read_model,
+    request_invariants,
+    response_invariants,
+)
+
+PATH = "/cds-services/readmission"
+TOKEN = {
+    "access_token": "t0ken",
+    "token_type": "Bearer",
+    "expires_in": 300,
+    "scope": "user/DocumentReference.read",
+    "subject": "cds",
+}
+
+
+def ask(client, **changes):
+    return client.post(PATH, json=hook_request(**changes))
+
+
+def card_of(answer):
+    assert answer.status_code == 200, answer.text
+    (card,) = answer.json()["cards"]
+    return card
+
+
+def test_discovery_holds_the_official_model(client, standards):
+    found = client.get("/cds-services").json()
+    assert faults(found, read_model(standards / "cds-hooks" / "CDSHooksServices.fsh")) == []
+    assert [each["hook"] for each in found["services"]] == ["encounter-discharge", "patient-view"]
+    assert {each["id"] for each in found["services"]} == {"readmission"}
+
+
+def test_requests_and_cards_hold_the_official_models(client, standards):
+    folder = standards / "cds-hooks"
+    for hook in ("encounter-discharge", "patient-view"):
+        request = hook_request(hook=hook)
+        assert faults(request, read_model(folder / "CDSHooksRequest.fsh")) == []
+        answer = client.post(PATH, json=request)
+        assert faults(answer.json(), read_model(folder / "CDSHooksResponse.fsh")) == []
+        assert response_invariants(answer.json()) == set()
+        assert request_invariants(request) == set()
+
+
+def test_every_invariant_is_transcribed(standards):
+    there = {file.stem for file in (standards / "cds-hooks").glob("cds-*.fsh")}
+    assert there == {f"cds-resp-{n}" for n in range(1, 8)} | {
+        *("cds-r-1", "cds-r-2", "cds-fb-1", "cds-fb-2", "cds-fb-3")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        (
+            "cds-resp-1",
+            {"selectionBehavior": "at-most-one", "suggestions": [{"isRecommended": True}] * 2},
+        ),
+        ("cds-resp-2", {"suggestions": [{"actions": [{"type": "delete", "description": "d"}]}]}),
+        ("cds-resp-3", {"links": [{"type": "absolute", "appContext": "x"}]}),
+        ("cds-resp-4", {"overrideReasons": [{"code": "a"}]}),
+        ("cds-resp-5", {"suggestions": [{"actions": [{"type": "create"}]}]}),
+        ("cds-resp-6", {"suggestions": [{}]}),
+        ("cds-resp-7", {"suggestions": [{"actionSelectionBehavior": "some"}]}),
+        ("summary", {"summary": "x" * 140}),
+    ],
+)
+def test_a_broken_response_is_noticed(name, card):
+    assert name in response_invariants({"cards": [{"summary": "s"} | card]})
+
+
+def test_the_fixtures_of_inferno(client, start, standards):
+    folder = standards / "cds-hooks"
+    cards = json.loads((folder / "inferno-valid_cards.json").read_text())
+    assert response_invariants({"cards": cards}) == set()
+    model = read_model(folder / "CDSHooksResponse.fsh")
+    odd = {fault for fault in faults({"cards": cards}, model) if "no UUID" not in fault}
+    assert odd == set()
+    discharge = json.loads((folder / "inferno-encounter_discharge_hook_request.json").read_text())
+    assert faults(discharge, read_model(folder / "CDSHooksRequest.fsh")) == []
+    answer = client.post(PATH, json=discharge)  # its FHIR server may not be asked
+    assert answer.status_code == 412
+    assert answer.json()["resourceType"] == "OperationOutcome"
+    notes = [document(note, n, subject={}, context={}) for n, note in enumerate(NOTES)]
+    assert card_of(client.post(PATH, json=discharge | {"prefetch": {"notes": bundle(*notes)}}))
+    begun = json.loads((folder / "inferno-encounter_start_hook_request.json").read_text())
+    answer = client.post(PATH, json=begun)
+    assert answer.status_code == 400
+    assert "hook: expected" in answer.json()["issue"][0]["diagnostics"]
+
+
+def test_the_card_says_what_was_read_and_why(client):
+    card = card_of(ask(client))
+    assert len(card["summary"]) < 140
+    assert "readmission risk" in card["summary"]
+    assert "of 100 such patients" in card["summary"]
+    assert card["indicator"] == "warning"  # the tiny model alerts on everyone
+    detail = card["detail"]
+    assert "calibrated" in detail
+    assert "Of 100 patients" in detail
+    assert "of 2 notes were read" in detail
+    assert "Nursing note, 2026\\-01\\-0" in detail
+    assert "https://reports.example/r" in detail
+    assert (
+        card["source"]["url"].endswith("/v1/models/tiny/card")
+        or "/v1/models/" in card["source"]["url"]
+    )
+    assert all(reason["display"] for reason in card["overrideReasons"])
+    assert uuid.UUID(card["uuid"]).version == 4
+    (link,) = card["links"]
+    assert link["url"].endswith(f"/#card={card['uuid']}")
+
+
+def test_the_numbers_are_those_of_the_model(client, model_folder):
+    from clinical import ReadmissionModel
+
+    model = ReadmissionModel.from_pretrained(model_folder)
+    chance = model.predict(list(NOTES)).probability
+    assert f"{chance:.3f}" in card_of(ask(client))["detail"]
+    rows = client.post(
+        "/v1/readmission", json={"records": [{"stay_id": "e", "text": list(NOTES)}]}
+    ).json()["records"]
+    assert rows[0]["probability"] == pytest.approx(chance, abs=1e-5)
+
+
+def test_no_alert_is_an_info(start, new_network, tokenizer, tmp_path):
+    from clinical import ReadmissionModel, ReadmissionSettings
+
+    settings = ReadmissionSettings(alert_threshold=0.999)
+    folder = tmp_path / "quiet"
+    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(folder)
+    client = TestClient(start(folder=folder).app, base_url="http://localhost")
+    card = card_of(ask(client))
+    assert card["indicator"] == "info"
+    assert "score" in card["summary"]  # not calibrated, and it says so
+    assert "not a calibrated chance" in card["detail"]
+
+
+def test_text_from_notes_cannot_be_markup(client):
+    hostile = "Chest pain. [x](javascript:alert(1)) <img src=x onerror=alert(1)> **He lives alone**"
+    detail = card_of(client.post(PATH, json=hook_request(document(hostile))))["detail"]
+    assert "](javascript" not in detail
+    assert "<img" not in detail.replace("\\<", "")
+
+
+def test_a_record_opened_outside_of_a_stay_has_no_card(client):
+    context = {"userId": "Practitioner/u", "patientId": "p1"}
+    assert ask(client, hook="patient-view", context=context).json() == {"cards": []}
+    assert ask(client, context=context).status_code == 400
+
+
+def test_left_out_documents_are_on_the_receipt(client):
+    documents = [
+        document(NOTES[0], 0),
+        document(NOTES[1], 1, status="entered-in-error"),
+        document(NOTES[1], 2, context={"encounter": [{"reference": "Encounter/other"}]}),
+        document(NOTES[1], 3, content=[{"attachment": {"contentType": "application/pdf"}}]),
+        document(NOTES[1], 4, content=[{"attachment": {"url": "Binary/1"}}]),
+        document(NOTES[1], 5, content=[{"attachment": {"data": "***"}}]),
+        document(NOTES[1], 0),
+        {"resourceType": "Patient", "id": "p1"},
+    ]
+    detail = card_of(client.post(PATH, json=hook_request(*documents)))["detail"]
+    assert "of 1 note were read" in detail
+    for why in (
+        "entered in error",
+        "another encounter",
+        "plain text",
+        "elsewhere",
+        "decoded",
+        "twice",
+    ):
+        assert why in detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"prefetch": None}, 412, "prefetch.notes is missing"),
+        ({"prefetch": {"notes": None}}, 412, "no note"),
+        ({"prefetch": {"notes": bundle()}}, 412, "none was sent"),
+        ({"prefetch": {"notes": bundle(document(" "))}}, 412, "no risk"),
+        ({"prefetch": {"notes": {"resourceType": "OperationOutcome"}}}, 412, "is an error"),
+        (
+            {"prefetch": {"notes": bundle(link=[{"relation": "next", "url": "?p=2"}])}},
+            412,
+            "another page",
+        ),
+        (
+            {"prefetch": {"notes": bundle(document("a", subject={"reference": "Patient/p2"}))}},
+            400,
+            "not of the patient",
+        ),
+        (
+            {"prefetch": {"encounter": {"subject": {"reference": "Patient/p2"}}}},
+            400,
+            "not of the patient",
+        ),
+        ({"hook": "order-sign"}, 400, "hook: expected"),
+        ({"hookInstance": "1"}, 400, "hookInstance"),
+        ({"context": None}, 400, "context"),
+        ({"context": {"userId": "u"}}, 400, "context.patientId"),
+        ({"fhirAuthorization": TOKEN}, 400, "fhirServer"),  # cds-r-1
+        ({"fhirAuthorization": TOKEN | {"token_type": "MAC"}}, 400, "token_type"),
+    ],
+)
+def test_a_request_that_cannot_be_answered(client, changes, status, words):
+    answer = ask(client, **changes)
+    assert answer.status_code == status, answer.text
+    outcome = answer.json()
+    assert outcome["resourceType"] == "OperationOutcome"
+    assert words in outcome["issue"][0]["diagnostics"]
+
+
+def test_an_outcome_holds_the_schema_of_r4(client, standards):
+    jsonschema = pytest.importorskip("jsonschema")
+    with gzip.open(standards / "fhir" / "fhir-r4.schema.json.gz", "rt") as file:
+        schema = json.load(file)
+    only = {"$ref": "#/definitions/OperationOutcome", "definitions": schema["definitions"]}
+    jsonschema.Draft6Validator(only).validate(ask(client, prefetch=None).json())
+
+
+def test_the_evidence_of_a_card_is_there_for_a_while_in_memory(client, start, monkeypatch):
+    card = card_of(ask(client))
+    evidence = client.get(f"/evidence/{card['uuid']}").json()
+    assert [record["text"] for record in evidence["records"]] == list(NOTES)
+    assert evidence["risk"]["status"] == "ok"
+    for passage in evidence["passages"]:
+        text = evidence["records"][passage["note"]]["text"]
+        assert text[passage["start"] : passage["end"]] == passage["text"]
+    assert client.get(f"/evidence/{uuid.uuid4()}").status_code == 404
+    monkeypatch.setattr("clinical.bedside.hooks.KEPT_SECONDS", -1.0)
+    assert client.get(f"/evidence/{card_of(ask(client))['uuid']}").status_code == 404
+    several = TestClient(start(workers=2).app, base_url="http://localhost")
+    assert "links" not in card_of(ask(several))  # another worker would not have it
+
+
+def test_notes_are_in_time_order_whatever_order_they_come_in(client):
+    documents = [document(note, n) for n, note in enumerate(NOTES)]
+    card = card_of(client.post(PATH, json=hook_request(*reversed(documents))))
+    evidence = client.get(f"/evidence/{card['uuid']}").json()
+    assert [record["text"] for record in evidence["records"]] == list(NOTES)
+    assert card["detail"] == card_of(ask(client))["detail"].replace("", "")
+
+
+# --- feedback
+
+
+def feedback(card, **changes):
+    entry = {"card": card, "outcome": "overridden", "outcomeTimestamp": "2026-01-02T03:04:05Z"}
+    return {"feedback": [entry | changes]}
+
+
+def test_feedback_is_kept_without_text_and_monitored(start, tmp_path, standards):
+    file = tmp_path / "ledger.sqlite"
+    client = TestClient(start(ledger=str(file)).app, base_url="http://localhost")
+    card = card_of(ask(client))
+    model = read_model(standards / "cds-hooks" / "CDSHooksFeedback.fsh")
+    reasons = card["overrideReasons"]
+    sent = [
+        {"overrideReason": {"reason": reasons[2], "userComment": "a private comment"}},
+        {"overrideReason": {"reason": {"code": "theirs", "system": "urn:x"}}},
+        {"overrideReason": {"userComment": "only words"}},
+        {},
+        {"outcome": "accepted", "acceptedSuggestions": [{"id": str(uuid.uuid4())}]},
+    ]
+    for changes in sent:
+        body = feedback(card["uuid"], **changes)
+        assert faults(body, model) == []
+        answer = client.post(f"{PATH}/feedback", json=body)
+        assert (answer.status_code, answer.json()) == (200, {})
+    served, kept = read_ledger(file)
+    assert served["card"].tolist() == [card["uuid"]]
+    assert served["alert"].tolist() == [1]
+    assert kept["reason"].tolist() == [reasons[2]["code"], "other", "", "", ""]
+    whole = b"".join(each.read_bytes() for each in tmp_path.glob("ledger*"))
+    for text in (b"private", b"only words", b"theirs", b"lives alone", b'"e1"'):
+        assert text not in whole
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"outcome": "ignored"}, "outcome"),  # cds-fb-1
+        ({"outcome": "accepted"}, "acceptedSuggestions"),  # cds-fb-2
+        ({"overrideReason": {}}, "overrideReason"),  # cds-fb-3
+        ({"card": "x"}, "card"),
+        ({"outcomeTimestamp": "yesterday"}, "outcomeTimestamp"),
+        ({"outcomeTimestamp": "2026-01-02T03:04:05"}, "outcomeTimestamp"),
+    ],
+)
+def test_feedback_that_breaks_an_invariant(client, changes, words):
+    answer = client.post(f"{PATH}/feedback", json=feedback(str(uuid.uuid4()), **changes))
+    assert answer.status_code == 400
+    assert words in answer.json()["issue"][0]["diagnostics"]
+
+
+# --- the FHIR server of the client
+
+
+@pytest.fixture
+def fhir_server():
+    """A FHIR server with the notes on two pages; `asked` are the calls."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers["authorization"]))
+            if "elsewhere" in self.path:
+                self.send_response(302)
+                self.send_header("location", "/fhir/DocumentReference")
+                self.end_headers()
+                return
+            second = "page=2" in self.path
+            link = [] if second else [{"relation": "next", "url": "DocumentReference?page=2"}]
+            page = bundle(document(NOTES[second], int(second)), link=link)
+            body = b"{" if "broken" in self.path else json.dumps(page).encode()
+            self.send_response(500 if "failing" in self.path else 200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    asked = []
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.asked = asked
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+
+
+def test_missing_notes_are_fetched_from_an_allowed_server(start, fhir_server):
+    client = TestClient(start(fhir=("127.0.0.1",)).app, base_url="http://localhost")
+    base = f"http://127.0.0.1:{fhir_server.server_port}/fhir"
+    same = {"fhirServer": base, "fhirAuthorization": TOKEN}
+    card = card_of(ask(client, prefetch=None, **same))
+    assert "of 2 notes were read" in card["detail"]
+    first = ("/fhir/DocumentReference?encounter=e1&_count=100", "Bearer t0ken")
+    assert fhir_server.asked == [first, ("/fhir/DocumentReference?page=2", "Bearer t0ken")]
+    # The client sent the first page itself.
+    notes = bundle(
+        document(NOTES[0]), link=[{"relation": "next", "url": "DocumentReference?page=2"}]
+    )
+    assert "of 2 notes" in card_of(ask(client, prefetch={"notes": notes}, **same))["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("/failing", "answered 500"), ("/broken", "no notes"), ("/elsewhere", "answered 302")],
+)
+def test_a_server_that_does_not_answer(start, fhir_server, path, words):
+    client = TestClient(start(fhir=("127.0.0.1",)).app, base_url="http://localhost")
+    base = f"http://127.0.0.1:{fhir_server.server_port}{path}"
+    answer = ask(client, prefetch=None, fhirServer=base, fhirAuthorization=TOKEN)
+    assert answer.status_code == 412
+    assert words in answer.json()["issue"][0]["diagnostics"]
+
+
+def test_no_other_server_is_asked(start, fhir_server):
+    port = fhir_server.server_port
+    notes = bundle(link=[{"relation": "next", "url": f"http://127.0.0.1:{port}/steal"}])
+    own = TestClient(start().app, base_url="http://localhost")
+    other = TestClient(start(fhir=("fhir.example",)).app, base_url="http://localhost")
+    for client, server in (
+        (own, f"http://127.0.0.1:{port}"),
+        (other, f"http://127.0.0.1:{port}"),
+        (other, f"http://fhir.example@127.0.0.1:{port}"),
+        (other, "http://fhir.example"),
+        (other, "file:///etc/passwd"),
+        (other, "https://fhir.example:x"),
+    ):
+        for prefetch in (None, {"notes": notes}):
+            answer = ask(client, prefetch=prefetch, fhirServer=server, fhirAuthorization=TOKEN)
+            assert answer.status_code == 412, server
+    assert fhir_server.asked == []

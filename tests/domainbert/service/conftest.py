@@ -1,0 +1,98 @@
+"""A service of a task that needs no model: the length of a text."""
+
+import time
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("fastapi", reason="the service needs the extra: pip install .[service]")
+pytest.importorskip("joserfc", reason="the service needs the extra: pip install .[service]")
+
+from domainbert.scoring import Fault, Task
+from domainbert.service.app import Service, ServiceSettings
+from domainbert.service.served import Announced, Form, Served
+from domainbert.tables import NOTE, STAY, TEXT
+
+
+class LengthTask(Task):
+    """Characters of each text."""
+
+    name = "lengths"
+    columns = (STAY, NOTE, TEXT)
+
+    def __init__(self):
+        self.batches = []
+
+    @property
+    def output(self):
+        return pa.schema([("length", pa.float64())])
+
+    def read(self, rows):
+        text = rows[0].cells.get("text")
+        if text is None:
+            return Fault("no text", "empty")
+        return text if isinstance(text, str) else Fault(f"text is {type(text).__name__}")
+
+    def run(self, items):
+        items = list(items)
+        self.batches.append(len(items))
+        for text in items:
+            if text == "bug":
+                raise RuntimeError(f"this message quotes {text}")
+            if text == "stop":
+                raise StopIteration
+            if text.startswith("sleep "):
+                time.sleep(float(text.split()[1]))
+            yield len(text)
+
+    def rows(self, item, result):
+        return [{"length": float("nan") if item == "nan" else float(result)}]
+
+    def facts(self):
+        return {}
+
+
+def announce(task, *, known=5.0):
+    def load(name, *, cache):
+        return Served(
+            name,
+            "0" * 64,
+            {"lengths": task},
+            example=("lengths", {"text": "hello"}, {"length": known}),
+            card="# A card",
+            forms={
+                ("lengths", "short"): Form("application/x", lambda records, score: len(records))
+            },
+        )
+
+    return Announced("lengths", "domainbert.pretraining", load)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a service; the settings are those of `ServiceSettings`."""
+    started = []
+
+    def make(*, known=5.0, **settings):
+        task = LengthTask()
+        asked = ServiceSettings(models=("lengths=x",), work=str(tmp_path), **settings)
+        service = Service(asked, [announce(task, known=known)])
+        started.append(service)
+        return SimpleNamespace(service=service, task=task)
+
+    yield make
+    for service in started:
+        service.close()
+
+
+@pytest.fixture
+def client(start):
+    from starlette.testclient import TestClient
+
+    found = start(seconds=2.0)
+    client = TestClient(
+        found.service.app, base_url="http://localhost", raise_server_exceptions=False
+    )
+    client.task, client.service = found.task, found.service
+    return client

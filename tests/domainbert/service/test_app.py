@@ -1,0 +1,207 @@
+"""The service over HTTP: records in and out, limits, errors, logs, metrics."""
+
+import io
+import json
+import logging
+import threading
+import uuid
+
+import pytest
+from starlette.testclient import TestClient
+
+from domainbert.errors import UserError
+from domainbert.service.http import JsonLines
+from domainbert.service.served import find_kind
+
+
+def post(client, records, **options):
+    return client.post("/v1/lengths", json={"records": records}, **options)
+
+
+def test_records_have_ids_results_statuses_and_reasons(client):
+    records = [
+        {"stay_id": 7, "text": "abc"},
+        {"stay_id": "B", "text": ""},
+        {"stay_id": None, "text": {"a": 1}},
+        {"text": "nan"},
+    ]
+    answer = post(client, records).json()
+    assert (answer["task"], answer["model"], len(answer["fingerprint"])) == ("lengths", "x", 64)
+    rows = answer["records"]
+    assert [row["stay_id"] for row in rows] == ["7", "B", None, None]
+    assert [row["status"] for row in rows] == ["ok", "empty", "error", "ok"]
+    assert [row["reason"] for row in rows] == ["", "no text", "text is dict", ""]
+    assert rows[0]["length"] == 3
+    assert rows[3]["length"] is None
+
+
+def test_the_rows_are_those_of_score_frame(client):
+    import pandas as pd
+
+    from domainbert.scoring import score_frame
+
+    records = [{"hadm_id": f"{n % 3}.0", "text": "x" * n} for n in range(6)]
+    found = post(client, records).json()["records"]
+    wanted = score_frame(client.task, pd.DataFrame(records).replace("", None))
+    lengths = [None if n != n else n for n in wanted["length"]]
+    assert [row["length"] for row in found] == lengths
+    assert [row["hadm_id"] for row in found] == wanted["hadm_id"].tolist()
+    assert [row["status"] for row in found] == wanted["status"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "line 1, column 2"),
+        (b"\xff", 400, "not UTF-8"),
+        (b"[]", 400, "a JSON object"),
+        (b"{}", 400, "records"),
+        (b'{"records": []}', 400, "empty"),
+        (b'{"records": [1]}', 400, "records"),
+        (b'{"records": [{"text": NaN}]}', 400, "NaN"),
+        (b'{"records": [{"text": "a", "text": "b"}]}', 400, "key twice"),
+        (b'{"records": [{"text": "a"}], "secret words": 1}', 400, "unknown keys"),
+        (b"[" * 100_000, 400, "nested"),
+        (b'{"records": [{"txt": "a"}]}', 400, "no column 'text'"),
+        (json.dumps({"records": [{"text": "a"}] * 1001}).encode(), 413, "1,001 records"),
+        (json.dumps({"records": [{"text": ["a"] * 1001}]}).encode(), 413, "1,001 records"),
+        (json.dumps({"records": [{"text": "a" * 500_001}]}).encode(), 413, "500,001 characters"),
+        (b" " * 7_100_000, 413, "7,100,000 bytes; expected at most 7,048,576"),
+    ],
+)
+def test_a_bad_body_is_refused_in_words(client, body, status, words):
+    answer = client.post("/v1/lengths", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert words in answer.json()["error"]
+
+
+def test_other_faults_have_their_own_status(client):
+    assert client.post("/v1/lengths", content="a=1").status_code == 415
+    assert client.get("/v1/lengths").status_code == 405
+    assert client.post("/v1/other", json={}).status_code == 404
+    assert post(client, [{"text": "a"}], params={"format": "xml"}).status_code == 400
+    assert post(client, [{"text": "a"}], headers={"host": "evil.example"}).status_code == 400
+    late = post(client, [{"text": "sleep 4"}])
+    assert late.status_code == 503
+    assert late.headers["retry-after"] == "5"
+
+
+def test_another_form_of_the_answer(client):
+    answer = post(client, [{"text": "a"}], params={"format": "short"})
+    assert (answer.text, answer.headers["content-type"]) == ("1", "application/x")
+
+
+def test_a_bug_is_one_request_s_and_its_message_is_in_no_log(client):
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    handler.setFormatter(JsonLines())
+    handler.addFilter(lambda record: not record.name.startswith("httpx"))  # that is the client
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    answers = {}
+    try:
+        threads = [
+            threading.Thread(target=lambda t=t: answers.update({t: post(client, [{"text": t}])}))
+            for t in ("bug", "secret words", "abc")
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        client.get("/v1/a-patient-s-name")
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+    assert answers["bug"].status_code == 500
+    assert answers["bug"].headers["x-request-id"] in answers["bug"].json()["error"]
+    assert answers["abc"].json()["records"][0]["length"] == 3
+    written = log.getvalue()
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert any(line.get("error") == "RuntimeError" for line in lines)
+    requests = [line for line in lines if line["event"] == "request"]
+    assert {line["route"] for line in requests} == {"/v1/lengths", "none"}
+    assert {line["status"] for line in requests} == {200, 404, 500}
+    for text in ("quotes", "secret", "patient-s"):
+        assert text not in written
+
+
+def test_requests_at_the_same_time_share_a_batch(client):
+    threads = [
+        threading.Thread(target=post, args=(client, [{"text": "sleep 0.05"}])) for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(client.task.batches[1:]) == 12  # the first was the self-test
+    assert max(client.task.batches) > 1
+
+
+def test_too_many_requests_at_a_time(start):
+    found = start(max_requests=1, seconds=5.0)
+    client = TestClient(found.service.app, base_url="http://localhost")
+    waiting = threading.Thread(target=post, args=(client, [{"text": "sleep 1"}]))
+    waiting.start()
+    while len(found.task.batches) < 2:
+        pass
+    refused = post(client, [{"text": "a"}])
+    waiting.join()
+    assert refused.status_code == 429
+    assert client.get("/health").status_code == 200
+
+
+def test_ids_of_requests(client):
+    name = str(uuid.uuid4())
+    answer = post(client, [{"text": "a"}], headers={"x-request-id": name})
+    assert answer.headers["x-request-id"] == name
+    other = post(client, [{"text": "a"}], headers={"x-request-id": "MRN 12345"})
+    assert uuid.UUID(other.headers["x-request-id"])
+
+
+def test_health_readiness_metrics_and_the_page_of_the_interface(client, start):
+    post(client, [{"text": "abc"}])
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ready", "models": ["x"], "why": ""}
+    assert 'domainbert_items_total{task="lengths"} 2.0' in client.get("/metrics").text
+    assert client.get("/v1").json()["tasks"]["lengths"]["reads"] == ["stay_id", "note_id", "text"]
+    assert client.get("/v1/models/x/card").text == "# A card"
+    assert client.get("/v1/models/y/card").status_code == 404
+    assert "/v1/lengths" in client.get("/openapi.json").json()["paths"]
+    for path in ("/docs", "/docs.js"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "//" not in answer.text.replace("// ", "")  # nothing from elsewhere
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_a_model_that_fails_its_example_is_not_ready(start):
+    found = start(known=5.1)
+    answer = TestClient(found.service.app, base_url="http://localhost").get("/ready")
+    assert answer.status_code == 503
+    assert "its card says 5.1" in answer.json()["why"]
+
+
+def test_pages_of_other_origins_only_by_list(start):
+    client = TestClient(
+        start(cors=("https://ehr.example",)).service.app, base_url="http://localhost"
+    )
+    asked = {"access-control-request-method": "POST"}
+    for origin, allowed in {"https://ehr.example": True, "https://evil.example": False}.items():
+        answer = client.options("/v1/lengths", headers={"origin": origin, **asked})
+        assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+
+
+def test_models_are_found_by_name():
+    from biomed.served import ENTITIES
+    from clinical.bedside.served import READMISSION
+
+    kinds = [READMISSION, ENTITIES]
+    assert find_kind("readmission-demo", kinds) == (READMISSION, "readmission-demo")
+    assert find_kind("disease-drug", kinds) == (ENTITIES, "disease-drug")
+    assert find_kind("entities=hub:x/y", kinds) == (ENTITIES, "hub:x/y")
+    with pytest.raises(UserError, match=r"no model 'nothing'.*readmission-demo"):
+        find_kind("nothing", kinds)
+    with pytest.raises(UserError, match="TASK=all-MiniLM-L6-v2"):
+        find_kind("all-MiniLM-L6-v2", kinds)
