@@ -7,51 +7,40 @@ from typing import TYPE_CHECKING, Any
 from domainbert.service.served import Announced, Served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from domainbert.scoring import Task
 
 
-def _announced(task: str, path: str, make: Callable[[str], tuple[Any, Task]]) -> Announced:
-    def load(name: str, *, cache: object) -> Served:
-        del cache
-        model, served = make(name)
-        known = model.manifest.get("example")
-        return Served(
-            name=name,
-            fingerprint=model.fingerprint(),
-            tasks={path: served},
-            example=(path, known["record"], known["row"]) if known else None,
-            card=model.card(model.config, model.adapter) if model.config else "",
-        )
-
-    return Announced(task, "biomed", load)
+def _served(name: str, path: str, model: Any, task: Task) -> Served:
+    known = model.manifest.get("example")
+    card = model.card(model.config, model.adapter) if model.config else ""
+    example = (path, known["record"], known["row"]) if known else None
+    return Served(name, model.fingerprint(), {path: task}, card=card, example=example)
 
 
-def _entities(name: str) -> tuple[Any, Task]:
+def _entities(name: str, **_: object) -> Served:
     from biomed.ner.tagger import Tagger
     from biomed.ner.task import TagTask
 
     tagger = Tagger.from_pretrained(name)
-    return tagger.networks[0], TagTask(tagger)
+    return _served(name, "entities", tagger.networks[0], TagTask(tagger))
 
 
-def _answers(name: str) -> tuple[Any, Task]:
+def _answers(name: str, **_: object) -> Served:
     from biomed.qa.model import AnswerModel
     from biomed.qa.task import AskTask
 
     model = AnswerModel.from_pretrained(name)
-    return model, AskTask(model)
+    return _served(name, "answers", model, AskTask(model))
 
 
-def _similar(name: str) -> tuple[Any, Task]:
+def _similar(name: str, **_: object) -> Served:
     from biomed.terms.similarity import TermIndex, TermModel
     from biomed.terms.task import NearestTask
 
     model = TermModel.from_pretrained(name)
-    return model, NearestTask(TermIndex(model))
+    return _served(name, "similar", model, NearestTask(TermIndex(model)))
 
 
-ENTITIES = _announced("entities", "entities", _entities)
-ANSWERS = _announced("qa", "answers", _answers)
-SIMILAR = _announced("terms", "similar", _similar)
+ENTITIES = Announced("entities", "biomed", _entities)
+ANSWERS = Announced("qa", "biomed", _answers)
+SIMILAR = Announced("terms", "biomed", _similar)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import domainbert
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 
     from clinical.bedside.fhir import Documents
 
-PASSAGES = 3
 LONGEST = 300  # characters shown of a passage
 SYSTEM = "urn:domainbert:override-reasons"
 REASONS = {
@@ -28,32 +25,14 @@ REASONS = {
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a card comes from.
-
-    Attributes:
-        model: its name.
-        fingerprint: of the model.
-        card: address of its card.
-        report: address of its report, or "".
-        page: address of the page with the evidence, or "".
-    """
-
-    model: str
-    fingerprint: str
-    card: str
-    report: str
-    page: str
-
-
 def risk_card(
     row: Mapping[str, Any],
     passages: Sequence[Mapping[str, Any]],
     documents: Documents,
-    source: Source,
     *,
     name: str,
+    model: Mapping[str, str],
+    page: str,
 ) -> dict[str, Any]:
     """The card of a risk: `warning` from the model's alert threshold on, else `info`.
 
@@ -61,67 +40,50 @@ def risk_card(
         row: of the task `readmission`.
         passages: of the task `passages`, strongest first.
         documents: the notes that were read.
-        source: what the card names.
         name: its UUID.
+        model: its `name`, `fingerprint`, and the addresses of its `card` and `report`, or "".
+        page: address of the page with the evidence, or "".
     """
-    percent, calibrated = round(100 * row["probability"]), row["calibrated"]
-    what = "30-day readmission risk" if calibrated else "30-day readmission score"
-    meaning = f": about {percent} of 100 such patients come back" if calibrated else ""
-    links = [{"label": "The notes with the passages", "url": source.page, "type": "absolute"}]
-    return {
-        "uuid": name,
-        "summary": f"{what} {percent}%{meaning}",
-        "detail": _detail(row, passages, documents, source),
-        "indicator": "warning" if row.get("alert") else "info",
-        "source": {
-            "label": f"domainbert, model {source.model}"[:80],
-            "url": source.card,
-            "topic": {"system": "urn:domainbert:topics", "code": "readmission"},
-        },
-        "overrideReasons": [
-            {"code": code, "system": SYSTEM, "display": words} for code, words in REASONS.items()
-        ],
-        **({"links": links} if source.page else {}),
-    }
-
-
-def _detail(
-    row: Mapping[str, Any],
-    passages: Sequence[Mapping[str, Any]],
-    documents: Documents,
-    source: Source,
-) -> str:
-    """GitHub-flavoured Markdown; what comes from notes is escaped."""
     chance, percent = row["probability"], round(100 * row["probability"])
+    summary = f"30-day readmission risk {percent}%: about {percent} of 100 such patients come back"
     meaning = (
         f"**Probability {chance:.3f}, calibrated.** Of 100 patients with such a risk, about "
         f"{percent} are readmitted within 30 days, and {100 - percent} are not."
     )
     if not row["calibrated"]:
-        meaning = f"**Score {chance:.3f}.** It ranks stays; it is not a calibrated chance."
-    raising = [each for each in passages if each.get("direction") == "raises"][:PASSAGES]
-    lines = [meaning, "", "What raises it most:" if raising else "No passage raises it."]
-    for number, each in enumerate(raising, start=1):
-        lines += ["", f"{number}. {escaped(_origin(each, documents))}"]
-        lines += [f"   > {escaped(each['text'])}"]
-    lines += ["", receipt(row, len(documents.records), documents.unread)]
-    report = f" Report: {source.report}" if source.report else ""
-    about = f"Model {escaped(source.model)} {source.fingerprint[:12]}, domainbert"
-    lines += ["", f"{about} {domainbert.__version__}. Card: {source.card}{report}"]
-    lines += ["", "One source of information for people who know the patient; no medical device."]
-    return "\n".join(lines)
+        summary = f"30-day readmission score {percent}%"
+        meaning = f"**Score {chance:.3f}.** It ranks stays."
+    lines = [meaning, "", "What raises it most:"]
+    for number, each in enumerate([p for p in passages if p["direction"] == "raises"], start=1):
+        lines += [
+            "",
+            f"{number}. {escaped(_origin(each, documents))}",
+            f"   > {escaped(each['text'])}",
+        ]
+    count = len(documents.records)
+    lines += ["", receipt(row, f" of {count} note{'s' * (count != 1)}", documents.unread), ""]
+    version = f"{escaped(model['name'])} {model['fingerprint'][:12]}, {domainbert.__version__}"
+    report = f" Report: {model['report']}" if model["report"] else ""
+    lines += [f"Model {version}. Card: {model['card']}{report}", ""]
+    lines += ["One source of information for people who know the patient; no medical device."]
+    reasons = [{"code": code, "system": SYSTEM, "display": say} for code, say in REASONS.items()]
+    link = {"label": "The notes with the passages", "url": page, "type": "absolute"}
+    return {
+        "uuid": name,
+        "summary": summary,
+        "detail": "\n".join(lines),
+        "indicator": "warning" if row.get("alert") else "info",
+        "source": {"label": f"domainbert, {model['name'][-60:]}", "url": model["card"]},
+        "overrideReasons": reasons,
+    } | ({"links": [link]} if page else {})
 
 
 def _origin(passage: Mapping[str, Any], documents: Documents) -> str:
-    """Type and date of the note that a passage is in; models that join notes do not tell it."""
-    texts = [record["text"] for record in documents.records]
-    number = passage["note"]
-    if number >= len(texts) or passage["text"] not in texts[number]:
-        number = next((n for n, text in enumerate(texts) if passage["text"] in text), None)
-    if number is None:
-        return "notes"
-    note = documents.records[number]["note_id"]
-    return ", ".join(filter(None, (documents.kinds[note], documents.dates[note])))
+    """Type and date of the note that a passage is in; a model that joins notes does not tell it."""
+    records, text = documents.records, passage["text"]
+    nearest = sorted(range(len(records)), key=lambda number: number != passage["note"])
+    names = [records[n]["note_id"] for n in nearest if text in records[n]["text"]]
+    return documents.about[names[0]] if names else "notes"
 
 
 def escaped(text: str) -> str:
@@ -130,8 +92,3 @@ def escaped(text: str) -> str:
     if len(line) > LONGEST:
         line = line[:LONGEST].rpartition(" ")[0] + " …"
     return _MARKUP.sub(r"\\\1", line)
-
-
-def new_card_name() -> str:
-    """A UUID that cannot be guessed: whoever has it may see the evidence."""
-    return str(uuid.uuid4())

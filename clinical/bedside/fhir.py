@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import ipaddress
 import json
 import re
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
+from starlette.exceptions import HTTPException
+
 import domainbert
-from domainbert.service.app import now
-from domainbert.service.http import RefusedError
+from domainbert.service.http import Answer
+from domainbert.service.ledger import now
 
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
 _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}\Z")
-_CODES = {400: "invalid", 401: "login", 404: "not-found", 408: "timeout", 412: "required"}
-_CODES |= {413: "too-long", 415: "not-supported", 422: "processing", 429: "throttled"}
-_CODES |= {503: "timeout"}
-
+_CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RISK = "Unplanned readmission within 30 days of discharge"
 
 
 def operation_outcome(status: int, why: str) -> dict[str, Any]:
     """An OperationOutcome with one error."""
-    code = _CODES.get(status, "exception" if status >= 500 else "invalid")
+    code = _CODES.get(status, "exception" if status >= 500 else "processing")
     issue = {"severity": "error", "code": code, "diagnostics": why}
     return {"resourceType": "OperationOutcome", "issue": [issue]}
 
@@ -45,114 +43,90 @@ class Documents:
 
     Attributes:
         records: one a note, for the scoring tasks.
-        kinds: note id -> type of the note, for people.
-        dates: note id -> when it was written.
+        about: note id -> type and date, for people.
         unread: why documents were left out, counted.
     """
 
     records: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    kinds: dict[str, str] = field(default_factory=dict, repr=False)
-    dates: dict[str, str] = field(default_factory=dict, repr=False)
+    about: dict[str, str] = field(default_factory=dict, repr=False)
     unread: Counter[str] = field(default_factory=Counter)
 
 
-def entries(value: Any) -> Iterator[dict[str, Any]]:
+def dicts(value: Any, *path: str) -> list[dict[str, Any]]:
+    """The objects in a list, at a path inside objects; none where JSON has another form."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def entries(value: Any) -> list[dict[str, Any]]:
     """The resources of a Bundle, or the one resource."""
-    if not isinstance(value, dict):
-        return
-    if value.get("resourceType") != "Bundle":
-        yield value
-        return
-    for entry in _dicts(value.get("entry")):
-        if isinstance(resource := entry.get("resource"), dict):
-            yield resource
+    if not isinstance(value, dict) or value.get("resourceType") != "Bundle":
+        return dicts([value])
+    return dicts([entry.get("resource") for entry in dicts(value, "entry")])
 
 
-def read_documents(resources: Iterable[Mapping[str, Any]], *, patient: str, stay: str) -> Documents:
-    """The notes among resources: the text of every current DocumentReference of the stay.
-
-    Raises:
-        RefusedError: 400, a document is another patient's.
-    """
+def read_documents(resources: Iterable[Mapping[str, Any]], patient: str, stay: str) -> Documents:
+    """The notes of a stay: the plain text of its DocumentReferences that are no errors."""
     found = Documents()
     for number, document in enumerate(resources):
         if document.get("resourceType") != "DocumentReference":
             continue
-        check_patient(document.get("subject"), patient, "a DocumentReference")
-        of = [_id_of(each) for each in _dicts(_get(document, "context", "encounter"))]
-        if document.get("status") == "entered-in-error" or (
-            document.get("docStatus") == "entered-in-error"
-        ):
-            found.unread["entered in error"] += 1
-        elif stay and of and stay not in of:
-            found.unread["of another encounter"] += 1
-        elif isinstance(text := _text(document), str):
-            name = _str(document.get("id")) or f"document-{number}"
-            if name in found.kinds:
-                found.unread["sent twice"] += 1
-                continue
-            date = _str(document.get("date"))
-            found.kinds[name], found.dates[name] = _kind(document), date[:10]
-            record = {"patient_id": patient, "stay_id": stay or "stay", "note_id": name}
-            found.records.append({**record, "chart_time": date or None, "text": text})
-        else:
-            found.unread[text[0]] += 1
+        check_patient(document, patient)
+        name = _text(document.get("id")) or f"document-{number}"
+        stays = {_id_of(each) for each in dicts(document, "context", "encounter")}
+        text, why = _note(document)
+        if "entered-in-error" in (document.get("status"), document.get("docStatus")):
+            why = "entered in error"
+        elif stays and stay not in stays:
+            why = "of another encounter"
+        elif name in found.about:
+            why = "sent twice"
+        if why:
+            found.unread[why] += 1
+            continue
+        date, kind = _text(document.get("date")), document.get("type")
+        coded = [_text(each.get("display")) for each in dicts(kind, "coding")]
+        names = [_text(kind.get("text")) if isinstance(kind, dict) else "", *coded, "note"]
+        found.about[name] = ", ".join(filter(None, (next(filter(None, names)), date[:10])))
+        ids = {"patient_id": patient, "stay_id": stay, "note_id": name}
+        found.records.append({**ids, "chart_time": date or None, "text": text})
     return found
 
 
-def _text(document: Mapping[str, Any]) -> str | tuple[str]:
-    """The text of the first attachment that has one; else why there is none, in a tuple."""
+def _note(document: Mapping[str, Any]) -> tuple[str, str]:
+    """The text of a document, "" and why where it has none."""
     why = "without an attachment"
-    for content in _dicts(document.get("content")):
+    for content in dicts(document.get("content")):
         attachment = content.get("attachment")
-        if not isinstance(attachment, dict):
-            continue
-        kind = _str(attachment.get("contentType")).lower() or "text/plain"
+        given = attachment if isinstance(attachment, dict) else {}
+        kind = _text(given.get("contentType")).lower() or "text/plain"
+        why = "whose text is elsewhere"
         if not kind.startswith("text/plain"):
-            why = "not plain text"
-            continue
-        data = attachment.get("data")
-        if not isinstance(data, str):
-            why = "whose text is elsewhere"
-            continue
-        charset = kind.partition("charset=")[2].strip(' "') or "utf-8"
-        try:
-            return base64.b64decode(data, validate=True).decode(charset)
-        except (binascii.Error, LookupError, ValueError):
-            why = "that cannot be decoded"
-    return (why,)
+            why = "that is no plain text"
+        elif isinstance(data := given.get("data"), str):
+            charset = kind.partition("charset=")[2].strip(' "') or "utf-8"
+            try:
+                return base64.b64decode(data, validate=True).decode(charset), ""
+            except (LookupError, ValueError):
+                why = "that cannot be decoded"
+    return "", why
 
 
-def _kind(document: Mapping[str, Any]) -> str:
-    coded = document.get("type")
-    codings = _dicts(coded.get("coding")) if isinstance(coded, dict) else []
-    names = [_str(_get(document, "type", "text")), *(_str(c.get("display")) for c in codings)]
-    return next(filter(None, names), "note")
-
-
-def check_patient(subject: Any, patient: str, what: str) -> None:
+def check_patient(resource: Mapping[str, Any], patient: str) -> None:
     """Refuse data of another patient than the request is about."""
-    name = _id_of(subject) if isinstance(subject, dict) else ""
-    if name and name != patient:
-        raise RefusedError(400, f"{what} is not of the patient in context.patientId")
+    subject = resource.get("subject")
+    if isinstance(subject, dict) and _id_of(subject) not in ("", patient):
+        kind = resource.get("resourceType", "resource")
+        raise HTTPException(400, f"a {kind} is not of the patient in context.patientId")
 
 
 def _id_of(reference: Mapping[str, Any]) -> str:
-    return _str(reference.get("reference")).split("/_history")[0].rpartition("/")[2]
+    return _text(reference.get("reference")).split("/_history")[0].rpartition("/")[2]
 
 
-def _get(value: Any, *path: str) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def _str(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 # --- the one outgoing call
@@ -161,20 +135,20 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect would take the token to another host."""
 
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         """Never."""
 
 
 def next_page(bundle: Any) -> str:
     """The address of the next page of a search, or ""."""
-    links = _dicts(_get(bundle, "link"))
-    return next((_str(link.get("url")) for link in links if link.get("relation") == "next"), "")
+    links = [link for link in dicts(bundle, "link") if link.get("relation") == "next"]
+    return _text(links[0].get("url")) if links else ""
 
 
 def fetch_documents(
     server: str, token: str, stay: str, *, hosts: Sequence[str], start: str = ""
 ) -> list[dict[str, Any]]:
-    """The DocumentReferences of a stay from the client's FHIR server.
+    """The DocumentReferences of a stay from the client's FHIR server; else an `HTTPException` 412.
 
     Args:
         server: its base address.
@@ -182,131 +156,107 @@ def fetch_documents(
         stay: id of the Encounter.
         hosts: that may be asked.
         start: address of the first page, where the client sent those before it.
-
-    Raises:
-        RefusedError: 412, it may not be asked, or does not answer.
     """
-    base = server.rstrip("/") + "/"
-    url = start or f"{base}DocumentReference?encounter={quote(stay, safe='')}&_count=100"
-    found: list[dict[str, Any]] = []
+    base, found = server.rstrip("/") + "/", []
+    url = start or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
     for _ in range(PAGES):
-        bundle = _fetch(urljoin(base, url), token, hosts)
+        bundle = _fetch(base, url, token, hosts)
         found += entries(bundle)
         if not (url := next_page(bundle)):
             return found
-    raise RefusedError(412, f"the notes of this stay fill more than {PAGES} pages")
+    raise HTTPException(412, f"the notes of this stay fill more than {PAGES} pages")
 
 
-def _fetch(url: str, token: str, hosts: Sequence[str]) -> Any:
-    parts = urlsplit(url)
-    if parts.hostname not in hosts:
-        raise RefusedError(412, "the notes are missing, and this FHIR server may not be asked")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
-        raise RefusedError(412, "the notes are missing, and fhirServer is not https")
+def _fetch(base: str, url: str, token: str, hosts: Sequence[str]) -> Any:
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/fhir+json"}
-    opener = urllib.request.build_opener(_NoRedirect)
     try:
+        url = urljoin(base, url)
+        host, scheme = urlsplit(url).hostname, urlsplit(url).scheme
+        secure = scheme == "https" or (scheme == "http" and host in _LOOPBACK)
+        if host not in hosts or not secure:
+            raise HTTPException(412, "notes are missing, and this FHIR server may not be asked")
         request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
+        opener = urllib.request.build_opener(_NoRedirect)
         with opener.open(request, timeout=_TIMEOUT) as answer:
-            raw = answer.read(_LARGEST + 1)
-        if len(raw) > _LARGEST:
-            raise RefusedError(412, f"a page of notes has more than {_LARGEST:,} bytes")
-        return json.loads(raw)
+            return json.loads(answer.read(_LARGEST))
     except urllib.error.HTTPError as error:
-        raise RefusedError(412, f"the FHIR server answered {error.code}") from None
+        raise HTTPException(412, f"the FHIR server answered {error.code}") from None
     except (OSError, ValueError, RecursionError) as error:
         kind = type(error).__name__
-        raise RefusedError(412, f"the FHIR server gave no notes ({kind})") from None
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
+        raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
 
 
 # --- RiskAssessment
 
 
-def risk_assessments(name: str, fingerprint: str) -> Callable[..., dict[str, Any]]:
+def risk_assessments(name: str, fingerprint: str) -> Callable[..., Answer]:
     """Makes `?format=fhir`: one RiskAssessment, or for several stays a Bundle of them."""
     model = f"{name} {fingerprint[:12]}, domainbert {domainbert.__version__}"
 
-    def make(records: Sequence[Mapping[str, Any]], score: Callable[..., Any]) -> dict[str, Any]:
-        rows = score("readmission", records)
-        passages = score("passages", records)
-        made = [_resource(row, records, passages, model) for row in rows]
-        if len(made) == 1:
-            if made[0]["resourceType"] == "OperationOutcome":
-                raise RefusedError(422, made[0]["issue"][0]["diagnostics"])
-            return made[0]
-        return {
-            "resourceType": "Bundle",
-            "type": "collection",
-            "entry": [{"resource": resource} for resource in made],
-        }
+    def make(records: Sequence[Mapping[str, Any]], score: Callable[..., Any]) -> Answer:
+        rows, passages = score("readmission", records), score("passages", records)
+        made = [_assessment(row, records, passages, model) for row in rows]
+        failed = len(made) == 1 and made[0]["resourceType"] == "OperationOutcome"
+        body = {"resourceType": "Bundle", "type": "collection"}
+        bundle = body | {"entry": [{"resource": each} for each in made]}
+        whole = made[0] if len(made) == 1 else bundle
+        return Answer(whole, 422 if failed else 200, media_type="application/fhir+json")
 
     return make
 
 
-def _resource(
+def _assessment(
     row: Mapping[str, Any],
     records: Sequence[Mapping[str, Any]],
     passages: Sequence[Mapping[str, Any]],
     model: str,
 ) -> dict[str, Any]:
-    """The RiskAssessment of a row of risks.
+    """The RiskAssessment of a row of risks; an OperationOutcome where there is no risk.
 
-    `probabilityDecimal` is a percentage, 0 to 100: R4 says that decimals are expressed as
-    percentages (ras-2 has 100 as their maximum).
+    `probabilityDecimal` is a percentage, 0 to 100: in R4 decimals are percentages (ras-2).
     """
-    if row["status"] != "ok":
-        return operation_outcome(422, f"no risk: {row['reason']}")
     stay, patient = row.get("stay_id"), row.get("patient_id")
-    if not stay or not patient:
-        return operation_outcome(422, "a RiskAssessment needs patient_id and stay_id")
-    notes = [r["note_id"] for r in records if str(r.get("stay_id")) == stay and r.get("note_id")]
-    raising = [p for p in passages if p.get("stay_id") == stay and p.get("direction") == "raises"]
-    said = [f"“{' '.join(p['text'].split())}”" for p in raising]
-    prediction = {
-        "outcome": {"text": RISK},
-        "probabilityDecimal": round(100 * row["probability"], 4),
-        "rationale": "Passages that raise the risk: " + "; ".join(said)
-        if said
-        else "No passage raises the risk.",
-    }
+    if row["status"] != "ok" or not stay or not patient:
+        why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
+        return operation_outcome(422, f"no risk: {why}")
+    notes = [each["note_id"] for each in records if each.get("note_id") and _stay(each) == stay]
+    raising = [p for p in passages if p["stay_id"] == stay and p["direction"] == "raises"]
+    said = "; ".join(f"“{' '.join(p['text'].split())}”" for p in raising) or "none"
+    prediction = {"outcome": {"text": RISK}, "rationale": f"Passages that raise the risk: {said}"}
+    prediction |= {"probabilityDecimal": round(100 * row["probability"], 4)}
+    encounter = _reference("Encounter", stay)
     return {
         "resourceType": "RiskAssessment",
         "status": "final",
         "method": {"text": model},
         "subject": _reference("Patient", patient),
-        "encounter": _reference("Encounter", stay),
+        "encounter": encounter,
         "occurrenceDateTime": now(),
-        "basis": [_reference("DocumentReference", note) for note in notes],
+        "basis": [_reference("DocumentReference", note) for note in notes] or [encounter],
         "prediction": [prediction],
         "note": [{"text": receipt(row)}],
-    } | ({} if notes else {"basis": [_reference("Encounter", stay)]})
+    }
+
+
+def _stay(record: Mapping[str, Any]) -> str:
+    return str(record.get("stay_id")).strip()
 
 
 def _reference(kind: str, name: Any) -> dict[str, Any]:
-    """A reference to a resource; by identifier where the id is none of FHIR's."""
-    text = str(name)
-    if _ID.match(text):
-        return {"reference": f"{kind}/{text}"}
-    return {"type": kind, "identifier": {"value": text}}
+    """A reference to a resource, by identifier where the id is none of FHIR's."""
+    if _ID.match(str(name)):
+        return {"reference": f"{kind}/{name}"}
+    return {"type": kind, "identifier": {"value": str(name)}}
 
 
 def receipt(
-    row: Mapping[str, Any], notes: int | None = None, unread: Mapping[str, int] | None = None
+    row: Mapping[str, Any], notes: str = "", unread: Mapping[str, int] | None = None
 ) -> str:
     """What was read of a stay, in words."""
-    of = f" of {notes} note{'s' * (notes != 1)}" if notes is not None else ""
-    said = [f"All {row['n_tokens']:,} tokens{of} were read."]
-    if row.get("reason"):
-        said = [f"{row['n_tokens']:,} tokens{of} were read; {row['reason']}."]
-    for why, count in (unread or {}).items():
-        said.append(f"{count} document{'s' * (count != 1)} {why} not read.")
+    said = [f"All {row['n_tokens']:,} tokens{notes} were read."]
+    if row["reason"]:
+        said = [f"{row['n_tokens']:,} tokens{notes} were read; {row['reason']}."]
+    said += [f"Documents {why}, not read: {count}." for why, count in (unread or {}).items()]
     if not row["calibrated"]:
         said.append("The model has no calibrator: this is its score, not a calibrated chance.")
     return " ".join(said)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from domainbert.service.served import Announced, Form, Served
+from domainbert.service.served import Announced, Served
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGE = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
 
-
-def load(name: str, *, cache: str | Path) -> Served:
+def load(name: str, *, cache: Path) -> Served:
     """A readmission model with its tasks `readmission` and `passages`."""
     from clinical.bedside.fhir import risk_assessments
     from clinical.evidence.task import ExplainTask
@@ -21,34 +19,27 @@ def load(name: str, *, cache: str | Path) -> Served:
     from domainbert.scoring.cache import WindowCache
 
     model = RiskModel.from_pretrained(name)
-    fingerprint = model.fingerprint()
+    fingerprint, known = model.fingerprint(), model.manifest.get("example")
     model.cache = WindowCache(cache, model=fingerprint)
-    known = model.manifest.get("example")
+    passages = ExplainTask(model, top=3, text=True)
     return Served(
-        name=name,
-        fingerprint=fingerprint,
-        tasks={
-            "readmission": ReadmissionTask(model, contributions=True),
-            "passages": ExplainTask(model, top=3, text=True),
-        },
-        example=("readmission", known["record"], known["row"]) if known else None,
+        name,
+        fingerprint,
+        {"readmission": ReadmissionTask(model), "passages": passages},
         card=model.card(model.config, model.adapter) if model.config else "",
-        forms={
-            ("readmission", "fhir"): Form(
-                "application/fhir+json", risk_assessments(name, fingerprint)
-            )
-        },
+        example=("readmission", known["record"], known["row"]) if known else None,
+        forms={("readmission", "fhir"): risk_assessments(name, fingerprint)},
         routes=_routes,
     )
 
 
 def _routes(service: Any, served: Served) -> None:
-    """The CDS services, and the page."""
+    from starlette.staticfiles import StaticFiles
+
     from clinical.bedside.hooks import ReadmissionService, add_services
 
     add_services(service, [ReadmissionService(service, served)])
-    for path, name in PAGE.items():
-        service.file(path, "clinical.bedside", name)
+    service.app.mount("/", StaticFiles(packages=[("clinical.bedside", "page")], html=True))
 
 
 READMISSION = Announced("readmission", "clinical", load)

@@ -10,8 +10,8 @@ import pytest
 for name in ("fastapi", "joserfc"):
     pytest.importorskip(name, reason="the service needs the extra: pip install .[service]")
 
-from clinical.bedside.served import READMISSION
-from domainbert.service.app import Service, ServiceSettings
+from clinical.bedside.served import READMISSION  # noqa: E402
+from domainbert.service.app import Service, ServiceSettings  # noqa: E402
 
 NOTES = ("He lives alone. Chest pain. Heart failure.", "No fever. He was discharged home.")
 DATA = Path(os.environ.get("DOMAINBERT_DATA", Path(__file__).parents[4] / "shared" / "data"))

@@ -76,6 +76,9 @@ def _faults_of(each, kind, path, model, allowed):
     return []
 
 
+_KINDS = {None, "all", "any", "at-most-one"}
+
+
 def _all(items, holds):
     return all(holds(item) for item in items)
 
@@ -101,8 +104,7 @@ def response_invariants(response):
             broken.add("cds-resp-5")
         if suggestions and "selectionBehavior" not in card:
             broken.add("cds-resp-6")
-        kinds = {None, "all", "any", "at-most-one"}
-        if not _all(suggestions, lambda s: s.get("actionSelectionBehavior") in kinds):
+        if not _all(suggestions, lambda s: s.get("actionSelectionBehavior") in _KINDS):
             broken.add("cds-resp-7")
         if len(card["summary"]) >= 140:
             broken.add("summary")

@@ -11,7 +11,8 @@ pytest.importorskip("joserfc", reason="the service needs the extra: pip install 
 
 from domainbert.scoring import Fault, Task
 from domainbert.service.app import Service, ServiceSettings
-from domainbert.service.served import Announced, Form, Served
+from domainbert.service.http import Answer
+from domainbert.service.served import Announced, Served
 from domainbert.tables import NOTE, STAY, TEXT
 
 
@@ -61,9 +62,7 @@ def announce(task, *, known=5.0):
             {"lengths": task},
             example=("lengths", {"text": "hello"}, {"length": known}),
             card="# A card",
-            forms={
-                ("lengths", "short"): Form("application/x", lambda records, score: len(records))
-            },
+            forms={("lengths", "short"): lambda records, score: Answer(len(records))},
         )
 
     return Announced("lengths", "domainbert.pretraining", load)

@@ -61,7 +61,7 @@ def test_the_rows_are_those_of_score_frame(client):
         (b'{"records": [{"text": NaN}]}', 400, "NaN"),
         (b'{"records": [{"text": "a", "text": "b"}]}', 400, "key twice"),
         (b'{"records": [{"text": "a"}], "secret words": 1}', 400, "unknown keys"),
-        (b"[" * 100_000, 400, "nested"),
+        (b"[" * 100_000, 400, "deeply"),
         (b'{"records": [{"txt": "a"}]}', 400, "no column 'text'"),
         (json.dumps({"records": [{"text": "a"}] * 1001}).encode(), 413, "1,001 records"),
         (json.dumps({"records": [{"text": ["a"] * 1001}]}).encode(), 413, "1,001 records"),
@@ -88,7 +88,7 @@ def test_other_faults_have_their_own_status(client):
 
 def test_another_form_of_the_answer(client):
     answer = post(client, [{"text": "a"}], params={"format": "short"})
-    assert (answer.text, answer.headers["content-type"]) == ("1", "application/x")
+    assert answer.text == "1"
 
 
 def test_a_bug_is_one_request_s_and_its_message_is_in_no_log(client):
@@ -163,13 +163,13 @@ def test_ids_of_requests(client):
 def test_health_readiness_metrics_and_the_page_of_the_interface(client, start):
     post(client, [{"text": "abc"}])
     assert client.get("/health").json() == {"status": "ok"}
-    assert client.get("/ready").json() == {"status": "ready", "models": ["x"], "why": ""}
+    assert client.get("/ready").json() == {"ready": True, "models": ["x"], "why": ""}
     assert 'domainbert_items_total{task="lengths"} 2.0' in client.get("/metrics").text
     assert client.get("/v1").json()["tasks"]["lengths"]["reads"] == ["stay_id", "note_id", "text"]
-    assert client.get("/v1/models/x/card").text == "# A card"
-    assert client.get("/v1/models/y/card").status_code == 404
+    assert client.get("/v1/models/x").text == "# A card"
+    assert client.get("/v1/models/y").status_code == 404
     assert "/v1/lengths" in client.get("/openapi.json").json()["paths"]
-    for path in ("/docs", "/docs.js"):
+    for path in ("/docs/", "/docs/docs.js"):
         answer = client.get(path)
         assert answer.status_code == 200
         assert "//" not in answer.text.replace("// ", "")  # nothing from elsewhere
@@ -180,7 +180,7 @@ def test_a_model_that_fails_its_example_is_not_ready(start):
     found = start(known=5.1)
     answer = TestClient(found.service.app, base_url="http://localhost").get("/ready")
     assert answer.status_code == 503
-    assert "its card says 5.1" in answer.json()["why"]
+    assert "x: length of its card's example differs" in answer.json()["why"]
 
 
 def test_pages_of_other_origins_only_by_list(start):
@@ -203,5 +203,5 @@ def test_models_are_found_by_name():
     assert find_kind("entities=hub:x/y", kinds) == (ENTITIES, "hub:x/y")
     with pytest.raises(UserError, match=r"no model 'nothing'.*readmission-demo"):
         find_kind("nothing", kinds)
-    with pytest.raises(UserError, match="TASK=all-MiniLM-L6-v2"):
+    with pytest.raises(UserError, match="TASK=NAME"):
         find_kind("all-MiniLM-L6-v2", kinds)

@@ -32,14 +32,12 @@ def test_risks_and_feedback_come_back_without_ids(tmp_path):
 
 
 def test_a_token_is_new_once_until_it_expires(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite", keep=False)
+    ledger = Ledger(tmp_path / "l.sqlite")
     assert ledger.use_token("i", "t", 4e9)
     assert not Ledger(ledger.path).use_token("i", "t", 4e9)
     assert ledger.use_token("other", "t", 4e9)
     assert ledger.use_token("i", "old", 1.0)
     assert ledger.use_token("i", "old", 1.0)
-    ledger.served("readmission", "f", ROWS)
-    assert len(read_ledger(ledger.path)[0]) == 0
 
 
 def test_other_files_are_refused(tmp_path):
@@ -51,7 +49,7 @@ def test_other_files_are_refused(tmp_path):
         Ledger(other)
     with pytest.raises(TableError, match="serve --ledger"):
         read_ledger(other)
-    with pytest.raises(TableError, match="no such file"):
+    with pytest.raises(TableError, match="serve --ledger"):
         read_ledger(tmp_path / "none.sqlite")
 
 

@@ -95,7 +95,6 @@ def test_a_signed_token_is_taken_once(call, keys, alg):
         ({"iat": 4e9}, "future"),
         ({"jti": None}, "jti"),
         ({"jti": ""}, "jti"),
-        ({"jti": "x" * 300}, "jti"),
         ({"jti": 7}, "jti"),
     ],
 )
@@ -137,9 +136,9 @@ def test_other_algorithms_and_keys_are_refused(call, keys):
 
 
 def test_what_needs_no_token(call):
-    for path in ("/health", "/ready", "/metrics", "/docs"):
+    for path in ("/health", "/ready", "/metrics", "/docs/"):
         assert call.client.get(path).status_code == 200
-    for path in ("/v1", "/v1/models/x/card", "/nothing"):
+    for path in ("/v1", "/v1/models/x", "/v1/nothing"):
         assert call.client.get(path).status_code == 401
 
 
