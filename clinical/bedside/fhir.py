@@ -10,6 +10,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http.client import HTTPException as WireError
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -181,7 +182,7 @@ def _fetch(base: str, url: str, token: str, hosts: Sequence[str]) -> Any:
             return json.loads(answer.read(_LARGEST))
     except urllib.error.HTTPError as error:
         raise HTTPException(412, f"the FHIR server answered {error.code}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, WireError) as error:
         kind = type(error).__name__
         raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
 

@@ -87,7 +87,7 @@ def test_a_signed_token_is_taken_once(call, keys, alg):
         ({"aud": HERE}, "aud"),
         ({"aud": HERE + "/cds-services"}, "aud"),
         ({"aud": None}, "aud"),
-        ({"exp": 1}, "expired"),
+        ({"exp": 1}, "Expired"),
         ({"exp": None}, "exp"),
         ({"exp": "soon"}, "exp"),
         ({"exp": True}, "exp"),

@@ -1,0 +1,198 @@
+"""The page in a real browser: by keyboard, narrow and wide, and nothing kept or fetched elsewhere."""
+
+import json
+import shutil
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.clinical.bedside.conftest import document, hook_request
+
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+).split()
+NOTES = (
+    "Nursing: pt. alert 🙂, lives alone, admits he stopped his furosemide two weeks ago.",
+    "Brief hospital course: 71M with decompensated heart failure, diuresed. <b>Discharged</b> home.",
+)
+
+pytestmark = pytest.mark.encoder
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    uvicorn = pytest.importorskip("uvicorn")
+    from biomed.served import ANSWERS, ENTITIES
+    from clinical.bedside.served import READMISSION
+    from domainbert.service.app import Service, ServiceSettings
+
+    work = str(tmp_path_factory.mktemp("work"))
+    models = ("readmission-demo", "disease-drug", "qa")
+    service = Service(ServiceSettings(models=models, work=work), [READMISSION, ENTITIES, ANSWERS])
+    server = uvicorn.Server(uvicorn.Config(service.app, port=0, log_config=None))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("no browser: install chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield running
+    running.quit()
+
+
+def open_page(browser, url, width):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get("about:blank")
+    browser.get(url)
+
+
+def until(browser, script, *, seconds=60):
+    end = time.monotonic() + seconds
+    while not (value := browser.execute_script(f"return {script}")):
+        assert time.monotonic() < end, f"never: {script}"
+        time.sleep(0.05)
+    return value
+
+
+def type_keys(browser, *keys):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    for key in keys:
+        ActionChains(browser).send_keys(key).perform()
+
+
+def read_by_keyboard(browser):
+    from selenium.webdriver.common.keys import Keys
+
+    until(browser, "Boolean(tasks.answers)")
+    browser.execute_script("document.getElementById('note-1').focus()")
+    browser.execute_cdp_cmd("Input.insertText", {"text": NOTES[0]})
+    type_keys(browser, Keys.TAB, Keys.ENTER)  # "Add a note" takes the focus into the new one
+    browser.execute_cdp_cmd("Input.insertText", {"text": NOTES[1]})
+    type_keys(browser, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)  # "Read the notes"
+    until(browser, "!document.getElementById('result').hidden")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_notes_are_read_by_keyboard(browser, address, width, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    open_page(browser, address, width)
+    read_by_keyboard(browser)
+    assert browser.execute_script("return document.activeElement.id") == "result"
+    percent = browser.execute_script("return document.getElementById('percent').textContent")
+    assert 0 <= int(percent.rstrip("%")) <= 100
+    shown = browser.execute_script(
+        "return [...document.querySelectorAll('.note pre')].map(pre => {"
+        "const copy = pre.cloneNode(true);"
+        "copy.querySelectorAll('sup').forEach(sup => sup.remove());"
+        "return copy.textContent})"
+    )
+    assert shown == list(NOTES)  # all of it, as text, around every mark
+    assert browser.execute_script("return document.querySelectorAll('.note b').length") == 0
+    marks = browser.execute_script(
+        "return [...document.querySelectorAll('mark.raises, mark.lowers')].map(m => m.textContent)"
+    )
+    assert marks
+    entities = browser.execute_script(
+        "return [...document.querySelectorAll('.note .entity')].map(m => m.firstChild.textContent)"
+    )
+    assert "heart failure" in " ".join(entities)
+    assert "furosemide" in entities
+    browser.execute_script("document.getElementById('question').focus()")
+    type_keys(browser, "What did he stop?", Keys.ENTER)
+    answer = until(browser, "document.getElementById('answers').textContent")
+    assert "furosemide" in answer
+    needed, there = browser.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert needed <= there
+    whole = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+    assert len(whole["data"]) > 10_000
+
+
+def test_nothing_is_kept_or_fetched_from_elsewhere(browser, address):
+    open_page(browser, address, 1280)
+    read_by_keyboard(browser)
+    loaded = browser.execute_script(
+        "return performance.getEntriesByType('resource').map(e => e.name)"
+    )
+    assert all(name.startswith((address, "data:")) for name in loaded)
+    kept = "return [localStorage.length, sessionStorage.length, document.cookie.length]"
+    assert browser.execute_script(kept) == [0, 0, 0]
+    assert [each for each in browser.get_log("browser") if each["level"] == "SEVERE"] == []
+    browser.execute_script("document.getElementById('clear').click()")
+    assert browser.execute_script("return document.getElementById('result').hidden")
+    open_page(browser, address, 1280)
+    assert browser.execute_script("return document.getElementById('note-1').value") == ""
+
+
+def test_faults_are_said(browser, address):
+    open_page(browser, address, 360)
+    browser.execute_script("document.getElementById('read').click()")
+    assert "Paste a note" in until(browser, "document.getElementById('message').textContent")
+    browser.execute_script(
+        "document.getElementById('note-1').value = 'x'.repeat(500001);"
+        "document.getElementById('read').click()"
+    )
+    until(browser, "document.getElementById('message').textContent.includes('at most 500,000')")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")])
+def test_axe_finds_no_serious_fault(browser, address, width, scheme):
+    axe = pytest.importorskip("axe_core_python")
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    open_page(browser, address, width)
+    read_by_keyboard(browser)
+    script = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")
+    browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
+    browser.execute_script(script)
+    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert len(found["passes"]) > 10  # it did run
+    faults = [
+        (each["impact"], each["id"], each["nodes"][0]["html"][:100])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert faults == []
+
+
+def test_the_link_of_a_card_opens_its_evidence(browser, address):
+    body = json.dumps(hook_request(*map(document, NOTES, range(2)))).encode()
+    request = urllib.request.Request(
+        f"{address}/cds-services/readmission", body, {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as answer:
+        (card,) = json.load(answer)["cards"]
+    open_page(browser, f"{address}/#card={card['uuid']}", 1280)
+    percent = until(browser, "document.getElementById('percent').textContent")
+    assert percent in card["summary"]
+    assert browser.execute_script("return document.querySelectorAll('.note').length") == 2
+
+
+def test_the_page_of_the_interface(browser, address):
+    open_page(browser, f"{address}/docs/", 360)
+    text = until(browser, "document.getElementById('routes').textContent.includes('/v1/answers')")
+    assert text
