@@ -22,7 +22,7 @@ def _entities(name: str, **_: object) -> Served:
     from biomed.ner.task import TagTask
 
     tagger = Tagger.from_pretrained(name)
-    return _served(name, "entities", tagger.networks[0], TagTask(tagger))
+    return _served(name, "entities", tagger.network, TagTask(tagger))
 
 
 def _answers(name: str, **_: object) -> Served:

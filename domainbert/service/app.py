@@ -166,10 +166,10 @@ class Service:
             body = {"required": ["records"], "properties": {"records": records}}
             summary = (type(worker.task).__doc__ or name).splitlines()[0]
             self.post(f"/v1/{name}", self._answer(name, model), summary=summary, body=body)
+        app.mount("/docs", StaticFiles(packages=[("domainbert.service", "docs")], html=True))
         for model in self._models:
             if model.routes:
                 model.routes(self, model)
-        app.mount("/docs", StaticFiles(packages=[("domainbert.service", "docs")], html=True))
         if self.settings.cors:
             allowed: dict[str, Any] = {"allow_origins": self.settings.cors}
             allowed["allow_headers"] = ["authorization", "content-type", "x-request-id"]

@@ -83,7 +83,7 @@ function show(risk, passages, entities) {
   if (risk.alert) $("meaning").textContent += " It is above the model's alert threshold.";
   document.querySelector(".risk").classList.toggle("alert", Boolean(risk.alert));
   facts({
-    "Read": `all ${plural(risk.n_tokens, "token")} of ${plural(notes.length, "note")}`,
+    "Read": `${risk.reason ? "" : "all "}${plural(risk.n_tokens, "token")} of ${plural(notes.length, "note")}`,
     "Windows": risk.n_windows,
     "Riskiest window": risk.p_max.toFixed(3),
     "Mean of the windows": risk.p_mean.toFixed(3),
@@ -115,10 +115,11 @@ function facts(values) {
 function passageLine(passage) {
   const line = make("li");
   const change = passage.probability_contribution;
-  const sign = change < 0 ? "−" : "+";
+  const points = Math.abs(100 * change).toFixed(1);
+  const said = points === "0.0" ? "under 0.1" : `${change < 0 ? "−" : "+"}${points}`;
   line.append(
     make("mark", passage.text, passage.direction),
-    ` note ${passage.note + 1}; ${sign}${Math.abs(100 * change).toFixed(1)} points of the risk`,
+    ` note ${passage.note + 1}; ${said} points of the risk`,
   );
   return line;
 }
