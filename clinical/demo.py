@@ -64,6 +64,7 @@ def run_demo(
     )
     _write_risks(model, comparison, out)
     say(f"4/4  report in {report} ({time.perf_counter() - started:.0f} s)")
+    say(f"try it on a page: domainbert serve --model {MODEL_NAME} (extra: service)")
     return comparison, best, own
 
 

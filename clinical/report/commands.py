@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from clinical.cohort.result import Cohort
     from clinical.evaluation.comparison import Comparison
+    from clinical.risk.model import RiskModel
 
 
 @one_line_errors
@@ -88,6 +89,9 @@ def monitor(
     stays: Annotated[Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")],
     model: options.ModelName,
     out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")],
+    served: Annotated[
+        Path | None, typer.Option(help="What `domainbert serve --ledger` kept: alerts, overrides.")
+    ] = None,
     bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
     """Compare new stays with a model's training: drift, and quality by month of discharge."""
@@ -96,8 +100,8 @@ def monitor(
     from clinical.risk.model import RiskModel
     from clinical.stays.cohorts import read_stays
 
-    table = read_stays(stays)
-    watched = watch(RiskModel.from_pretrained(model), table, bootstrap=bootstrap)
+    table, loaded = read_stays(stays), RiskModel.from_pretrained(model)
+    watched = watch(loaded, table, bootstrap=bootstrap)
     shown = Table("quantity", "since", "then", "now", "index", "by chance", "finding")
     for row in watched.inputs.to_dict("records"):
         numbers = [f"{row[name]:.3g}" for name in ("then", "now", "psi", "chance")]
@@ -106,7 +110,29 @@ def monitor(
     stdout.print(shown)
     for line in watched.findings:
         stdout.print(line, markup=False, soft_wrap=True)
+    for line in in_service(served, loaded) if served else ():
+        stdout.print(line, markup=False, soft_wrap=True)
     say(f"tables and figures beside {write_monitoring(watched, out)}")
+
+
+def in_service(ledger: Path, model: RiskModel) -> list[str]:
+    """What was served, alerts, drift of the risks, and overrides by reason."""
+    from clinical.evaluation.drift import compare_inputs
+    from domainbert.service.ledger import read_ledger
+
+    served, feedback = read_ledger(ledger)
+    risks = served[(served["status"] == "ok") & (served["model"] == model.fingerprint())]
+    if risks.empty:
+        return ["No risk of this model was served."]
+    lines = [f"Served: {len(risks):,} risks."]
+    if risks["alert"].notna().any():
+        lines = [f"Served: {len(risks):,} risks, {100 * risks['alert'].mean():.1f} of 100 alerts."]
+    lines += compare_inputs(model, risks)[1]
+    cards = feedback[feedback["card"].isin(risks["card"])]
+    overridden = cards[cards["outcome"] == "overridden"]
+    lines.append(f"Feedback on {cards['card'].nunique():,} cards; overridden: {len(overridden):,}.")
+    reasons = overridden["reason"].replace("", "no reason given").value_counts()
+    return [*lines, *(f"  {reason}: {count:,}" for reason, count in reasons.items())]
 
 
 def _cohort_of(cohort_file: Path) -> Cohort | None:

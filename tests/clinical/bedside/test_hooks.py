@@ -269,7 +269,10 @@ def feedback(**changes):
     return {"feedback": [entry | changes]}
 
 
-def test_feedback_is_kept_without_text_and_monitored(start, tmp_path, standards):
+def test_feedback_is_kept_without_text_and_monitored(start, tmp_path, standards, model_folder):
+    from clinical import ReadmissionModel
+    from clinical.report.commands import in_service
+
     file = tmp_path / "ledger.sqlite"
     client = TestClient(start(ledger=str(file)).app, base_url="http://localhost")
     card = card_of(ask(client))
@@ -291,6 +294,11 @@ def test_feedback_is_kept_without_text_and_monitored(start, tmp_path, standards)
     assert served["card"].tolist() == [card["uuid"]]
     assert served["alert"].tolist() == [1]
     assert kept["reason"].tolist() == [reasons[2]["code"], "other", "", "", ""]
+    said = in_service(file, ReadmissionModel.from_pretrained(model_folder))
+    assert said[0] == "Served: 1 risks, 100.0 of 100 alerts."
+    assert "Feedback on 1 cards; overridden: 4." in said
+    assert "  disagree: 1" in said
+    assert "  no reason given: 2" in said
     whole = b"".join(each.read_bytes() for each in tmp_path.glob("ledger*"))
     for text in (b"private", b"only words", b"theirs", b"lives alone", b'"e1"'):
         assert text not in whole

@@ -1,4 +1,4 @@
-"""The page in a real browser: by keyboard, narrow and wide, and nothing kept or fetched elsewhere."""
+"""The page in a real browser: by keyboard, narrow and wide; nothing is kept or comes from afar."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ FLAGS = (
 ).split()
 NOTES = (
     "Nursing: pt. alert 🙂, lives alone, admits he stopped his furosemide two weeks ago.",
-    "Brief hospital course: 71M with decompensated heart failure, diuresed. <b>Discharged</b> home.",
+    "Brief course: 71M with decompensated heart failure, diuresed. <b>Discharged</b> home.",
 )
 
 pytestmark = pytest.mark.encoder

@@ -188,7 +188,7 @@ def test_no_fuzzed_request_is_a_server_error(server):
         thread.start()
     for thread in threads:
         thread.join()
-    print(found)
+    print(found)  # noqa: T201
     assert "example" not in found, found["example"]
     assert all(isinstance(status, int) for status in found), found
     assert found[200] > FUZZ // 50
