@@ -229,10 +229,10 @@ def _calls(offered: HookService) -> Any:
 
 def _feedback(service: Service, offered: HookService) -> Any:
     def answer(body: dict[str, Any], _: object) -> Answer:
-        kept = []
+        kept: list[tuple[str, str, str]] = []
         for entry in _read(FeedbackRequest, body).feedback:
             coded = (entry.overrideReason and entry.overrideReason.reason) or {}
-            code = coded.get("code")  # a comment and codes of others are text: they are not kept
+            code = str(coded.get("code"))  # a comment and codes of others are text: they are not kept
             ours = coded.get("system") == SYSTEM and code in offered.reasons
             kept.append(
                 (str(entry.card), entry.outcome, code if ours else "other" if coded else "")

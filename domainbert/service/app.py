@@ -150,7 +150,7 @@ class Service:
         self.app.post(path, summary=summary, name=path, openapi_extra=content)(handle)
 
     def _application(self) -> FastAPI:
-        about = {"title": "domainbert", "version": domainbert.__version__}
+        about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
         app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=self._lifespan)
         self.app = app
         app.get("/health", summary="Whether the process answers")(self._health)

@@ -49,7 +49,6 @@ def serve(
         raise UserError(f"--host {host}: {why}")
     for name in model:  # before anything is loaded
         find_kind(name, announced())
-    files = {"trust": trust, "ledger": ledger}
     with tempfile.TemporaryDirectory(prefix="domainbert-") as work:
         scheme = "https" if certificate else "http"
         settings = ServiceSettings(
@@ -63,12 +62,13 @@ def serve(
             max_records=max_records,
             seconds=seconds,
             workers=workers,
-            **{name: str(path.resolve()) for name, path in files.items() if path},
+            trust=str(trust.resolve()) if trust else None,
+            ledger=str(ledger.resolve()) if ledger else None,
         )
         os.environ |= {_SETTINGS: settings.model_dump_json(), f"{_SETTINGS}_LOG": log_level}
         if workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = work
-        tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
+        tls: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": key}
         logs: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": log_level}
         say(f"loading {', '.join(model)}; then open {settings.address}")
         with suppress(KeyboardInterrupt):  # a stop that was asked for, after the last answer

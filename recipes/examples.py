@@ -1,0 +1,50 @@
+"""Add an example with its result to shipped models: the self-test of `domainbert serve`.
+
+    python -m recipes.examples MODEL...
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from domainbert.cli.console import one_line_errors
+from domainbert.service.batches import Worker
+from domainbert.service.served import announced, find_kind
+
+TEXT = "Lives alone. Stopped his furosemide two weeks ago. Admitted with heart failure."
+EXAMPLES = {
+    "readmission": ({"text": TEXT}, "probability"),
+    "entities": ({"text": TEXT}, "score"),
+    "answers": ({"question": "What did he stop?", "context": TEXT}, "score"),
+    "similar": ({"term": "heart attack"}, "similarity"),
+}
+
+
+@one_line_errors
+def add_example(models: Annotated[list[Path], typer.Argument(help="Model folders.")]) -> None:
+    """Score the example of each model; write it to its folder and its card."""
+    with tempfile.TemporaryDirectory() as work:
+        for folder in models:
+            kind, name = find_kind(str(folder), announced())
+            served = kind.load(name, cache=Path(work) / "windows.sqlite")
+            task = next(iter(served.tasks))
+            record, column = EXAMPLES[task]
+            worker = Worker(served.tasks[task], lambda _: None)
+            row = worker.score([record], 60.0)[0]
+            worker.close()
+            file = folder / "config.json"
+            config = json.loads(file.read_text("utf-8"))
+            found = {"record": record, "row": {column: row[column]}}
+            config["domainbert"]["manifest"]["example"] = found
+            file.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+            card = kind.load(name, cache=Path(work) / "windows.sqlite").card
+            (folder / "README.md").write_text(card, "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(add_example)
