@@ -1,6 +1,6 @@
 """Add an example with its result to shipped models: the self-test of `domainbert serve`.
 
-    python -m recipes.examples MODEL...
+python -m recipes.examples MODEL...
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from domainbert.service.served import announced, find_kind
 
 TEXT = "Lives alone. Stopped his furosemide two weeks ago. Admitted with heart failure."
 EXAMPLES = {
-    "readmission": ({"text": TEXT}, "probability"),
+    "readmission": ({"text": [TEXT]}, "probability"),
     "entities": ({"text": TEXT}, "score"),
-    "answers": ({"question": "What did he stop?", "context": TEXT}, "score"),
+    "answers": ({"question": "What did he stop?", "context": TEXT}, "probability"),
     "similar": ({"term": "heart attack"}, "similarity"),
 }
 
@@ -41,7 +41,7 @@ def add_example(models: Annotated[list[Path], typer.Argument(help="Model folders
             config = json.loads(file.read_text("utf-8"))
             found = {"record": record, "row": {column: row[column]}}
             config["domainbert"]["manifest"]["example"] = found
-            file.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+            file.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
             card = kind.load(name, cache=Path(work) / "windows.sqlite").card
             (folder / "README.md").write_text(card, "utf-8")
 

@@ -25,6 +25,7 @@ _TIMEOUT, _LARGEST = 10.0, 32 << 20
 _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}\Z")
 _CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SUMMARY = "18842-5"  # of LOINC: discharge summary
 RISK = "Unplanned readmission within 30 days of discharge"
 
 
@@ -67,14 +68,16 @@ def entries(value: Any) -> list[dict[str, Any]]:
     return dicts([entry.get("resource") for entry in dicts(value, "entry")])
 
 
-def read_documents(resources: Iterable[Mapping[str, Any]], patient: str, stay: str) -> Documents:
+def read_documents(
+    resources: Iterable[Mapping[str, Any]], patient: str, stay: str, admitted: str | None = None
+) -> Documents:
     """The notes of a stay: the plain text of its DocumentReferences that are no errors."""
     found = Documents()
     for number, document in enumerate(resources):
         if document.get("resourceType") != "DocumentReference":
             continue
         check_patient(document, patient)
-        name = _text(document.get("id")) or f"document-{number}"
+        name = _text(document.get("id")).strip() or f"document-{number}"
         stays = {_id_of(each) for each in dicts(document, "context", "encounter")}
         text, why = _note(document)
         if "entered-in-error" in (document.get("status"), document.get("docStatus")):
@@ -87,11 +90,14 @@ def read_documents(resources: Iterable[Mapping[str, Any]], patient: str, stay: s
             found.unread[why] += 1
             continue
         date, kind = _text(document.get("date")), document.get("type")
-        coded = [_text(each.get("display")) for each in dicts(kind, "coding")]
-        names = [_text(kind.get("text")) if isinstance(kind, dict) else "", *coded, "note"]
-        found.about[name] = ", ".join(filter(None, (next(filter(None, names)), date[:10])))
-        ids = {"patient_id": patient, "stay_id": stay, "note_id": name}
-        found.records.append({**ids, "chart_time": date or None, "text": text})
+        coded = dicts(kind, "coding")
+        said = [_text(kind.get("text")) if isinstance(kind, dict) else ""]
+        said += [_text(each.get("display")) for each in coded]
+        is_summary = any(each.get("code") == SUMMARY for each in coded)
+        category = "Discharge summary" if is_summary else next(filter(None, said), "Note")
+        found.about[name] = ", ".join(filter(None, (category, date[:10])))
+        ids = {"patient_id": patient, "stay_id": stay, "note_id": name, "category": category}
+        found.records.append({**ids, "chart_time": date, "admit_time": admitted, "text": text})
     return found
 
 
@@ -257,7 +263,9 @@ def receipt(
     said = [f"All {row['n_tokens']:,} tokens{notes} were read."]
     if row["reason"]:
         said = [f"{row['n_tokens']:,} tokens{notes} were read; {row['reason']}."]
-    said += [f"Documents {why}, not read: {count}." for why, count in (unread or {}).items()]
+    said += [
+        f"Documents {why}, not read: {count}." for why, count in (unread or {}).items() if count
+    ]
     if not row["calibrated"]:
         said.append("The model has no calibrator: this is its score, not a calibrated chance.")
     return " ".join(said)

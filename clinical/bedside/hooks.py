@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 
 from clinical.bedside import fhir
 from clinical.bedside.cards import REASONS, SYSTEM, risk_card
-from clinical.stays.stays import note_times
 from domainbert.service.http import Answer
 
 if TYPE_CHECKING:
@@ -153,12 +152,13 @@ class ReadmissionService(HookService):
             why = "; ".join(f"{why}: {n}" for why, n in documents.unread.items()) or "none was sent"
             raise HTTPException(412, f"prefetch.notes: no note of this stay can be read ({why})")
         records = self._service.check(documents.records)
-        if not (times := note_times(record["chart_time"] for record in records)).isna().any():
-            documents.records = [records[n] for n in times.argsort(kind="stable")]
-        (row,) = self._service.score("readmission", documents.records)
+        (row,) = self._service.score("readmission", records)
         if row["status"] != "ok":
             raise HTTPException(412, f"prefetch.notes: no risk, because {row['reason']}")
-        passages = self._service.score("passages", documents.records)
+        passages = self._service.score("passages", records)
+        notes = {record["note_id"]: record for record in records}
+        documents.records = [notes[note] for note in passages[0]["notes_read"]]
+        documents.unread["that the model does not choose"] += len(records) - len(documents.records)
         name, model, settings = str(uuid.uuid4()), self._served, self._service.settings
         told = {"name": model.name, "fingerprint": model.fingerprint, "report": settings.report}
         told["card"] = f"{settings.address}/v1/models/{model.name}"
@@ -175,8 +175,11 @@ class ReadmissionService(HookService):
     def _documents(self, request: HookRequest, stay: str) -> fhir.Documents:
         """The notes of a call: prefetched, else from the client's FHIR server."""
         sent, patient = request.prefetch or {}, request.context.patientId.rpartition("/")[2]
-        for encounter in fhir.entries(sent.get("encounter")):
+        encounters = fhir.entries(sent.get("encounter"))
+        for encounter in encounters:
             fhir.check_patient(encounter, patient)
+        periods = [each for each in (e.get("period") for e in encounters) if isinstance(each, dict)]
+        admitted = next((p["start"] for p in periods if isinstance(p.get("start"), str)), None)
         resources, more = fhir.entries(sent.get("notes")), fhir.next_page(sent.get("notes"))
         fault = "is missing" if "notes" not in sent else "has another page" if more else ""
         if any(each.get("resourceType") == "OperationOutcome" for each in resources):
@@ -187,7 +190,7 @@ class ReadmissionService(HookService):
             token, hosts = request.fhirAuthorization.access_token, self._service.settings.fhir
             ask = (request.fhirServer, token, stay)
             resources += fhir.fetch_documents(*ask, hosts=hosts, start=more)
-        return fhir.read_documents(resources, patient, stay)
+        return fhir.read_documents(resources, patient, stay, admitted)
 
     async def _evidence(self, card: str) -> Answer:
         until, evidence = self._kept.get(card, (0.0, {}))
@@ -232,7 +235,9 @@ def _feedback(service: Service, offered: HookService) -> Any:
         kept: list[tuple[str, str, str]] = []
         for entry in _read(FeedbackRequest, body).feedback:
             coded = (entry.overrideReason and entry.overrideReason.reason) or {}
-            code = str(coded.get("code"))  # a comment and codes of others are text: they are not kept
+            code = str(
+                coded.get("code")
+            )  # a comment and codes of others are text: they are not kept
             ours = coded.get("system") == SYSTEM and code in offered.reasons
             kept.append(
                 (str(entry.card), entry.outcome, code if ours else "other" if coded else "")

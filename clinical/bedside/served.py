@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from clinical.evidence.task import ExplainTask
 from domainbert.service.served import Announced, Served
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+class PassagesTask(ExplainTask):
+    """One row a passage, with the ids of the notes of the stay that were read, in order."""
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of the table of passages."""
+        return super().output.append(pa.field("notes_read", pa.list_(pa.string())))
+
+    def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
+        """A row for each passage."""
+        notes = {"notes_read": [note for note, _ in item.labels]}
+        return [row | notes for row in super().rows(item, result)]
+
+
 def load(name: str, *, cache: Path) -> Served:
     """A readmission model with its tasks `readmission` and `passages`."""
     from clinical.bedside.fhir import risk_assessments
-    from clinical.evidence.task import ExplainTask
     from clinical.risk.model import RiskModel
     from clinical.risk.task import ReadmissionTask
     from domainbert.scoring.cache import WindowCache
@@ -21,7 +37,7 @@ def load(name: str, *, cache: Path) -> Served:
     model = RiskModel.from_pretrained(name)
     fingerprint, known = model.fingerprint(), model.manifest.get("example")
     model.cache = WindowCache(cache, model=fingerprint)
-    passages = ExplainTask(model, top=3, text=True)
+    passages = PassagesTask(model, top=3, text=True)
     return Served(
         name,
         fingerprint,
