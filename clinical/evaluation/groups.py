@@ -142,8 +142,12 @@ def _measured(
     rows = []
     for group, mask in enumerate(masks):
         events, n = int(y[mask].sum()), int(mask.sum())
-        row = {"n": n, "prevalence": events / n, "mean_probability": float(risk[mask].mean())}
-        row["reason"] = "" if 0 < events < n else f"{events} of {n} stays are readmitted"
+        row: dict[str, Any] = {
+            "n": n,
+            "prevalence": events / n,
+            "mean_probability": float(risk[mask].mean()),
+            "reason": "" if 0 < events < n else f"{events} of {n} stays are readmitted",
+        }
         for number, one in enumerate(GROUP_MEASURES):
             row |= values[group, number].columns(one.field)
             row |= difference[group, number].columns(f"{one.field}_difference")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clinical.evaluation.intervals import Evaluation
     from clinical.stays.stays import StayRisk
 
-_DOTTED = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (1, 2))}
+_DOTTED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (1, 2))}
 
 
 @drawing
@@ -101,7 +101,7 @@ def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int
         upper.plot([0, top], [0, top], **_DOTTED)
         observed = curve["observed"]
         error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
-        marks = {"marker": "o", "markersize": 4, "elinewidth": 0.8}
+        marks: dict[str, Any] = {"marker": "o", "markersize": 4, "elinewidth": 0.8}
         upper.errorbar(curve["predicted"], observed, error, **marks, **look)
         upper.set(xlim=(0, top), ylim=(0, top))
         upper.tick_params(labelbottom=False)

@@ -53,7 +53,7 @@ class Hospital:
         Raises:
             UserError: not TOML, an unknown key, or a value of the wrong type.
         """
-        kinds = dict.fromkeys(questions(), (str, ""))
+        kinds: dict[str, Any] = dict.fromkeys(questions(), (str, ""))
         kinds |= dict.fromkeys(NUMBERS, (Annotated[float, Field(ge=0)], 0.0))
         table = create_model(
             "Answers", __base__=Settings, **kinds, **dict.fromkeys(FLAGS, (bool, False))

@@ -92,13 +92,11 @@ def write_report(
     }
     page = environment().get_template("page.html.j2").render(content)
     if about is not None:
-        lists = {
-            "source_attributes": {"rule": documents.RULE, "items": attributes},
-            "tripod_ai": {"checklist": documents.CHECKLIST, "items": checklist},
-        }
-        for name, held in lists.items():
-            items = [item.to_dict() for item in held["items"]]
-            _write(folder, f"{name}.json", _json(held | {"items": items}))
+        for name, head, items in (
+            ("source_attributes", {"rule": documents.RULE}, attributes),
+            ("tripod_ai", {"checklist": documents.CHECKLIST}, checklist),
+        ):
+            _write(folder, f"{name}.json", _json({**head, "items": [i.to_dict() for i in items]}))
         _write(folder, "chai_card.xml", documents.chai_card(names, comparison))
         _write(folder, "hospital-template.toml", hospital_template(about.hospital))
     return _write(folder, "report.html", page)
