@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Format = Literal["pubtator", "brat"]
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
+_LONGEST_NAME = 60  # letters of a file name, of up to four bytes
 _LINE_ENDS = re.compile(r"\r\n|[\r\n]")
 
 
@@ -63,7 +64,7 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     Line breaks within the abstract become spaces, and tabs too, so offsets stay. The last column
     is the concept's id, or "-".
     """
-    name = name.replace("|", "_").replace("\t", "_")
+    name = re.sub(r"[|\t\r\n]", "_", name)
     plain = text.replace("\t", " ").replace("\r", " ")
     title, _, abstract = plain.partition("\n")
     lines = [f"{name}|t|{title}", f"{name}|a|{abstract.replace(chr(10), ' ')}"]
@@ -114,8 +115,19 @@ def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int
     """
     if kind == "brat":
         return _write_brat(documents, out)
+    names: set[str] = set()
     with atomic_path(out) as path, path.open("w", encoding="utf-8", errors="replace") as file:
-        return sum(bool(file.write(to_pubtator(*document))) for document in documents)
+        for name, text, entities in documents:
+            file.write(to_pubtator(_unused(name, names), text, entities))
+    return len(names)
+
+
+def _unused(name: str, names: set[str]) -> str:
+    """A name that no document has: of a second one NAME_2; added to `names`."""
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    free = next(each for each in itertools.chain([name], numbered) if each not in names)
+    names.add(free)
+    return free
 
 
 def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
@@ -126,10 +138,9 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
     names: set[str] = set()
     with folder_beside(out) as folder:
         for name, text, entities in documents:
-            stem = _NOT_IN_NAMES.sub("_", name).strip(".") or "text"
-            numbered = (f"{stem}_{number}" for number in itertools.count(2))
-            free = next(each for each in itertools.chain([stem], numbered) if each not in names)
-            names.add(free)
+            # No file system takes a name of more than 255 bytes.
+            stem = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME].strip(".") or "text"
+            free = _unused(stem, names)
             standoff = to_brat(text, entities)
             (folder / f"{free}.txt").write_text(text, "utf-8", "replace", newline="")
             (folder / f"{free}.ann").write_text(standoff, "utf-8", "replace", newline="\n")

@@ -109,9 +109,9 @@ def monitor(
         shown.add_row(row["quantity"].replace("_", " "), since, *numbers, row["finding"])
     stdout.print(shown)
     for line in watched.findings:
-        stdout.print(line, markup=False, soft_wrap=True)
+        stdout.print(line, soft_wrap=True)
     for line in in_service(served, loaded) if served else ():
-        stdout.print(line, markup=False, soft_wrap=True)
+        stdout.print(line, soft_wrap=True)
     say(f"tables and figures beside {write_monitoring(watched, out)}")
 
 
@@ -156,4 +156,4 @@ def print_comparison(comparison: Comparison) -> None:
         table.add_row(*row)
     stdout.print(table)
     for line in (*(verdict.text for verdict in comparison.verdicts()), *comparison.caveats):
-        stdout.print(line, markup=False, soft_wrap=True)
+        stdout.print(line, soft_wrap=True)

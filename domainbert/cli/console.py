@@ -11,15 +11,17 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from domainbert import __version__
 from domainbert.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,8 +29,18 @@ R = TypeVar("R")
 FAILED, BUG = 1, 70  # exit codes; usage errors exit 2, signals 128 + their number
 DEBUG = "DOMAINBERT_DEBUG"
 
-stderr = Console(stderr=True, highlight=False)
-stdout = Console(highlight=False)
+
+class Terminal(Console):
+    """Prints text as it is, also in tables: no markup, and no control sequence of the text."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """A text without what is not printable."""
+        shown = "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+        return super().render_str(shown, **{**options, "markup": False, "emoji": False})
+
+
+stderr = Terminal(stderr=True, highlight=False)
+stdout = Terminal(highlight=False)
 
 
 def command_line(name: str, about: str) -> typer.Typer:
@@ -54,22 +66,16 @@ def command_line(name: str, about: str) -> typer.Typer:
 
 
 def say(message: str) -> None:
-    """Print one line to stderr, as it is: never markup or control sequences."""
-    stderr.print(_plain(message), soft_wrap=True)
+    """Print one line to stderr."""
+    stderr.print(message.replace("\n", " "), soft_wrap=True)
 
 
 def print_table(rows: Iterable[Sequence[object]], head: Sequence[str], *, title: str = "") -> None:
-    """Print a table to stdout; cells are text as it is, never markup or control sequences."""
-    table = Table(title=_plain(title) if title else None, title_justify="left")
-    for name in head:
-        table.add_column(_plain(name))
+    """Print a table to stdout."""
+    table = Table(*head, title=title or None, title_justify="left")
     for row in rows:
-        table.add_row(*map(_plain, row))
+        table.add_row(*(str(cell).replace("\n", " ") for cell in row))
     stdout.print(table)
-
-
-def _plain(cell: object) -> Text:
-    return Text("".join(char if char.isprintable() else " " for char in str(cell)))
 
 
 def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -130,13 +136,13 @@ def _signals_interrupt() -> Iterator[None]:
 
 
 def _print_error(reason: str) -> None:
-    stderr.print(_plain(f"error: {reason}"), soft_wrap=True, style="red")
+    stderr.print(f"error: {reason}".replace("\n", " "), soft_wrap=True, style="red")
 
 
 def _print_bug(error: Exception) -> None:
     if os.environ.get(DEBUG, "0") not in ("", "0"):
         for line in _frames(error):
-            stderr.print(line, end="", markup=False, soft_wrap=True)
+            stderr.print(line, end="", soft_wrap=True)
     last = traceback.extract_tb(error.__traceback__)[-1]
     _print_error(
         f"internal error, {type(error).__name__} at {Path(last.filename).name}:{last.lineno}; run "

@@ -109,8 +109,20 @@ def test_files_with_one_name(model, tmp_path):
         assert sorted(file.name for file in out.glob("*.ann")) == names
 
 
+def test_long_repeated_and_hostile_ids(tmp_path):
+    """One id of 300 letters ended the export; a line break forged a document."""
+    forged = "1\n2|t|forged"
+    documents = [(name, "heart failure", ENTITIES[:0]) for name in ("x" * 300, "é" * 300, "1", "1")]
+    documents.append((forged, "pneumonia", []))
+    assert write_tagged(iter(documents), tmp_path / "brat", kind="brat") == 5
+    assert len(list((tmp_path / "brat").glob("*.ann"))) == 5
+    assert write_tagged(iter(documents), tmp_path / "o.txt", kind="pubtator") == 5
+    titles = [line.split("|t|")[0] for line in (tmp_path / "o.txt").open() if "|t|" in line]
+    assert titles == ["x" * 300, "é" * 300, "1", "1_2", "1_2_t_forged"]
+
+
 def test_stdin(model, tmp_path):
-    assert "[Disease]" in run("-", *model, input="heart failure").stdout
+    assert "[heart failure](Disease)" in run("-", *model, input="heart failure").stdout
     run("-", *model, "--format", "pubtator", "--out", tmp_path / "o", input="no pneumonia\n")
     assert "stdin\t3\t12\tpneumonia\tDisease\t-" in (tmp_path / "o").read_text()
 

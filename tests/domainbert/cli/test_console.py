@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from domainbert import __version__
+from domainbert.cli import console
 from domainbert.cli.console import command_line, counted, one_line_errors, progress, say
 from domainbert.errors import UserError
 
@@ -220,3 +221,17 @@ def test_on_a_terminal_the_bar_is_on_stderr(capsys, monkeypatch):
     assert "reading" in terminal.getvalue()
     assert "4/4" in terminal.getvalue()
     assert capsys.readouterr().out == ""
+
+
+def test_text_of_users_is_never_markup_nor_a_control_sequence(capsys):
+    text = "BP [left] [/x] [bold]high[/bold] :smile: \x1b[2J\x07 end"
+    shown = "BP [left] [/x] [bold]high[/bold] :smile:  [2J  end"
+    console.say(text)
+    console.stdout.print(text, soft_wrap=True)
+    console.print_table([[text]], [text], title=text)
+    captured = capsys.readouterr()
+    assert captured.err == f"{shown}\n"
+    assert captured.out.startswith(f"{shown}\n")
+    assert captured.out.count(":smile:") == 4
+    assert "\x1b" not in captured.out
+    assert "\x07" not in captured.out
