@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from domainbert.errors import UserError
 from domainbert.settings import Settings
@@ -33,16 +32,15 @@ def read_data(name: str) -> Any:
     return tomllib.loads((resources.files(__package__) / name).read_text("utf-8"))
 
 
-@dataclass(frozen=True)
-class Hospital:
+class Hospital(Settings):
     """Answers by key, and what else the file says.
 
     `external` and `local` say where the evaluated stays come from: another source than the
     training data, and the hospital that is to use the model.
     """
 
-    answers: dict[str, str] = field(default_factory=dict)
-    discharges_per_day: float = 0.0
+    answers: dict[str, str] = Field(default_factory=dict)
+    discharges_per_day: Annotated[float, Field(ge=0)] = 0.0
     external: bool = False
     local: bool = False
 
@@ -53,16 +51,12 @@ class Hospital:
         Raises:
             UserError: not TOML, an unknown key, or a value of the wrong type.
         """
-        kinds: dict[str, Any] = dict.fromkeys(questions(), (str, ""))
-        kinds |= dict.fromkeys(NUMBERS, (Annotated[float, Field(ge=0)], 0.0))
-        table = create_model(
-            "Answers", __base__=Settings, **kinds, **dict.fromkeys(FLAGS, (bool, False))
-        )
         try:
-            given = table(**tomllib.loads(Path(path).read_text("utf-8"))).model_dump()
+            given = tomllib.loads(Path(path).read_text("utf-8"))
+            answers = {key: given.pop(key) for key in questions() if key in given}
+            found = cls(answers=answers, **given)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is not TOML: {error}") from None
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        answers = {key: given[key].strip() for key in questions() if given[key].strip()}
-        return cls(answers, **{key: given[key] for key in (*NUMBERS, *FLAGS)})
+        return found.replaced(answers={k: v.strip() for k, v in found.answers.items() if v.strip()})

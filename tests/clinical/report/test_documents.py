@@ -22,7 +22,12 @@ NAMESPACE = "https://mc.chai.org/v0.2/schema.xsd"
 
 
 def answered():
-    return Hospital(dict.fromkeys(questions(), "An answer."), 20.0, external=True, local=True)
+    return Hospital(
+        answers=dict.fromkeys(questions(), "An answer."),
+        discharges_per_day=20.0,
+        external=True,
+        local=True,
+    )
 
 
 def test_all_31_attributes_are_there_in_the_words_of_the_rule(about, data_folder):
@@ -175,7 +180,9 @@ def test_the_hospitals_file_is_read_back_and_mistakes_are_named(tmp_path):
 
 
 def test_the_documents_lie_beside_the_page(about, comparison, tmp_path):
-    full = About(about.facts, Hospital({"funding": "The <b>state</b>."}, 20.0))
+    full = About(
+        about.facts, Hospital(answers={"funding": "The <b>state</b>."}, discharges_per_day=20.0)
+    )
     report = write_report(comparison, tmp_path, title="T", facts={"model": "m"}, about=full)
     page = report.read_text()
     for name, count in (("source_attributes", 31), ("tripod_ai", 52)):

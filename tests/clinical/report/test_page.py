@@ -22,7 +22,7 @@ FLAGS = (
 @pytest.fixture(scope="module")
 def report(about, comparison, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    full = About(about.facts, Hospital({"funding": "The state."}, 20.0))
+    full = About(about.facts, Hospital(answers={"funding": "The state."}, discharges_per_day=20.0))
     flow = pd.DataFrame({"reason": ["all admissions"], "removed": [0], "left": [900]})
     return write_report(
         comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, about=full
