@@ -220,7 +220,7 @@ def _export_cohort(
     }
     definition = request.definition
     choice = NoteChoice(
-        notes=request.notes,
+        notes="early" if request.notes == "early" else "discharge",
         hours=request.hours if request.notes == "early" else None,
         summaries=request.schema.summary_categories,
         addenda=request.schema.addendum_kinds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -59,10 +59,16 @@ def cohort(
     fractions: Annotated[
         tuple[float, float, float], typer.Option(help="Shares of train, val and test.")
     ] = (0.8, 0.1, 0.1),
+    form: Annotated[
+        Literal["table", "meds-labels"],
+        typer.Option("--format", help="meds-labels: write the outcomes as MEDS labels too."),
+    ] = "table",
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""
     from clinical.cohort.build import build_cohort
+    from clinical.cohort.result import meds_labels
     from domainbert.statistics.figures import save_figure
+    from domainbert.tables import write_table
 
     built = build_cohort(
         source,
@@ -85,6 +91,10 @@ def cohort(
     stdout.print(table)
     for caveat in filter(None, (built.summary["deaths"], *built.caveats)):
         say(f"note: {caveat}")
+    if form != "table":
+        labels = out.with_suffix(".meds-labels.parquet")
+        write_table(meds_labels(built.labels()), labels)
+        say(f"labels in {labels}")
     built.save_flow_json(out.with_suffix(".flow.json"))
     save_figure(built.plot_flow(), out.with_suffix(".flow.png"))
     say(f"cohort in {out}, its flow in .flow.json and .flow.png next to it")

@@ -150,7 +150,6 @@ def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Table
         "dead": "count_if(discharge_location IN died_locations) FROM admissions, rules",
         "kept": "count_if(exclusion IS NULL) FROM stays",
         "events": "count_if(exclusion IS NULL AND readmitted) FROM stays",
-        "died": "count_if(exclusion IS NULL AND NOT readmitted AND died_within_horizon) FROM stays",
         "short": "count_if(exclusion IS NULL AND discharge_time < episode_start + INTERVAL 4 HOUR) "
         "FROM stays",
         "observed": "count_if(observation) FROM stays",

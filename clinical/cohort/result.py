@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.flow import STEPS, SUMMARY_KEY
 from clinical.stays.cohorts import read_stays
+from domainbert.errors import UserError
 from domainbert.statistics.figures import drawing
-from domainbert.tables import TableError, atomic_path, read_metadata
+from domainbert.tables import TableError, atomic_path, is_missing, read_metadata, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +85,25 @@ class Cohort:
         """
         return read_stays(self.path)
 
+    def labels(self) -> pd.DataFrame:
+        """The stays that are kept: ids, times, `prediction_time`, and `boolean_value`.
+
+        A prediction is made at discharge, or so many hours after the episode began.
+        """
+        import pandas as pd
+
+        columns = ["patient_id", "stay_id", "admit_time", "discharge_time", "episode_start"]
+        rows = read_table(self.path, columns=[*columns, "readmitted", "exclusion"])
+        rows = rows[rows["exclusion"].map(is_missing)].reset_index(drop=True)
+        for name in columns[2:]:
+            rows[name] = pd.to_datetime(rows[name]).astype("datetime64[us]")
+        hours = self.summary["hours"]
+        early = rows["episode_start"] + pd.Timedelta(hours=hours or 0)
+        return rows[columns[:4]].assign(
+            prediction_time=early if hours else rows["discharge_time"],
+            boolean_value=rows["readmitted"].astype(float) == 1,
+        )
+
     def list_issues(self) -> pd.DataFrame:
         """Every faulty row of the source: `source, row, id, problem`; rows count from 1.
 
@@ -108,6 +128,27 @@ class Cohort:
     def plot_flow(self) -> Figure:
         """The flow as a figure: `cohort.plot_flow().savefig("flow.png", dpi=200)`."""
         return plot_flow(self.summary)
+
+
+def meds_labels(stays: pd.DataFrame) -> pd.DataFrame:
+    """`Cohort.labels` as MEDS labels: `subject_id`, `prediction_time`, `boolean_value`."""
+    labels = stays.assign(subject_id=whole_ids(stays["patient_id"]))
+    return labels[["subject_id", "prediction_time", "boolean_value"]].reset_index(drop=True)
+
+
+def whole_ids(ids: pd.Series) -> pd.Series:
+    """Ids as whole numbers.
+
+    Raises:
+        UserError: an id is something else.
+    """
+    wrong = ids[~ids.astype(str).str.fullmatch(r"-?\d{1,18}")]
+    if len(wrong):
+        raise UserError(
+            f"{len(wrong)} of {len(ids)} ids in {ids.name} are not whole numbers, as MEDS and OMOP "
+            "want them; number the patients, or use --format fhir"
+        )
+    return ids.astype("int64")
 
 
 def issues_path(path: str | Path) -> Path:

@@ -35,9 +35,18 @@ def score(
     notes: NotesOption = "chosen",
     cache: Cache = None,
     cache_size: CacheSize = 1024,
+    form: Annotated[
+        Literal["table", "meds", "omop", "fhir"],
+        typer.Option("--format", help="Write the risks of a cohort in this form too."),
+    ] = "table",
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
     from domainbert.cli.scoring import score_source
+
+    if form != "table":
+        from clinical.cohort.result import Cohort
+
+        Cohort.open(source)  # only a cohort has the times that other forms need
 
     def make_task() -> Any:
         from clinical.risk.model import RiskModel
@@ -47,6 +56,11 @@ def score(
         return ReadmissionTask(_cached(loaded, cache, cache_size), notes=notes)
 
     score_source(make_task, source, out, scoring)
+    if form != "table":
+        from clinical.risk.exports import export_scores
+
+        paths = export_scores(out, Path(source), form)
+        say(f"as {form}: {', '.join(map(str, paths))}")
 
 
 @one_line_errors
