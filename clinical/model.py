@@ -25,6 +25,12 @@ class ReadmissionModel(RiskModel):
     `clinical.risk.model.RiskModel`.
     """
 
+    def __dir__(self) -> list[str]:
+        """What users call, for completion; the rest is for the rooms below."""
+        own = [name for name in vars(ReadmissionModel) if not name.startswith("_")]
+        shared = ("cache", "fingerprint", "from_pretrained", "manifest", "predict", "predict_many")
+        return sorted([*own, *shared, "save_pretrained", "settings"])
+
     def predict_frame(
         self,
         frame: pd.DataFrame,
@@ -76,7 +82,7 @@ class ReadmissionModel(RiskModel):
             times: when each was written, ISO dates or datetimes; the notes are sorted by them.
 
         Raises:
-            UserError: no note has text, a note is not a string, or the times are not dates.
+            UserError: a note is not a string, or the times are not dates, one for each note.
         """
         from clinical.risk.trajectory import trajectory
 

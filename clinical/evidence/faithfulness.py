@@ -99,8 +99,8 @@ def evaluate_faithfulness(
     falls = np.array(rows)
     codes = patient_codes(patients, n=len(rows))
     means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap, seed=seed)
-    named = zip((NAMED, CHANCE, LEAD), (*means, means[0] - means[1]), strict=True)
-    intervals = {name: resampled.interval() for name, resampled in named}
+    named = {NAMED: means[0], CHANCE: means[1], LEAD: means[0] - means[1]}
+    intervals = {name: resampled.interval() for name, resampled in named.items()}
     return Faithfulness(len(rows), len(set(patients)), intervals)
 
 

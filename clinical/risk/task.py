@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clinical.risk.model import RiskModel
     from clinical.risk.trajectory import Trajectory
     from clinical.stays.stays import StayRisk
-    from domainbert.tables import Row
+    from domainbert.tables import Column, Row
 
 Notes = Literal["chosen", "as-given"]
 _NUMBERS = ("probability", "score", "p_max", "p_mean")
@@ -47,7 +47,7 @@ class ReadmissionTask(Task):
     """
 
     name: ClassVar[str] = "readmission"
-    columns = (PATIENT, STAY, NOTE, TIME, TEXT)
+    columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
     def __init__(self, model: RiskModel, *, notes: Notes = "chosen") -> None:

@@ -155,7 +155,7 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[TrajectoryP
     for n_notes, end in enumerate(ends.tolist(), start=1):
         now = columns[end - 1].tolist() if end else [math.nan] * 4
         alert = None if threshold is None or not end else now[0] >= threshold
-        points.append(TrajectoryPoint(n_notes, None, *now, n_windows=end, alert=alert))
+        points.append(TrajectoryPoint(n_notes, None, *now, end, alert))
     return points
 
 
@@ -166,9 +166,9 @@ def trajectory(model: RiskModel, notes: Sequence[str], times: Sequence[Any] | No
         order = _time_order(times, len(notes))
         notes, times = [notes[i] for i in order], [str(times[i]) for i in order]
     result = next(follow(model, [notes]))
-    if result.status != "ok":
+    if result.status == "error":
         raise UserError(f"this stay cannot be scored: {result.reason}")
-    if times is None:
+    if times is None or result.status != "ok":
         return result
     points = zip(result.points, times, strict=True)
     return replace(result, points=tuple(replace(p, chart_time=time) for p, time in points))

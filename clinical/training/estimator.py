@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,9 +21,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+log = logging.getLogger(__name__)
+
 
 class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
-    """Fit and predict readmission from notes, the scikit-learn way.
+    """Fit and predict readmission from notes, the scikit-learn way; they are read as given.
+
+    Pass the patient of each stay, so that the inner validation split keeps patients together: as
+    the column `group` of X, which every splitter of scikit-learn carries along, or as `groups`,
+    which `fit` requests where metadata routing is enabled.
 
     Args:
         encoder: shipped name, folder or hub:owner/name.
@@ -37,6 +45,8 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         model_: the trained `clinical.risk.model.RiskModel`; `ReadmissionModel.of(model_)` explains.
         classes_: array([0, 1]).
     """
+
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012  (scikit-learn's form)
 
     def __init__(
         self,
@@ -77,17 +87,22 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         """Train; the inner validation split is stratified by label and keeps patients together.
 
         Args:
-            X: stays, each a note or a list of notes, shape (stays,).
+            X: stays, each a note or a list of notes, shape (stays,); or a DataFrame with the
+                columns `text` and `group`.
             y: 1 = readmitted within 30 days, else 0, shape (stays,).
-            groups: patient of each stay, shape (stays,); by default every stay is its own.
+            groups: patient of each stay, shape (stays,); by default X's `group`. Without either,
+                every stay counts as a patient of its own, which is logged once.
 
         Raises:
-            UserError: X is a string or a DataFrame, lengths differ, labels other than 0 and 1, or
-                too few stays of an outcome.
+            UserError: X is a string or has no column `text`, lengths differ, labels other than 0
+                and 1, or too few stays of an outcome.
         """
         import pandas as pd
 
         stays, labels = _stays(X), _labels(y)
+        groups = X["group"] if groups is None and "group" in getattr(X, "columns", ()) else groups
+        if groups is None:
+            _warn_of_no_groups()
         patients = range(len(labels)) if groups is None else list(groups)
         if not len(stays) == len(labels) == len(patients):
             raise UserError(
@@ -150,11 +165,21 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         return (positive >= 0.5).astype(int)
 
 
+@cache
+def _warn_of_no_groups() -> None:
+    log.warning(
+        "no groups: each stay counts as a patient of its own, and a patient's stays may be trained "
+        "and calibrated on; pass groups=patient_ids, or X with a column 'group'"
+    )
+
+
 def _stays(X: Any) -> list[Any]:  # noqa: N803
+    if hasattr(X, "columns") and "text" in X.columns:
+        return list(X["text"])
     if isinstance(X, str | bytes | dict) or not hasattr(X, "__iter__") or hasattr(X, "columns"):
         raise UserError(
             f"X is a {type(X).__name__}; expected one note or list of notes a stay, such as "
-            "frame['text']"
+            "frame['text'], or a DataFrame with the columns text and group"
         )
     return list(X)
 

@@ -103,8 +103,8 @@ def test_what_cannot_be_followed_is_refused_in_a_line(calibrated):
         calibrated.trajectory(NOTES, times=["2026-03-05", "2026-03-01"])
     with pytest.raises(UserError, match="times: number 1 is no date; expected ISO dates"):
         calibrated.trajectory(["a", "b"], times=["2026-03-05", "3/4/26"])
-    with pytest.raises(UserError, match="cannot be scored: no note of this stay has any text"):
-        calibrated.trajectory([" "])
+    empty = calibrated.trajectory([" "])  # as with predict
+    assert (empty.status, empty.points) == ("empty", ())
     with pytest.raises(UserError, match="note 0 is bytes, not text"):
         calibrated.trajectory([b"x"])
     with pytest.raises(TableError, match="no column 'stay_id'"):

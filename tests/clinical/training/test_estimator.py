@@ -1,10 +1,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
 from sklearn.utils import estimator_checks
 
 import clinical
@@ -56,7 +57,7 @@ def test_a_stay_that_cannot_be_scored_is_no_class(fitted):
 
 @pytest.mark.parametrize(
     ("texts", "kind"),
-    [("one note", "str"), (pd.DataFrame({"text": ["a", "b"]}), "DataFrame"), ({"a": 1}, "dict")],
+    [("one note", "str"), (pd.DataFrame({"note": ["a", "b"]}), "DataFrame"), ({"a": 1}, "dict")],
 )
 def test_what_is_not_one_item_a_stay_is_refused(fitted, texts, kind):
     message = rf"X is a {kind}; expected .* such as frame\['text'\]"
@@ -70,6 +71,55 @@ def test_other_labels_are_refused_before_any_work(labels):
     classifier = clinical.ReadmissionClassifier(encoder="nowhere")
     with pytest.raises(UserError, match=r"binary classification .* expected 0 and 1"):
         classifier.fit(["a", "b"], labels)
+
+
+def patients_seen(monkeypatch):
+    """The patients of each training, by its sides."""
+    from clinical.training import estimator
+
+    own, seen = estimator.fit, []
+    monkeypatch.setattr(
+        estimator, "fit", lambda cohort, *a, **k: seen.append(cohort) or own(cohort, *a, **k)
+    )
+    return seen
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_cross_validation_keeps_patients_together(
+    stays, tiny_encoder, monkeypatch, routing, caplog
+):
+    texts, labels = stays
+    groups = [f"patient-{n // 2}" for n in range(120)]
+    seen = patients_seen(monkeypatch)
+    classifier = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
+    splitter = StratifiedGroupKFold(3)
+    if routing:  # `groups` reaches the splitter and, because it is requested, `fit`
+        with sklearn.config_context(enable_metadata_routing=True):
+            scores = cross_val_score(
+                classifier, texts, labels, cv=splitter, params={"groups": groups}
+            )
+    else:  # the column travels with the rows
+        frame = pd.DataFrame({"text": texts, "group": groups})
+        scores = cross_val_score(classifier, frame, labels, cv=splitter, groups=groups)
+    assert np.isfinite(scores).all()
+    assert len(seen) == 3
+    for cohort in seen:
+        assert set(cohort["patient_id"]) <= set(groups)
+        sides = cohort.groupby("patient_id")["split"].nunique()
+        assert (sides == 1).all()
+        assert cohort["patient_id"].duplicated().any()
+    assert "no groups" not in caplog.text
+
+
+def test_no_groups_are_said_once(stays, tiny_encoder, caplog):
+    from clinical.training.estimator import _warn_of_no_groups
+
+    _warn_of_no_groups.cache_clear()
+    texts, labels = stays
+    classifier = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
+    for _ in range(2):
+        classifier.fit(texts, labels)
+    assert caplog.text.count("each stay counts as a patient of its own") == 1
 
 
 def test_few_stays_in_folds_still_have_both_outcomes_on_both_sides(tiny_encoder):
