@@ -23,7 +23,7 @@ from biomed.ner.linking import MIN_SCORE, Dictionary, EntityLinker, Link
 from biomed.terms.similarity import TermModel
 from domainbert.markdown import table
 
-LEAST = (0.0, 0.5, 0.6, 0.65, 0.7, MIN_SCORE, 0.8, 0.85, 0.9)
+LEAST = (0.0, 0.3, 0.4, 0.5, MIN_SCORE, 0.7, 0.8)
 
 
 def mentions(path: Path, dictionary: Dictionary) -> dict[tuple[str, str], str]:

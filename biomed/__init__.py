@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from biomed.embedder import embed_frame as embed_frame
     from biomed.embedder import plot_terms as plot_terms
     from biomed.ner.entities import Entity as Entity
-    from biomed.ner.export import to_spacy as to_spacy
     from biomed.ner.linking import Dictionary as Dictionary
     from biomed.ner.linking import EntityLinker as EntityLinker
     from biomed.qa.model import Answer as Answer
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 _NAMES = {
     "answerer": "QuestionAnswerer",
     "ner.entities": "Entity",
-    "ner.export": "to_spacy",
     "ner.linking": "Dictionary EntityLinker",
     "qa.model": "Answer",
     "sentences.data": "read_pairs",

@@ -1,13 +1,13 @@
-"""Entities in the formats of other tools: BRAT standoff, PubTator and spaCy's Doc."""
+"""Entities in the formats of other tools: BRAT standoff and PubTator."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from biomed.corpora.words import split_words
+from biomed.ner.assertion import ASSERTIONS
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
 
@@ -24,25 +24,35 @@ _LINE_ENDS = re.compile(r"\r\n|[\r\n]")
 
 
 def to_brat(text: str, entities: Iterable[Entity]) -> str:
-    """BRAT standoff (an .ann file): entities, assertions as attributes, ids as normalisations.
+    """BRAT standoff (an .ann file): scores and assertions are attributes, ids references.
 
-    An entity over a line break has a fragment for each line, as BRAT wants it. An assertion is the
-    attribute `Assertion`; "present" is left out. An id is written as it is if it has the form
-    "source:id", and as "Dictionary:id" otherwise.
+    An entity over a line break has a fragment for each line, as BRAT wants it. An id is written as
+    it is if it has the form "source:id", and as "Dictionary:id" otherwise.
     """
     lines: list[str] = []
     for number, entity in enumerate(entities, start=1):
         parts = _fragments(text, entity.start, entity.end)
         offsets = ";".join(f"{start} {end}" for start, end in parts)
         shown = " ".join(text[start:end] for start, end in parts)
-        label = _NOT_IN_NAMES.sub("_", entity.label)
-        lines.append(f"T{number}\t{label} {offsets}\t{shown}")
-        if entity.assertion != "present":
-            lines.append(f"A{number}\tAssertion T{number} {entity.assertion}")
+        lines.append(f"T{number}\t{_brat_name(entity.label)} {offsets}\t{shown}")
+        lines.append(f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}")
+        lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
         if entity.id is not None:
             place = entity.id if ":" in entity.id else f"Dictionary:{entity.id}"
             lines.append(f"N{number}\tReference T{number} {place}\t{entity.name or ''}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _brat_name(label: str) -> str:
+    return _NOT_IN_NAMES.sub("_", label)
+
+
+def _brat_configuration(labels: Iterable[str]) -> str:
+    """The annotation.conf of a folder: its entity types and the attributes with their values."""
+    scores = "|".join(f"{number / 100:.2f}" for number in range(101))
+    lines = ["[entities]", *sorted(set(map(_brat_name, labels))), "", "[relations]", "", "[events]"]
+    lines += ["", "[attributes]", f"Assertion\tArg:<ENTITY>, Value:{'|'.join(ASSERTIONS)}"]
+    return "\n".join([*lines, f"Score\tArg:<ENTITY>, Value:{scores}", ""])
 
 
 def _fragments(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -61,8 +71,8 @@ def _fragments(text: str, start: int, end: int) -> list[tuple[int, int]]:
 def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     """PubTator: the first line as title, the rest as abstract, and a line for each entity.
 
-    Line breaks within the abstract become spaces, and tabs too, so offsets stay. The last column
-    is the concept's id, or "-".
+    Line breaks within the abstract become spaces, and tabs too, so offsets stay. The columns after
+    the type are the concept's id, or "-", the score and the assertion.
     """
     name = re.sub(r"[|\t\r\n]", "_", name)
     plain = text.replace("\t", " ").replace("\r", " ")
@@ -71,40 +81,8 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     flat = plain.replace("\n", " ")
     for e in entities:
         cells = (name, e.start, e.end, flat[e.start : e.end], e.label, e.id or "-")
-        lines.append("\t".join(map(str, cells)))
+        lines.append("\t".join([*map(str, cells), f"{e.score:.4f}", e.assertion]))
     return "\n".join(lines) + "\n\n"
-
-
-def to_spacy(text: str, entities: Sequence[Entity], *, language: str = "en") -> Any:
-    """A spaCy `Doc` with the entities as `doc.spans["entities"]` and, without overlaps, `doc.ents`.
-
-    The tokens are our words, and `doc.text == text`. Of overlapping entities `doc.ents` has the
-    longest. `span._.score`, `span._.assertion` and `span._.link_score` are those of the entity, and
-    `span.kb_id_` is the concept's id. spaCy comes with the extra `spacy`.
-    """
-    try:
-        import spacy
-        from spacy.tokens import Doc, Span
-        from spacy.util import filter_spans, get_words_and_spaces
-    except ImportError:
-        msg = "to_spacy needs spaCy: pip install 'domainbert[spacy]'"
-        raise UserError(msg) from None
-    for field in ("score", "assertion", "link_score"):
-        if not Span.has_extension(field):
-            Span.set_extension(field, default=None)
-    pieces = [text[start:end] for start, end in split_words(text).tolist()]
-    words, spaces = get_words_and_spaces(pieces, text)
-    doc = Doc(spacy.blank(language).vocab, words=words, spaces=spaces)
-    spans = []
-    for entity in entities:
-        place = {"start_idx": entity.start, "end_idx": entity.end, "alignment_mode": "expand"}
-        span = doc.char_span(**place, label=entity.label, kb_id=entity.id or "")
-        for field in ("score", "assertion", "link_score"):
-            span._.set(field, getattr(entity, field))
-        spans.append(span)
-    doc.spans["entities"] = spans
-    doc.ents = filter_spans(spans)
-    return doc
 
 
 def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int:
@@ -136,13 +114,16 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
         msg = f"{out} is there already; name a new folder for the BRAT files"
         raise UserError(msg)
     names: set[str] = set()
+    labels: set[str] = set()
     with folder_beside(out) as folder:
         for name, text, entities in documents:
             # No file system takes a name of more than 255 bytes.
             stem = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME].strip(".") or "text"
             free = _unused(stem, names)
+            labels.update(entity.label for entity in entities)
             standoff = to_brat(text, entities)
             (folder / f"{free}.txt").write_text(text, "utf-8", "replace", newline="")
             (folder / f"{free}.ann").write_text(standoff, "utf-8", "replace", newline="\n")
+        (folder / "annotation.conf").write_text(_brat_configuration(labels), "utf-8")
         replace_folder(folder, out)
     return len(names)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import expit
 
 from biomed.ner.differences import differ
 from biomed.terms.names import Names, is_abbreviation, meanings, normalised
@@ -25,9 +26,14 @@ if TYPE_CHECKING:
 
     from domainbert.models.embedder import Embedder
 
-MIN_SCORE = 0.75  # of a link; docs/lab/entities.md has what other values give
+MIN_SCORE = 0.6  # of a link; docs/lab/entities.md has what other values give
 NORMALISED = 0.95  # the score of a name that differs in form only
-_CANDIDATES = 10  # nearest names that are looked at
+_CANDIDATES = 30  # nearest names that are looked at
+# Logistic regression of whether the nearest concept is right, fitted on half of the abstracts of
+# BC5CDR's train side: on the cosine of its nearest name, how much nearer that is than another
+# concept, and the cosine of its second nearest name; and the intercept.
+_WEIGHTS = (3.345, 5.649, 5.132, -6.487)
+_FAR = 0.5  # the cosine of what is not among the candidates
 _REMEMBERED = 100_000  # names
 _SHORTEST = 4  # letters of an abbreviation that is linked as it is
 
@@ -41,8 +47,8 @@ class Link:
         name: its preferred name, the first that the dictionary gives it.
         score: how sure the link is, in (0, 1]: 1 for a name of the dictionary (case ignored), 0.95
             for one that differs in form only (see `biomed.terms.names.normalised`), both divided by
-            the number of concepts that have the name; otherwise the cosine of the vectors of the
-            name and of the nearest one.
+            the number of concepts that have the name; otherwise the probability that the concept
+            with the nearest vectors is right.
         codes: of the concept in other systems, such as "MESH:D006333".
     """
 
@@ -197,16 +203,24 @@ class EntityLinker:
         return link if link and link.score == 1 and len(name) >= _SHORTEST else None
 
     def nearest(self, names: Sequence[str]) -> list[Link | None]:
-        """The concept of the name with the nearest vector that does not `differ`."""
-        vectors = self._embedded(names)
-        hits = top_k(vectors, [self._vectors], k=min(_CANDIDATES, len(self._forms)))
-        found = []
-        for name, rows, cosines in zip(names, hits.rows, hits.scores, strict=True):
-            near = ((self._forms[row], score) for row, score in zip(rows, cosines, strict=True))
-            best = next(((other, score) for other, score in near if not differ(name, other)), None)
-            concept = self.dictionary.find(best[0]) if best else None
-            score = float(np.clip(best[1], 0, 1)) if best else 0.0
-            found.append(self.dictionary.link(concept.id, score) if concept else None)
+        """The concept of the name with the nearest vector that does not `differ`, however sure."""
+        hits = top_k(self._embedded(names), [self._vectors], k=min(_CANDIDATES, len(self._forms)))
+        found: list[Link | None] = []
+        for name, rows, cosines in zip(names, hits.rows, hits.scores.tolist(), strict=True):
+            near: dict[str, list[float]] = {}
+            for row, cosine in zip(rows, cosines, strict=True):
+                if not differ(name, self._forms[row]) and (
+                    link := self.dictionary.find(self._forms[row])
+                ):
+                    near.setdefault(link.id, []).append(cosine)
+            if not near:
+                found.append(None)
+                continue
+            (best, own), *others = near.items()
+            rival = others[0][1][0] if others else _FAR
+            second = own[1] if len(own) > 1 else _FAR
+            evidence = np.dot(_WEIGHTS, [own[0], own[0] - rival, second, 1.0])
+            found.append(self.dictionary.link(best, float(expit(evidence))))
         return found
 
     @cached_property

@@ -189,7 +189,7 @@ def _with_short_forms(
     text: str, entities: list[Entity], abbreviations: dict[str, Abbreviation]
 ) -> list[Entity]:
     """An abbreviation that the text defines is what its long form is, wherever it stands."""
-    added = []
+    added: list[Entity] = []
     for short, definition in abbreviations.items():
         long = next((e for e in entities if e.end == definition.end), None)
         if long is None:
@@ -204,5 +204,4 @@ def _with_short_forms(
 def _linked_to(entity: Entity, link: Link | None) -> Entity:
     if link is None:
         return entity
-    found = {"id": link.id, "name": link.name, "link_score": link.score, "codes": link.codes}
-    return replace(entity, **found)
+    return replace(entity, id=link.id, name=link.name, link_score=link.score, codes=link.codes)

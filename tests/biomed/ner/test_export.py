@@ -4,7 +4,7 @@ from typer.testing import CliRunner
 from biomed.corpora import read_gold
 from biomed.ner.commands import app
 from biomed.ner.entities import Entity
-from biomed.ner.export import to_brat, to_pubtator, to_spacy, write_tagged
+from biomed.ner.export import to_brat, to_pubtator, write_tagged
 from domainbert.errors import UserError
 
 TEXT = "No heart\n failure here.\r\nSjögren |t| x\tinsulin  daily"
@@ -38,8 +38,9 @@ def test_brat_comes_back(tmp_path):
     lines = to_brat(TEXT, ENTITIES).splitlines()
     assert lines[0] == "T1\tDisease 3 8;10 17\theart failure"
     assert lines[1] == "A1\tAssertion T1 negated"
-    assert lines[2] == "N1\tReference T1 Dictionary:C1\tHeart failure"
-    assert "umls:C2" in lines[4]
+    assert lines[2] == "A2\tScore T1 0.50"
+    assert lines[3] == "N1\tReference T1 Dictionary:C1\tHeart failure"
+    assert "umls:C2" in lines[7]
     with pytest.raises(UserError, match="is there already"):
         write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
     write_tagged([*DOCUMENTS, ("a:1", "x", [])], tmp_path / "twice", kind="brat")
@@ -52,21 +53,25 @@ def test_pubtator_comes_back(tmp_path):
     assert [d.id for d in gold.documents] == ["a/1", "b"]
     assert len(gold.documents[0].text) == len(TEXT)
     assert labels(gold.documents[0].spans) == labels(ENTITIES)
-    assert to_pubtator(*DOCUMENTS[0]).splitlines()[2].endswith("Disease\tC1")
+    assert to_pubtator(*DOCUMENTS[0]).splitlines()[2].endswith("Disease\tC1\t0.5000\tnegated")
 
 
-def test_spacy():
-    pytest.importorskip("spacy")
-    inner = Entity(3, 8, "heart", "Drug", 0.9)
-    doc = to_spacy(TEXT, [*ENTITIES, inner])
-    assert doc.text == TEXT
-    assert [span.text for span in doc.ents] == [e.text for e in ENTITIES]
-    assert [span.kb_id_ for span in doc.ents] == ["C1", "umls:C2", ""]
-    assert doc.ents[0]._.assertion == "negated"
-    assert doc.ents[0]._.score == 0.5
-    assert len(doc.spans["entities"]) == 4
-    assert to_spacy("", []).text == ""
-    assert to_spacy("  a\n\n b ", []).text == "  a\n\n b "
+def test_brat_names_never_leave_the_folder(tmp_path):
+    names = ["../../evil", "/etc/x", "..", "", "a\\b", "C:x"]
+    write_tagged([(name, "x", []) for name in names], tmp_path / "brat", kind="brat")
+    assert [path.name for path in tmp_path.iterdir()] == ["brat"]
+    files = list((tmp_path / "brat").iterdir())
+    assert len(files) == 2 * len(names) + 1, files
+    assert all(path.is_file() for path in files)
+
+
+def test_brat_has_its_configuration(tmp_path):
+    write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
+    lines = (tmp_path / "brat" / "annotation.conf").read_text().splitlines()
+    assert lines[:3] == ["[entities]", "Disease", "Drug_or_so"]
+    assert "Assertion\tArg:<ENTITY>, Value:other|negated|possible|historical|present" in lines
+    (scores,) = (line for line in lines if line.startswith("Score"))
+    assert {"0.00", "0.50", "1.00"} <= set(scores.split("Value:")[1].split("|"))
 
 
 @pytest.fixture
@@ -124,7 +129,7 @@ def test_long_repeated_and_hostile_ids(tmp_path):
 def test_stdin(model, tmp_path):
     assert "[heart failure](Disease)" in run("-", *model, input="heart failure").stdout
     run("-", *model, "--format", "pubtator", "--out", tmp_path / "o", input="no pneumonia\n")
-    assert "stdin\t3\t12\tpneumonia\tDisease\t-" in (tmp_path / "o").read_text()
+    assert "stdin\t3\t12\tpneumonia\tDisease\t-\t" in (tmp_path / "o").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""The spaCy component "biomed": entities with assertions and ids in `doc.ents`.
+
+`nlp.add_pipe("biomed")` finds it where the package is installed with the extra `spacy`.
+"""
+
+from __future__ import annotations
+
+from itertools import tee
+from typing import TYPE_CHECKING, Any
+
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.util import filter_spans
+
+from biomed.ner.linking import EntityLinker
+from biomed.ner.tagger import MIN_SCORE, Tagger
+from domainbert.text.sentences import sentence_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from biomed.ner.entities import Entity
+
+_FIELDS = ("score", "assertion", "link_score", "codes")
+
+
+@Language.factory(
+    "biomed",
+    default_config={"model": "disease-drug", "min_score": MIN_SCORE, "dictionary": None},
+    assigns=["doc.ents", "doc.spans", "token.is_sent_start"],
+)
+def make_component(
+    nlp: Language, name: str, *, model: str, min_score: float, dictionary: str | None
+) -> BiomedComponent:
+    """The component with an entity model and perhaps the table of a dictionary."""
+    del nlp, name
+    linker = EntityLinker.from_table(dictionary) if dictionary else None
+    return BiomedComponent(Tagger.from_pretrained(model, min_score=min_score, linker=linker))
+
+
+class BiomedComponent:
+    """Sets `doc.ents` and `doc.spans["biomed"]`, and where sentences start if nothing has.
+
+    `ent.kb_id_` is the concept's id; `ent._.score`, `ent._.assertion`, `ent._.link_score` and
+    `ent._.codes` are those of the entity. Spans widen to spaCy's tokens.
+    """
+
+    def __init__(self, tagger: Tagger) -> None:
+        self._tagger = tagger
+        for field in _FIELDS:
+            if not Span.has_extension(field):
+                Span.set_extension(field, default=None)
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Annotate one document."""
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 0) -> Iterator[Doc]:
+        """Annotate documents in order, in constant memory; batches are counted in tokens."""
+        del batch_size
+        docs, copies = tee(stream)
+        tagged = self._tagger.tag_many(doc.text for doc in copies)
+        yield from map(_annotated, docs, tagged)
+
+
+def _annotated(doc: Doc, entities: list[Entity]) -> Doc:
+    if not doc.has_annotation("SENT_START"):
+        starts = {start for start, _ in sentence_spans(doc.text)}
+        for token in doc:
+            token.is_sent_start = token.i == 0 or token.idx in starts
+    spans = []
+    for entity in entities:
+        place: dict[str, Any] = {"alignment_mode": "expand", "kb_id": entity.id or ""}
+        span = doc.char_span(entity.start, entity.end, label=entity.label, **place)
+        for field in _FIELDS:
+            span._.set(field, getattr(entity, field))
+        spans.append(span)
+    doc.spans["biomed"] = spans
+    doc.ents = filter_spans(spans)
+    return doc
