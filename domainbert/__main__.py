@@ -1,16 +1,37 @@
-"""The command `domainbert`: list and check encoders, pretrain one, serve models."""
+"""The command `domainbert`: check the installation, pretrain an encoder, serve models."""
 
 from __future__ import annotations
 
+import os
+import platform
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from domainbert.cli import options
-from domainbert.cli.console import command_line, one_line_errors, say, stdout
+from domainbert.cli.console import command_line, one_line_errors, print_table, say, stdout
+from domainbert.errors import UserError
+from domainbert.files import remove_abandoned
 from domainbert.service.commands import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from domainbert.service.served import Announced
+
+SAME, DIFFERENT = "as in the card", "DIFFERENT from the card"
+EXTRAS = {
+    "databases": "adbc_driver_postgresql",
+    "ray": "ray",
+    "service": "fastapi",
+    "spacy": "spacy",
+    "spark": "pyspark",
+}
 
 app = command_line("domainbert", "The foundation of clinical and biomed: offline BERT encoders.")
 app.command()(serve)
@@ -18,22 +39,82 @@ app.command()(serve)
 
 @app.command()
 @one_line_errors
-def encoders(
+def doctor(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Folders, or hub:owner/name to download.")
+        list[str] | None,
+        typer.Argument(metavar="ENCODER...", help="Folders, or hub:owner/name to download."),
+    ] = None,
+    clean: Annotated[
+        list[Path] | None,
+        typer.Option(help="Only remove what killed runs left in this folder and those below."),
     ] = None,
 ) -> None:
-    """List encoders, by default the shipped ones, and check their files."""
+    """Show versions, extras, threads, encoders and models, and whether their numbers are right."""
+    if clean:
+        for folder in clean:
+            for path in remove_abandoned(folder, deep=True):
+                say(f"removed {path}")
+        return
+    from domainbert.service.served import shipped_and_announced
+
+    print_table(_installation(), ["what", "here"], title="Installation")
+    print_table(
+        _encoders(names),
+        ["encoder", "layers", "hidden", "longest window", "SHA-256"],
+        title="Encoders",
+    )
+    tests = [_self_test(kind, name) for kind, name in shipped_and_announced()]
+    print_table(tests, ["model", "task", "numbers"], title="Models")
+    if wrong := [name for name, _, numbers in tests if numbers == DIFFERENT]:
+        msg = f"{', '.join(wrong)}: other numbers than in the card; install the package again"
+        raise UserError(msg)
+
+
+def _installation() -> Iterator[tuple[str, object]]:
+    import torch
+
+    for package in (
+        "domainbert",
+        "torch",
+        "transformers",
+        "peft",
+        "sentence-transformers",
+        "duckdb",
+    ):
+        yield package, version(package)
+    for extra, module in EXTRAS.items():
+        here = find_spec(module) is not None
+        yield f"extra {extra}", "installed" if here else f"pip install 'domainbert[{extra}]'"
+    yield "Python", platform.python_version()
+    yield "processor", f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    yield "cores, threads", f"{os.cpu_count()}, {torch.get_num_threads()}"
+    yield "CUDA devices", torch.cuda.device_count()
+
+
+def _encoders(names: list[str] | None) -> Iterator[tuple[object, ...]]:
     from domainbert.encoders.loading import SHIPPED, find_encoder, load_config, window_limit
 
-    table = Table("encoder", "layers", "hidden", "longest window", "SHA-256")
     for name in names or SHIPPED:
         encoder = find_encoder(name)
         config = load_config(encoder)
-        shape = (str(config.num_hidden_layers), str(config.hidden_size), str(window_limit(config)))
+        shape = (config.num_hidden_layers, config.hidden_size, window_limit(config))
         published = " (of its weights, as published)" if name in SHIPPED else ""
-        table.add_row(name, *shape, encoder.sha256 + published)
-    stdout.print(table)
+        yield name, *shape, encoder.sha256 + published
+
+
+def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
+    """A shipped model, its task, and whether it gives the numbers of its card's example."""
+    import pandas as pd
+
+    from domainbert.scoring import score_frame
+
+    def score(task: str, records: list[dict[str, object]]) -> list[dict[Hashable, object]]:
+        return score_frame(served.tasks[task], pd.DataFrame(records)).to_dict("records")
+
+    with TemporaryDirectory() as folder:
+        served = kind.load(name, cache=Path(folder) / "cache")
+        numbers = DIFFERENT if served.self_test(score) else SAME
+    return name, kind.task, numbers if served.example else "no example"
 
 
 @app.command()

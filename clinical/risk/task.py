@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from domainbert.tables import Column, Row
 
 Notes = Literal["chosen", "as-given"]
+_DEFINITION = {"definition", "definition_sha256"}
 _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
 
@@ -112,9 +113,9 @@ class ReadmissionTask(Task):
         return [row]
 
     def about(self) -> dict[str, Any]:
-        """The model's name, and the definition of its cohort where it is known."""
-        manifest = self._model.manifest
-        return {"model_name": self._model.name, "definition": manifest.get("definition")}
+        """The model's name, the definition of its notes where it has one, and if that was used."""
+        known = self._choice.model_dump(include=_DEFINITION) if self._choice else {}
+        return {"model_name": self._model.name, **known, "notes": self._notes}
 
     def facts(self) -> dict[str, Any]:
         """The model, and whether it chooses its notes."""

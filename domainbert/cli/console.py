@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from domainbert import __version__
 from domainbert.errors import UserError
@@ -72,7 +72,8 @@ def say(message: str) -> None:
 
 def print_table(rows: Iterable[Sequence[object]], head: Sequence[str], *, title: str = "") -> None:
     """Print a table to stdout."""
-    table = Table(*head, title=title or None, title_justify="left")
+    columns = [Column(name, overflow="fold") for name in head]
+    table = Table(*columns, title=title or None, title_justify="left")
     for row in rows:
         table.add_row(*(str(cell).replace("\n", " ") for cell in row))
     stdout.print(table)

@@ -136,7 +136,7 @@ def _hub_folder(name: str, *, download: bool) -> Path:
     repository = name.removeprefix(HUB)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         raise EncoderError(f"{name}: expected {HUB}owner/name")
-    reason = f"it is not on this machine; download it with: domainbert encoders {name}"
+    reason = f"it is not on this machine; download it with: domainbert doctor {name}"
     if download:
         wanted = [*OTHER_FILES, "model*.safetensors", INDEX]
         try:

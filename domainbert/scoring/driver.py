@@ -199,10 +199,10 @@ def score_file(
             if not found.contiguous:
                 stream = stack.enter_context(gathered(stream, plan, folder=work))
             counts = Counts(rows=found.rows)
-            items = _score(task, plan, stream, store, counts, done=done, progress=progress)
+            total = _score(task, plan, stream, store, counts, done=done, progress=progress)
         counts.items, counts.written = store.totals()
-        if counts.items.total() != items:
-            msg = f"{store.folder} has {counts.items.total()} items and the input {items}"
+        if counts.items.total() != total:
+            msg = f"{store.folder} has {counts.items.total()} items and the input {total}"
             raise UserError(f"{msg}; start over with --restart")
         about = {"task": task.name, "model": task.facts().get("model"), **task.about()}
         about |= {**counts.summary(), "seconds": time.monotonic() - began}

@@ -67,6 +67,23 @@ def announced() -> list[Announced]:
     return [point.load() for point in sorted(points, key=lambda point: point.name)]
 
 
+def shipped_and_announced() -> list[tuple[Announced, str]]:
+    """The shipped models of announced tasks."""
+    kinds = announced()
+    names = {name for kind in kinds for name in shipped_models(kind.package)}
+    tasks = {name: _task_of(name, kinds) for name in sorted(names)}
+    return [(kind, name) for kind in kinds for name in tasks if tasks[name] == kind.task]
+
+
+def _task_of(name: str, kinds: Iterable[Announced]) -> str | None:
+    """The task in the `config.json` of a shipped model or a folder."""
+    folders = {n: path for kind in kinds for n, path in shipped_models(kind.package).items()}
+    file = folders.get(name, Path(name).expanduser()) / "config.json"
+    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    task: str | None = config.get("domainbert", {}).get("task")
+    return task
+
+
 def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
     """The kind of a model and its name: shipped, a folder, or `TASK=NAME` for any other.
 
@@ -77,9 +94,7 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
     for kind in kinds:
         if equals and task == kind.task:
             return kind, rest
-        file = shipped_models(kind.package).get(name, Path(name).expanduser()) / "config.json"
-        config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        if config.get("domainbert", {}).get("task") == kind.task:
+        if _task_of(name, kinds) == kind.task:
             return kind, name
     shipped = sorted({n for kind in kinds for n in shipped_models(kind.package)})
     tasks = ", ".join(sorted({kind.task for kind in kinds})) or "none announced: install again"

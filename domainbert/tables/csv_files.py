@@ -158,8 +158,8 @@ def stream_csv(
     def batches() -> Iterator[pa.RecordBatch]:
         if flaws is None:
             with open_bytes(path) as raw:
-                for number, piece in enumerate(_whole_rows(raw)):
-                    yield from _parse(piece, columns, names=names if number else None)
+                for number, rows in enumerate(_whole_rows(raw)):
+                    yield from _parse(rows, columns, names=names if number else None)
             return
         for piece in _sound_pieces(path, len(names), separator, encoding, flaws):
             yield from _parse(piece, columns, names=names, separator=separator)

@@ -45,7 +45,7 @@ def test_the_command_writes_what_it_did(model, tmp_path):
     assert found["items"] == {"ok": 4, "empty": 1}
     assert found["seconds"] > 0
     assert (found["model"], found["model_name"]) == (model.fingerprint(), "model")
-    assert {"definition", "version"} <= set(found)
+    assert {"notes", "version"} <= set(found)
     assert time.time() - 3600 < found["finished"] <= time.time()
     assert NOTE[:7] not in json.dumps(found)
 
