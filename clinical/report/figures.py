@@ -74,44 +74,31 @@ def plot_ranking(
 
 
 @drawing
-def plot_calibration(y: ArrayLike, scores: Mapping[str, ArrayLike], *, bins: int = 10) -> Figure:
-    """Observed against predicted risk, one panel for each set, over a histogram of the risks.
+def plot_calibration(y: ArrayLike, probability: ArrayLike, *, bins: int = 10) -> Figure:
+    """Observed against predicted risk, over a histogram of the risks; both have shape (n,).
 
     Points are bins of equally many stays, at most `bins`, with 95% Wilson intervals. The axes omit
-    the highest 0.5% of risks, which the last bar of the histogram counts. For `y` and `scores` see
-    `plot_ranking`; one outcome alone is enough.
+    the highest 0.5% of risks, which the last bar of the histogram counts.
     """
-    looks = _looks(scores)
-    curves = [reliability_curve(y, risks, bins=bins) for risks in scores.values()]
-    tails = [np.quantile(np.asarray(risks, dtype=float), 0.995) for risks in scores.values()]
-    ends = [curve[["predicted", "high"]].max(axis=None) for curve in curves]
-    top = min(1.0, 1.05 * float(max(*tails, *ends)))
-    # Placed by hand: an upper panel is square, and the lower one has exactly its width.
-    columns = len(scores)
-    width, margin = 0.8 / columns, 0.15 / columns
-    boxes = [
-        (margin + number / columns, bottom, width, height)
-        for number in range(columns)
-        for bottom, height in ((0.28, 0.64), (0.1, 0.14))
-    ]
-    figure, axes = new_axes((1.2 + 3.6 * columns, 5.6), *boxes)
-    for number, (name, probability) in enumerate(scores.items()):
-        upper, lower = axes[2 * number : 2 * number + 2]
-        curve, look = curves[number], looks[number]
-        upper.plot([0, top], [0, top], **_DOTTED)
-        observed = curve["observed"]
-        error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
-        marks: dict[str, Any] = {"marker": "o", "markersize": 4, "elinewidth": 0.8}
-        upper.errorbar(curve["predicted"], observed, error, **marks, **look)
-        upper.set(xlim=(0, top), ylim=(0, top))
-        upper.tick_params(labelbottom=False)
-        upper.set_title(name, fontsize=10)
-        shown = np.minimum(np.asarray(probability, dtype=float), top)
-        lower.hist(shown, bins=np.linspace(0, top, 41).tolist(), color=look["color"])
-        lower.set(xlim=(0, top), xlabel="Predicted risk")
-        if not number:
-            upper.set_ylabel("Observed share readmitted")
-            lower.set_ylabel("Stays")
+    curve, risks = (
+        reliability_curve(y, probability, bins=bins),
+        np.asarray(probability, dtype=float),
+    )
+    ends = (np.quantile(risks, 0.995), curve[["predicted", "high"]].max(axis=None))
+    top = min(1.0, 1.05 * float(max(ends)))
+    # Placed by hand: the upper panel is square, and the lower one has exactly its width.
+    figure, (upper, lower) = new_axes((4.8, 5.6), (0.15, 0.28, 0.8, 0.64), (0.15, 0.1, 0.8, 0.14))
+    upper.plot([0, top], [0, top], **_DOTTED)
+    observed = curve["observed"]
+    error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
+    upper.errorbar(
+        curve["predicted"], observed, error, marker="o", markersize=4, elinewidth=0.8,
+        color=COLOURS[0], linewidth=2.2,
+    )  # fmt: skip
+    upper.set(xlim=(0, top), ylim=(0, top), ylabel="Observed share")
+    upper.tick_params(labelbottom=False)
+    lower.hist(np.minimum(risks, top), bins=np.linspace(0, top, 41).tolist(), color=COLOURS[0])
+    lower.set(xlim=(0, top), xlabel="Predicted risk", ylabel="Stays")
     return figure
 
 

@@ -105,8 +105,7 @@ def write_report(
 def _draw(comparison: Comparison) -> dict[str, Figure]:
     """The figures that these stays allow, by name."""
     outcome, scores = comparison.stays["readmitted"], comparison.scores
-    name, risks = next(iter(scores.items()))
-    drawn = {"calibration": figures.plot_calibration(outcome, {name: risks})}
+    drawn = {"calibration": figures.plot_calibration(outcome, next(iter(scores.values())))}
     if outcome.nunique() == 2:
         levels = [point.threshold for point in comparison.points.values()]
         drawn["decision_curve"] = figures.plot_decision_curve(comparison.curve, points=levels)

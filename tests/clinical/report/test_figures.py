@@ -66,14 +66,11 @@ def test_precision_recall_stands_above_the_prevalence(scored):
     assert y.mean() in [line.get_ydata()[0] for line in right.get_lines()]
 
 
-def test_calibration_has_a_panel_for_each_model_and_counts_every_stay(scored):
+def test_calibration_is_square_and_counts_every_stay(scored):
     y, scores = scored
-    figure = plot_calibration(y, scores)
-    uppers, lowers = figure.axes[::2], figure.axes[1::2]
-    assert [axes.get_title() for axes in uppers] == ["model", "words"]
-    for upper, lower in zip(uppers, lowers, strict=True):
-        assert upper.get_xlim() == upper.get_ylim() == lower.get_xlim()
-        assert sum(patch.get_height() for patch in lower.patches) == 500
+    upper, lower = plot_calibration(y, scores["model"]).axes
+    assert upper.get_xlim() == upper.get_ylim() == lower.get_xlim()
+    assert sum(patch.get_height() for patch in lower.patches) == 500
 
 
 def stay(windows, *, score):
@@ -102,7 +99,6 @@ def test_names_from_data_are_drawn_as_they_are(scored, comparison, tmp_path):
     for number, figure in enumerate(
         (
             plot_ranking(y, {odd: scores["model"]}),
-            plot_calibration(y, {odd: scores["model"]}),
             plot_decision_curve(curve),
             plot_groups(comparison.groups.assign(group=odd)),
         )
@@ -114,8 +110,8 @@ def test_clear_errors(scored):
     y, scores = scored
     with pytest.raises(ValueError, match="scores is empty; pass at least one set"):
         plot_ranking(y, {})
-    with pytest.raises(ValueError, match="scores is empty"):
-        plot_calibration(y, {})
+    with pytest.raises(ValueError, match="y has 500 values and probability has 0"):
+        plot_calibration(y, [])
     with pytest.raises(ValueError, match="0 of 500 stays are readmitted; these curves need both"):
         plot_ranking(np.zeros(500), scores)
     with pytest.raises(ValueError, match="no windows to draw; its status is 'empty'"):
