@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.evaluation.baselines import BaselineScores
+from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import fit_platt, platt
 from domainbert.tables import id_key
@@ -30,6 +31,11 @@ def point_scores(
     its item gives no points. The tables are those of `baselines`, with the columns that `lace.toml`
     and `hospital.toml` name.
     """
+    choice = choice_of(test.get(CHOICE, ()))
+    if choice is not None and choice.notes == "early":
+        return {}, [
+            "LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."
+        ]
     found, remarks = {}, []
     for file in DEFINITIONS:
         text = (resources.files(__package__) / file).read_text("utf-8")

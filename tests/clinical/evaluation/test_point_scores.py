@@ -6,6 +6,7 @@ import pytest
 
 from clinical.evaluation.comparison import compare
 from clinical.evaluation.point_scores import point_scores, with_history
+from clinical.stays.choice import CHOICE, NoteChoice
 
 LACE = ["length_of_stay", "admission_type", "charlson_index", "emergency_visits_6_months"]
 
@@ -46,6 +47,22 @@ def test_what_is_missing_is_in_the_name_and_in_a_sentence():
     assert not found
     assert "LACE (10 of 19 points) ranks the training stays no better than chance" in remarks[0]
     assert missing in remarks[0]
+
+
+def test_an_early_prediction_does_not_know_the_length_of_the_stay():
+    early = NoteChoice(
+        notes="early",
+        hours=24,
+        summaries=("DISCHARGE SUMMARY",),
+        transfer_gap_hours=0.0,
+        definition="long-stay 1.0.0",
+        definition_sha256="0",
+    )
+    table = stays().assign(**{CHOICE: early.model_dump_json()})
+    assert point_scores(table, table, table) == (
+        {},
+        ["LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."],
+    )
 
 
 def test_all_of_hospital_by_hand():
