@@ -52,7 +52,7 @@ class SentenceTable(ModelTable, EmbeddingSettings):
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
     objective: Kind = "regression"
     difference: bool = True
-    join: Literal["mean", "max"] = "mean"
+    join: Literal["mean", "max"] = "max"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 

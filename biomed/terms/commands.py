@@ -214,8 +214,12 @@ def train(
     from domainbert.training.checkpoints import training_run
     from domainbert.training.recipes import read_recipe
 
-    changes = {"training.epochs": epochs, "training.seed": seed}
-    changes |= {"model.encoder": encoder, "model.objective": "contrastive"}
+    changes = {
+        "model.encoder": encoder,
+        "model.objective": "contrastive",
+        "training.epochs": epochs,
+        "training.seed": seed,
+    }
     plan = read_recipe(SentenceRecipe, recipe, changes)
     with training_run(out, checkpoints, resume=resume) as run:
         table = read_names(names)

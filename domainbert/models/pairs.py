@@ -34,13 +34,14 @@ class PairSettings(Settings):
         window: maximum tokens of a window, including both texts and special tokens; None is the
             encoder's limit.
         overlap: tokens of the second text that consecutive windows share.
-        join: how the windows of a long second text become one result: the "mean" of their
-            logits, or the largest ("max"), which suits reranking.
+        join: how the windows of a long second text become one result: the largest of their logits
+            ("max"), or the "mean". In a mean, a last window of a few words weighs as much as a full
+            one, which ruins reranking.
     """
 
     window: Count | None = None
     overlap: Annotated[int, Field(ge=0)] = 0
-    join: Join = "mean"
+    join: Join = "max"
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,7 @@ def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
         CrossEncoder.from_pretrained(tmp_path / "model")
 
 
-SHIPPED = ["sts", "sts-cross", "retrieval", "rerank", "augmented"]
+SHIPPED = ["sts", "sts-cross", "retrieval", "augmented"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -307,13 +307,12 @@ def test_the_shipped_recipes_are_read(name):
     recipe = read_recipe(kinds.get(name, SentenceRecipe), name)
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
-    cross = name in ("sts-cross", "rerank")
-    assert recipe.model.kind == ("cross-encoder" if cross else "bi-encoder")
+    assert recipe.model.kind == ("cross-encoder" if name == "sts-cross" else "bi-encoder")
 
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sts", "sts-cross", "retrieval", "rerank", "augmented"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_path, name):
     source = data_folder / "sentences" / "stsb_en_dev.tsv"
     lines = source.read_text().splitlines()
@@ -324,9 +323,6 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
         path.write_text("\n".join(part) + "\n")
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
     sides = [read_pairs(path) for path in paths]
-    if name == "rerank":
-        sides = [part.assign(negative=part["second"].tolist()[::-1]) for part in sides]
-        sides = [part.drop(columns="label") for part in sides]
     if name == "augmented":
         pytest.importorskip("bm25s")
         changes |= {"cross.epochs": 1.0, "silver.bins": 1}
