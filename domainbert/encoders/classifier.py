@@ -60,10 +60,9 @@ class AnyClassifier:
     @staticmethod
     def from_pretrained(location: str, **options: Any) -> Any:
         """The model of a folder; arguments and result as for Hugging Face's classes."""
-        from transformers import AutoConfig, AutoModelForSequenceClassification
+        from transformers import AutoModelForSequenceClassification
 
-        config = AutoConfig.from_pretrained(location, local_files_only=True)
-        is_bert = config.model_type == "bert"
+        is_bert = options["config"].model_type == "bert"
         model_class = CLSClassifier if is_bert else AutoModelForSequenceClassification
         return model_class.from_pretrained(location, **options)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.metadata
-import json
 import logging
+import math
 import pickle
 import re
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.encoders.configs import read_config, read_object
 from domainbert.errors import EncoderError
 from domainbert.files import file_sha256
 
@@ -201,16 +202,13 @@ def window_limit(config: PretrainedConfig) -> int:
     return limit - first
 
 
-def load_config(encoder: Encoder) -> PretrainedConfig:
-    """The configuration; `EncoderError` if it is broken, of a decoder, or quantised."""
-    from transformers import AutoConfig
-
+def load_config(encoder: Encoder, **changes: Any) -> PretrainedConfig:
+    """The configuration, perhaps with other entries; see `read_config`."""
+    folder = Path(encoder.location)
+    files = _weights_files(folder)
+    size = sum(file.stat().st_size for file in files) if files[0].suffix != ".bin" else math.inf
     with quiet(), explained(encoder.name):
-        config = AutoConfig.from_pretrained(encoder.location, **_LOCAL)
-    for key in ("is_decoder", "add_cross_attention", "is_encoder_decoder", "quantization_config"):
-        if getattr(config, key, None):
-            raise EncoderError(f"{encoder.name}: config.json has {key}; expected a plain encoder")
-    return config
+        return read_config(folder, name=encoder.name, weight_bytes=size, **changes)
 
 
 def load_tokenizer(encoder: Encoder, *, lower_case: bool | None = None) -> PreTrainedTokenizerBase:
@@ -222,9 +220,10 @@ def load_tokenizer(encoder: Encoder, *, lower_case: bool | None = None) -> PreTr
     from transformers import AutoTokenizer
 
     options = _LOCAL if lower_case is None else {**_LOCAL, "do_lower_case": lower_case}
+    config = load_config(encoder)
     with quiet(), explained(encoder.name):
-        tokenizer = AutoTokenizer.from_pretrained(encoder.location, **options)
-    _check_vocabulary(tokenizer, load_config(encoder), name=encoder.name)
+        tokenizer = AutoTokenizer.from_pretrained(encoder.location, config=config, **options)
+    _check_vocabulary(tokenizer, config, name=encoder.name)
     check_casing(tokenizer, name=encoder.name)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
@@ -262,23 +261,22 @@ def load_model(
     import torch
     from transformers import MODEL_MAPPING
 
-    stored = load_config(encoder)
+    stored = load_config(encoder, **config)
     has_sdpa = getattr(MODEL_MAPPING.get(type(stored), None), "_supports_sdpa", False)
     # An Auto class takes every family.
     wanted = getattr(getattr(model_class, "config_class", None), "model_type", None)
     if wanted not in (None, stored.model_type):
         found = f"{encoder.name} is a {stored.model_type} model"
         raise EncoderError(f"{found}; this needs one of the {wanted} family")
-    _weights_files(Path(encoder.location))
     with quiet(), explained(encoder.name):
         model, report = model_class.from_pretrained(
             encoder.location,
+            config=stored,
             local_files_only=True,
             attn_implementation="sdpa" if has_sdpa else "eager",
             dtype=torch.float32,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # checked below
-            **config,
         )
     _check_loaded(model, report, name=encoder.name, train_command=train_command)
     return model.eval()
@@ -330,7 +328,7 @@ def _weights_files(folder: Path) -> list[Path]:
         return [whole]
     if index.is_file():
         with explained(str(folder)):
-            shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+            shards = set(read_object(index)["weight_map"].values())
         if strange := [name for name in shards if Path(name).name != name]:
             raise EncoderError(f"{index} names {strange[0]}, which is outside of it")
         return [index, *(folder / name for name in sorted(shards))]

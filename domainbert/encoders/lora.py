@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.encoders.configs import read_lora_config
 from domainbert.encoders.loading import ADAPTER_CONFIG, ADAPTER_FILE, HUB, explained
 from domainbert.errors import EncoderError
 
@@ -107,7 +108,6 @@ def merge_adapter(wrapped: Any, adapter: Adapter) -> PreTrainedModel:
 
 def read_adapter(folder: Path) -> Adapter:
     """The adapter of a folder, written by us or by PEFT; `EncoderError` if it cannot be used."""
-    from peft import LoraConfig, PeftConfig
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -115,10 +115,7 @@ def read_adapter(folder: Path) -> Adapter:
     for path in (file, folder / ADAPTER_CONFIG):
         if not path.is_file():
             raise EncoderError(f"{folder} lacks {path.name}")
-    with explained(str(folder)):
-        config = PeftConfig.from_pretrained(str(folder))
-    if not isinstance(config, LoraConfig):
-        raise EncoderError(f"{folder} holds a {config.peft_type.value} adapter; expected LoRA")
+    config = read_lora_config(folder)
     try:
         tensors = load_file(file)
     except SafetensorError as error:

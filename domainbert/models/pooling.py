@@ -50,12 +50,9 @@ class BareEncoder:
     @staticmethod
     def from_pretrained(location: str, **options: Any) -> PreTrainedModel:
         """Load with the class that the configuration names."""
-        from transformers import MODEL_MAPPING, AutoConfig
+        from transformers import MODEL_MAPPING
 
-        config = AutoConfig.from_pretrained(
-            location, local_files_only=options["local_files_only"], trust_remote_code=False
-        )
-        model_class = MODEL_MAPPING[type(config)]
+        model_class = MODEL_MAPPING[type(options["config"])]
         if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
             options["add_pooling_layer"] = False
         return model_class.from_pretrained(location, **options)

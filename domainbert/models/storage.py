@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from domainbert.encoders import loading as encoders
+from domainbert.encoders.configs import read_object
 from domainbert.encoders.loading import (
     ADAPTER_CONFIG,
     HUB,
@@ -126,7 +127,9 @@ def check_replaceable(folder: str | Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        is_ours = CONFIG_KEY in _read_config(folder)  # `config.json` alone is too common a name
+        is_ours = CONFIG_KEY in read_object(
+            folder / "config.json"
+        )  # `config.json` alone is too common a name
     except EncoderError:
         is_ours = False
     if not is_ours:
@@ -195,7 +198,7 @@ def read_task_config(folder: Path) -> TaskConfig | None:
     """What a model folder says of itself; None if it is not ours, `EncoderError` if broken."""
     if not (folder / "config.json").is_file() and (folder / ADAPTER_CONFIG).is_file():
         return None  # as PEFT writes it
-    document = _read_config(folder)
+    document = read_object(folder / "config.json")
     if CONFIG_KEY not in document:
         return None
     try:
@@ -203,16 +206,6 @@ def read_task_config(folder: Path) -> TaskConfig | None:
     except (UserError, TypeError) as error:
         msg = f"{folder / 'config.json'} does not fit this version of domainbert: {error}"
         raise EncoderError(msg) from None
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    file = folder / "config.json"
-    if not file.is_file():
-        raise EncoderError(f"{folder} holds no model: it has no config.json")
-    try:
-        return dict(json.loads(file.read_text("utf-8")))
-    except (ValueError, TypeError) as error:
-        raise EncoderError(f"{file} is not a JSON object ({error})") from None
 
 
 def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:

@@ -166,7 +166,7 @@ class ObjectiveTrainer(Trainer):
                 self._network.forward = mixed
         metrics = {f"eval_{name}": float(value) for name, value in scores.items()}
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(
+        self.control: Any = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics

@@ -197,7 +197,7 @@ def test_an_index_that_is_none_or_leaves_the_folder_is_refused(folder, index):
     in_shards(folder)
     (folder.parent / "x").write_text("secret")
     (folder / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(EncoderError, match=r"cannot be loaded|outside of it"):
+    with pytest.raises(EncoderError, match=r"cannot be loaded|outside of it|JSON object"):
         find_encoder(folder)
 
 
@@ -532,7 +532,10 @@ def test_a_peft_adapter_which_names_another_model_is_refused(folder):
 )
 def test_a_broken_file_is_one_clear_error(folder, file, data):
     (folder / file).write_bytes(data)
-    with pytest.raises(EncoderError, match="copy cannot be loaded") as caught:
+    wanted = (
+        "copy cannot be loaded|config.json is not a JSON|hidden_size = 'many'; expected a whole"
+    )
+    with pytest.raises(EncoderError, match=wanted) as caught:
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
     assert "\n" not in str(caught.value)
 

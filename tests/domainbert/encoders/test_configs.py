@@ -1,0 +1,117 @@
+"""Configurations from strangers: nothing is fetched, and nothing grows without bounds."""
+
+import json
+import shutil
+import socket
+import sys
+import tracemalloc
+from types import ModuleType
+
+import pytest
+
+from clinical import ReadmissionModel
+from domainbert.encoders.classifier import CLSClassifier
+from domainbert.encoders.loading import EncoderError, find_encoder, load_model, load_tokenizer
+from domainbert.encoders.lora import read_adapter
+from domainbert.models.embedder import Embedder
+
+
+@pytest.fixture
+def folder(tiny_encoder, tmp_path):
+    return shutil.copytree(tiny_encoder, tmp_path / "copy")
+
+
+def change(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+@pytest.fixture
+def no_kernels(monkeypatch):
+    """A package `kernels` that would fetch compiled code, and no network."""
+    asked = []
+    kernels = ModuleType("kernels")
+    kernels.__getattr__ = lambda name: lambda *args, **_: asked.append((name, args))
+    monkeypatch.setitem(sys.modules, "kernels", kernels)
+    monkeypatch.setattr("transformers.utils.is_kernels_available", lambda *_: True)
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, lambda *args: asked.append(args))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **_: asked.append(args))
+    return asked
+
+
+def test_a_config_can_ask_for_no_kernel_and_no_code(folder, no_kernels):
+    kernel = "owner/kernel"
+    change(
+        folder / "config.json",
+        _attn_implementation=kernel,
+        attn_implementation=kernel,
+        _attn_implementation_internal=kernel,
+        _experts_implementation=kernel,
+        use_kernels=True,
+        auto_map={"AutoConfig": "mine.Config"},
+        return_dict=False,
+    )
+    network = load_model(find_encoder(folder), CLSClassifier, num_labels=1)
+    assert network.config._attn_implementation == "sdpa"
+    load_tokenizer(find_encoder(folder))
+    assert Embedder.from_pretrained(folder).embed("pain").shape == (32,)
+    assert no_kernels == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_labels": 10**9}, "num_labels = 1000000000; expected finite numbers up to 100,000"),
+        (
+            {"num_hidden_layers": 10**6},
+            "num_hidden_layers = 1000000; expected finite numbers up to",
+        ),
+        ({"vocab_size": 10**7}, "asks for more weights than the [0-9,]+ bytes of its file hold"),
+        ({"hidden_size": 10**6}, "asks for more weights than"),
+        ({"hidden_size": -8}, "hidden_size = -8; expected finite numbers"),
+        ({"hidden_size": 32.5}, "hidden_size = 32.5; expected a whole number"),
+        ({"hidden_size": True}, "hidden_size = True; expected a whole number"),
+        ({"layer_norm_eps": float("nan")}, "is not a JSON object .it has the number NaN"),
+        ({"layer_norm_eps": float("inf")}, "is not a JSON object .it has the number Infinity"),
+        ({"layer_norm_eps": "small"}, "layer_norm_eps = 'small'; expected a number"),
+        ({"hidden_act": ["gelu"]}, "hidden_act = .'gelu'.; expected a text"),
+        ({"id2label": {"0": ["a", ["b"]]}}, "id2label = .* expected at most 100,000 labels"),
+        ({"id2label": ["a"]}, "id2label = .'a'.; expected at most 100,000 labels"),
+        ({"id2label": {"x": "a"}}, "id2label = .* expected numbers as keys"),
+        ({"model_type": ["bert"]}, "has model_type .'bert'., which the installed transformers"),
+    ],
+)
+def test_a_config_out_of_bounds_is_one_line_and_takes_no_memory(folder, changes, message):
+    change(folder / "config.json", **changes)
+    tracemalloc.start()
+    try:
+        for read in (load_tokenizer, lambda found: load_model(found, CLSClassifier)):
+            with pytest.raises(EncoderError, match=message) as caught:
+                read(find_encoder(folder))
+            assert "\n" not in str(caught.value)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("rank", [10**7, -1, 0, "8", 8.5, True, None, [8]])
+def test_a_rank_out_of_bounds_is_one_line(write_adapter, tmp_path, rank):
+    folder = write_adapter(Embedder, tmp_path / "adapter")
+    change(folder / "adapter_config.json", r=rank)
+    with pytest.raises(EncoderError, match=r"r = .* expected|expected r, the rank, to be a whole"):
+        read_adapter(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"settings": []}, {"labels": [["a"]]}, {"labels": "a"}, {"encoder": 3}, {"task": []}],
+)
+def test_our_own_part_of_a_config_is_checked_too(write_adapter, tmp_path, changes):
+    folder = write_adapter(Embedder, tmp_path / "adapter")
+    document = json.loads((folder / "config.json").read_text())
+    change(folder / "config.json", domainbert=document["domainbert"] | changes)
+    with pytest.raises(EncoderError, match=r"config\.json"):
+        Embedder.from_pretrained(folder)
+    change(folder / "config.json", domainbert=[1])
+    with pytest.raises(EncoderError, match=r"config\.json"):
+        ReadmissionModel.from_pretrained(folder)
