@@ -131,14 +131,10 @@ def build_cohort(
 
 
 def _moment(value: str | date | None) -> datetime | None:
-    if value is None or isinstance(value, datetime):
-        return value
-    if value == "none":
+    if value in (None, "none"):
         return None
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the source has no zone
     try:
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat(str(value))
     except ValueError:
         msg = f"data_end must be an ISO date such as '2019-12-31' or 'none', got {value!r}"
         raise UserError(msg) from None

@@ -72,19 +72,15 @@ def resources(
 
 
 def _check_release(resource: dict[str, Any], path: Path) -> None:
-    kind, found = resource["resourceType"], ""
-    if kind == "Encounter" and (
-        "actualPeriod" in resource or isinstance(resource.get("class"), list)
-    ):
-        found = "R5 (actualPeriod, or a list of classes)"
-    elif kind == "DocumentReference" and isinstance(resource.get("context"), list):
-        found = "R5 (a list of contexts)"
-    elif kind == "DocumentReference" and ("indexed" in resource or "class" in resource):
+    is_document = resource["resourceType"] == "DocumentReference"
+    one = resource.get("context" if is_document else "class")  # a list since R5
+    if isinstance(one, list) or "actualPeriod" in resource:
+        found = "R5 (a list of classes or contexts, or actualPeriod)"
+    elif is_document and ("indexed" in resource or "class" in resource):
         found = "STU3 (indexed or class)"
-    if found:
-        raise TableError(
-            f"{path.name} is FHIR {found}; expected R4: export it as fhirVersion 4.0.1"
-        )
+    else:
+        return
+    raise TableError(f"{path.name} is FHIR {found}; expected R4: export it as fhirVersion 4.0.1")
 
 
 def attachment_text(content: str | None) -> str | None:

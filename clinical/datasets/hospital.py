@@ -7,7 +7,7 @@ import csv
 import random
 import tempfile
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
@@ -18,7 +18,6 @@ from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
 from clinical.datasets.sentences import read_data
 from clinical.stays.patients import assign_splits
 from domainbert.errors import UserError, check_choice
-from domainbert.tables import atomic_path
 from domainbert.tables.sources import quoted
 
 if TYPE_CHECKING:
@@ -90,18 +89,6 @@ def synthesize(
     check_choice("form", form, ("mimic3", *FORMS))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if form != "mimic3":
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            made = synthesize(
-                work,
-                stays=stays,
-                seed=seed,
-                brief=brief,
-                notes_per_stay=notes_per_stay,
-                dates=dates,
-            )
-            _translate(made.folder, folder, form)
-        return replace(made, folder=folder)
     # Separate generators: a new phrase does not change the patients.
     patients = draw_patients(stays, random.Random(seed), dates=dates)  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
@@ -114,13 +101,18 @@ def synthesize(
         "TRUE_RISK": writer.risks(),
         "TOLD": writer.told,
     }
-    rows = {name: _write(folder, name, table) for name, table in tables.items()}
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        rows = {name: _write(Path(work), name, table) for name, table in tables.items()}
+        if form != "mimic3":
+            _translate(Path(work), folder, form)
+        for path in Path(work).glob("*.csv"):
+            path.replace(folder / path.name)
     named = rows["PATIENTS"], rows["ADMISSIONS"], rows["TRUE_RISK"], rows["NOTEEVENTS"]
     return Hospital(folder, *named)
 
 
 def _translate(mimic3: Path, folder: Path, form: str) -> None:
-    """Write the tables of MIMIC-III in another form; the true risks stay as they are."""
+    """Write the tables of MIMIC-III in another form, and delete them."""
     import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -142,17 +134,14 @@ def _translate(mimic3: Path, folder: Path, form: str) -> None:
         place = table.schema.get_field_index("text_value")
         texts = table["text_value"].cast(pa.large_string())
         pq.write_table(table.set_column(place, "text_value", texts), shard)
-    for name in ("TRUE_RISK.csv", "TOLD.csv"):
-        (mimic3 / name).replace(folder / name)
+    for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
+        (mimic3 / f"{name}.csv").unlink()
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:
     """Write rows, with a ROW_ID if the table has one; returns their number."""
     count, columns = 0, COLUMNS[name]
-    with (
-        atomic_path(folder / f"{name}.csv") as partial,
-        partial.open("w", encoding="utf-8", newline="") as handle,
-    ):
+    with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(columns)
         for count, row in enumerate(rows, start=1):

@@ -73,16 +73,14 @@ def assign_splits(
     return np.array(names, dtype=object)[np.minimum(sides, len(names) - 1)]
 
 
-def check_disjoint(
-    frame: pd.DataFrame, *, patient: str = "patient_id", split: str = "split"
-) -> None:
+def check_disjoint(frame: pd.DataFrame) -> None:
     """Check that no patient is on two sides; rows without a side (excluded ones) do not count.
 
     Raises:
         UserError: with the number of patients on more than one side.
     """
-    kept = frame[frame[split].notna()]
-    sides = kept[split].groupby(patient_keys(kept[patient])).nunique()
+    kept = frame[frame["split"].notna()]
+    sides = kept["split"].groupby(patient_keys(kept["patient_id"])).nunique()
     straddling = int((sides > 1).sum())
     if straddling:
         raise UserError(
