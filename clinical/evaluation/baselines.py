@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.stays.patients import assign_splits, patient_keys
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import calibrated, checked, fit_platt, logit
 from domainbert.tables import is_missing, require_columns
@@ -25,8 +24,6 @@ _MANY_PHRASES = 200_000  # bounds the memory of the phrase table on large hospit
 _RARE = 5  # a phrase needs this many stays
 _SMALL = 1000  # below this number of stays, phrases of two stays are kept too
 _GRID = (0.3, 1.0, 10.0)
-_FOLDS = 5
-_FOLD_PENALTY = 0.3  # in the middle of what works for cohorts of this kind
 
 
 @dataclass(frozen=True)
@@ -70,26 +67,6 @@ def baselines(
         platt = fit_platt(logit(scores[0]), val_y)
         scores = [calibrated(side, *platt) for side in scores]
     return {"TF-IDF": BaselineScores(*scores)}
-
-
-def out_of_fold(rows: pd.DataFrame) -> NDArray[np.float64]:
-    """Each training stay's probability from the same baseline on other patients.
-
-    Raises:
-        UserError: all patients are in one fold, or no text contains a word.
-    """
-    from sklearn.model_selection import PredefinedSplit, cross_val_predict
-
-    shares = {str(k): 1 / _FOLDS for k in range(_FOLDS)}
-    fold = assign_splits(rows["patient_id"], seed=1, fractions=shares).astype(int)
-    if len(set(fold)) < 2:
-        patients = len(set(patient_keys(rows["patient_id"])))
-        raise UserError(f"{patients} patients are all in one fold; a teacher needs more")
-    features = _learned(_vectorizer(len(rows)), rows)
-    labels = rows["readmitted"].to_numpy(dtype=np.float64)
-    model, folds = _logistic(_FOLD_PENALTY), PredefinedSplit(fold)
-    found = cross_val_predict(model, features, labels, cv=folds, method="predict_proba")
-    return np.asarray(found[:, 1])
 
 
 def _vectorizer(stays: int) -> Any:

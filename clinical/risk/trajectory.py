@@ -153,9 +153,9 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[TrajectoryP
     ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right")
     threshold, points = model.settings.alert_threshold, []
     for n_notes, end in enumerate(ends.tolist(), start=1):
-        now = columns[end - 1].tolist() if end else [math.nan] * 4
+        now: list[Any] = columns[end - 1].tolist() if end else [math.nan] * 4
         alert = None if threshold is None or not end else now[0] >= threshold
-        points.append(TrajectoryPoint(n_notes, None, *now, end, alert))
+        points.append(TrajectoryPoint(*(n_notes, None, *now, end, alert)))
     return points
 
 

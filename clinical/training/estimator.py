@@ -100,7 +100,9 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         import pandas as pd
 
         stays, labels = _stays(X), _labels(y)
-        groups = X["group"] if groups is None and "group" in getattr(X, "columns", ()) else groups
+        table: Any = X
+        if groups is None and "group" in getattr(X, "columns", ()):
+            groups = table["group"]
         if groups is None:
             _warn_of_no_groups()
         patients = range(len(labels)) if groups is None else list(groups)

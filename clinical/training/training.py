@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from clinical.evaluation.baselines import out_of_fold
 from clinical.evaluation.drift import side_profile
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.model import ReadmissionSettings, RiskModel
@@ -46,13 +45,11 @@ class ReadmissionTable(ModelTable):
         calibration: "validation" fits c, the calibrator and the threshold on the validation side;
             "cross-fitted" on out-of-fold scores of both sides, which takes `FOLDS` more trainings
             and suits a small hospital.
-        teacher: weight of a bag-of-words teacher in the training targets; see `teacher_targets`.
         window: from 16 tokens to the encoder's limit, which is the default.
     """
 
     objective: Literal["stay", "window"] = "stay"
     calibration: Literal["validation", "cross-fitted"] = "validation"
-    teacher: Annotated[float, Field(ge=0, le=1)] = 0.0
     window: Annotated[int, Field(ge=16)] | None = None
     overlap: int = 0
     c: Positive = DEFAULT_C
@@ -116,7 +113,6 @@ def fit(
     model.manifest |= {
         "objective": table.objective,
         "calibration": table.calibration,
-        "teacher": table.teacher,
         "stays": sides.size().to_dict(),
         "prevalence": sides.mean().to_dict(),
         "without_patient_id": int(used["patient_id"].isna().sum()),
@@ -148,7 +144,7 @@ def _trained(
     from domainbert.training.train import Stage, train
 
     table, training = recipe.model, recipe.training
-    around = table.model_dump(exclude={"encoder", "objective", "calibration", "teacher"})
+    around = table.model_dump(exclude={"encoder", "objective", "calibration"})
     settings = ReadmissionSettings(**around, notes=choice)
     model = RiskModel.untrained(table.encoder, training=training, settings=settings)
     objective = ReadmissionObjective(model, rows, table=table, training=training)
@@ -190,8 +186,9 @@ class ReadmissionObjective(Objective):
 
     Args:
         model: untrained; its windows and c are used.
-        rows: from `usable_stays`; stays whose notes give no window are left out.
-        table: objective and teacher.
+        rows: from `usable_stays`; stays whose notes give no window are left out. A column `target`
+            (from 0 to 1, a label with less noise) is what the train side is trained on.
+        table: of the recipe.
         training: limits of a batch, and the seed.
     """
 
@@ -205,6 +202,8 @@ class ReadmissionObjective(Objective):
         table: ReadmissionTable,
         training: TrainingSettings,
     ) -> None:
+        import pandas as pd
+
         windows = model.token_ids(rows["text"])
         has_windows = np.array([len(stay) > 0 for stay in windows])
         if dropped := int((~has_windows).sum()):
@@ -217,7 +216,10 @@ class ReadmissionObjective(Objective):
         self.outcome = self.rows.loc[is_val, "readmitted"].to_numpy()
         train = self.rows[is_train]
         stays = [kept[i] for i in np.flatnonzero(is_train)]
-        target = teacher_targets(train, weight=table.teacher)
+        given = train["target" if "target" in train.columns else "readmitted"]
+        target = pd.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)
+        if not ((target >= 0) & (target <= 1)).all():  # NaN fails this too
+            raise UserError("target: expected numbers from 0 to 1 on the train side")
         if table.objective == "window":
             target = np.repeat(target, [len(stay) for stay in stays])
             stays = [[window] for stay in stays for window in stay]
@@ -292,24 +294,5 @@ class ReadmissionObjective(Objective):
         for patient, readmitted, split, text in self.rows[columns].itertuples(index=False):
             digest.update(f"{patient}\x1f{readmitted}\x1f{split}\x1f".encode())
             digest.update("\x1f".join(text).encode(errors="replace"))
-        return {
-            "data_sha256": digest.hexdigest(),
-            "objective": self._table.objective,
-            "teacher": self._table.teacher,
-        }
-
-
-def teacher_targets(rows: pd.DataFrame, *, weight: float) -> np.ndarray:
-    """Training targets with less noise: (1 - weight) label + weight teacher, shape (rows,).
-
-    A bag of words learns the coarse part of the risk from few stays; its out-of-fold predictions
-    pass it on to the network (knowledge distillation, Hinton et al., arXiv 1503.02531).
-
-    Raises:
-        UserError: a weight outside [0, 1], or see `clinical.evaluation.baselines.out_of_fold`.
-    """
-    if not 0 <= weight <= 1:
-        msg = f"the teacher's weight must be between 0 and 1, got {weight}"
-        raise UserError(msg)
-    labels = rows["readmitted"].to_numpy(dtype=np.float64)
-    return labels if weight == 0 else (1 - weight) * labels + weight * out_of_fold(rows)
+        digest.update(self._targets.tobytes())
+        return {"data_sha256": digest.hexdigest(), "objective": self._table.objective}

@@ -13,6 +13,7 @@ import typer
 from domainbert.cli.console import one_line_errors, say
 from domainbert.tables import write_table
 from recipes.diabetes130.encounters import build_diabetes130
+from recipes.diabetes130.teacher import teacher_targets
 
 
 @one_line_errors
@@ -23,8 +24,10 @@ def main(
 ) -> None:
     """Turn the real encounters of Diabetes 130-US hospitals into a cohort of narrative notes."""
     table = build_diabetes130(folder, seed=seed)
-    write_table(table, out)
     kept = table["exclusion"].isna()
+    train = kept & (table["split"] == "train")
+    table.loc[train, "target"] = teacher_targets(table[train])
+    write_table(table, out)
     share = table.loc[kept, "readmitted"].mean()
     say(f"{kept.sum()} stays in {out}, {share:.1%} readmitted; {(~kept).sum()} listed as excluded")
 

@@ -18,7 +18,7 @@ from clinical.report.facts import About, gather
 from clinical.report.page import write_monitoring, write_report
 from clinical.risk.task import ReadmissionTask
 from clinical.stays.stays import clean
-from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit, teacher_targets
+from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit
 from domainbert.scoring import score_file
 from domainbert.tables import read_table, write_table
 from domainbert.text.windows import Windower
@@ -112,7 +112,7 @@ def test_files_and_their_errors_keep_the_note_to_themselves(model, overheard, tm
 def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, overheard, tmp_path):
     table = cohort()
     recipe = ReadmissionRecipe(
-        model=ReadmissionTable(encoder=str(tiny_encoder), window=32, teacher=0.5),
+        model=ReadmissionTable(encoder=str(tiny_encoder), window=32),
         training=TrainingSettings(epochs=1, learning_rate=1e-3, batch_tokens=600),
     )
     with overheard() as said:
@@ -124,7 +124,7 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
         attempt(said, fit, table.assign(readmitted=table["text"]), recipe)
         attempt(said, fit, table.assign(text=[{"note": NOTE}] * len(table)), recipe)
         attempt(said, fit, table.assign(text=[[{"note": NOTE}]] * len(table)), recipe)
-        attempt(said, teacher_targets, table.assign(readmitted=0), weight=0.5)
+        attempt(said, fit, table.assign(target=table["text"]), recipe)
         sides = [table[table["split"] == side] for side in ("train", "val", "test")]
         attempt(said, baselines, *sides)
         attempt(said, clinical.evaluate, table["text"], table["text"], patients=table["text"])

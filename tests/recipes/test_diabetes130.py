@@ -4,6 +4,7 @@ import gzip
 import os
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from clinical.stays.patients import check_disjoint
 from domainbert.tables import TableError
 from recipes.diabetes130.encounters import DIED_OR_HOSPICE, build_diabetes130, narrate
 from recipes.diabetes130.icd9 import DIAGNOSIS_TITLES, ENCOUNTERS, ID_TITLES, CodeTitles
+from recipes.diabetes130.teacher import teacher_targets
 
 DATA = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data")) / "readmission"
 
@@ -310,3 +312,16 @@ def test_the_command_writes_a_cohort(folder: Path, tmp_path: Path) -> None:
     assert run.exit_code == 0
     assert "3 stays" in run.output + run.stderr
     assert len(pd.read_parquet(tmp_path / "cohort.parquet")) == 4
+
+
+def test_the_teacher_mixes_and_never_teaches_its_own_patient():
+    labels = np.array([0, 1] * 20)
+    texts = ["heart failure" if label else "stable" for label in labels]
+    rows = pd.DataFrame({"patient_id": range(40), "text": texts, "readmitted": labels})
+    assert (teacher_targets(rows, weight=0.0) == labels).all()
+    teacher = teacher_targets(rows, weight=1.0)
+    assert teacher_targets(rows) == pytest.approx(0.3 * labels + 0.7 * teacher)
+    # A word that only one patient has teaches that patient nothing.
+    alone = rows.assign(text=["rareword"] * 2 + texts[2:], patient_id=[0, 0, *range(2, 40)])
+    told = teacher_targets(alone, weight=1.0)[:2]
+    assert told[0] == told[1]

@@ -15,7 +15,6 @@ from clinical.training.training import (
     ReadmissionRecipe,
     ReadmissionTable,
     fit,
-    teacher_targets,
 )
 from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
@@ -144,7 +143,7 @@ def test_a_resumed_run_refuses_another_cohort_split_window_or_objective(cohort, 
          "data_sha256"),
         (cohort, recipe(window=32), "settings.window"),
         (cohort, recipe(objective="window"), "objective"),
-        (cohort, recipe(teacher=0.5), "teacher"),
+        (cohort.assign(target=0.5), recipe(), "data_sha256"),
         (cohort, recipe(ONE.replaced(seed=1)), "training.seed"),
     ]  # fmt: skip
     for table, plan, named in others:
@@ -234,13 +233,13 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
     named = cohort.copy()
     named["text"] = [[f"{notes[0]} Mr. Zebrafinch"] for notes in named["text"]]
     named["patient_id"] = [f"mrn-{n}" for n in range(300)]
-    model = fit(named, recipe(teacher=0.5))
+    model = fit(named, recipe())
     compare(model, named, bootstrap=0)
     assert set(model.manifest) == {
-        "training", "facts", "versions", "validation", "objective", "calibration", "teacher",
+        "training", "facts", "versions", "validation", "objective", "calibration",
         "stays", "prevalence", "without_patient_id", "disjoint", "card", "patients", "profile",
     } | ({"calibration_refused"} & set(model.manifest))  # fmt: skip
-    assert set(model.manifest["facts"]) == {"data_sha256", "objective", "teacher"}
+    assert set(model.manifest["facts"]) == {"data_sha256", "objective"}
     model.save_pretrained(tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").rglob("*")}
     assert names == {"README.md", "adapter_config.json", "adapter_model.safetensors", "config.json"}
@@ -254,17 +253,13 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
     assert "no patient is on two sides" in card
 
 
-def test_the_teacher_mixes_and_never_teaches_its_own_patient(cohort):
-    train = cohort[cohort["split"] == "train"]
-    labels = train["readmitted"].to_numpy()
-    assert (teacher_targets(train, weight=0.0) == labels).all()
-    teacher = teacher_targets(train, weight=1.0)
-    assert teacher_targets(train, weight=0.7) == pytest.approx(0.3 * labels + 0.7 * teacher)
-    # The stays of one patient never teach that patient: alone it has no teacher at all.
-    with pytest.raises(UserError, match="1 patients are all in one fold"):
-        teacher_targets(train.assign(patient_id="same"), weight=1.0)
-    with pytest.raises(UserError, match="between 0 and 1"):
-        teacher_targets(train, weight=1.5)
+def test_targets_are_trained_on_and_checked(cohort, recipe):
+    with pytest.raises(UserError, match="target: expected numbers from 0 to 1"):
+        fit(cohort.assign(target=1.5), recipe())
+    with pytest.raises(UserError, match="target: expected numbers from 0 to 1"):
+        fit(cohort.assign(target=np.nan), recipe())
+    soft = cohort.assign(target=np.where(cohort["split"] == "train", 0.3, np.nan))
+    assert fit(soft, recipe()).manifest["facts"] != fit(cohort, recipe()).manifest["facts"]
 
 
 @pytest.mark.parametrize("name", ["readmission-demo", "readmission-diabetes130"])
