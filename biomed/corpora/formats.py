@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 DOCUMENT_MARK = "-DOCSTART-"
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
+_WORDS = re.compile(r"\w+")  # of a mention; some files lost its quotation marks
 _MENTION_COLUMNS = 5  # of PubTator: id, start, end, mention, type
 _BRAT_COLUMNS = 3  # id, type with offsets, mention
 
@@ -96,7 +97,7 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
         msg = f"{where}: expected a mention as id, start, end, text, type, separated by tabs"
         raise CorpusError(msg)
     start, end = int(columns[1]), int(columns[2])
-    if not start < end or _joined(parts)[start:end].split() != columns[3].split():
+    if not start < end or _WORDS.findall(_joined(parts)[start:end]) != _WORDS.findall(columns[3]):
         msg = (
             f"{where}: characters {start} to {end} differ from the mention in the file; offsets "
             "count the title, one character, then the abstract"

@@ -45,6 +45,8 @@ def read(marked):
         "Start {aspirin|C} 81 mg for {CAD|D}. Discontinued {lisinopril|C<} for {cough|D}.",
         "Previously treated with {vancomycin|C<}; not on {insulin|C-}.",
         "[ ] {vomiting|D-} [x] {diarrhea|D}",
+        "{HTN|D-} (-), {DM|D} (+), {CAD|D-} (-)",
+        "ROS: (-) {fever|D-}, (+) {cough|D}, (-) {chest pain|D-}",
         "{MS|D?} vs {ALS|D?}",
         "A 67M w/ PMH of {HTN|D<}, {DM2|D<}, {CAD|D<} s/p CABG and {CKD|D<} who p/w {SOB|D}.",
         "Past Medical History:\n1. {Hypertension|D<}\n2. {Diabetes|D<}\n\nPlan:\n{metformin|C}",

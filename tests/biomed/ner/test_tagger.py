@@ -222,6 +222,16 @@ def test_an_abbreviation_is_what_its_long_form_is(tagger):
     assert all(text[e.start : e.end] == e.text for e in entities)
 
 
+def test_signs_after_entities_are_assertions(tagger):
+    text = "Pneumonia (-), edema (+), heart failure (-)\nkidney pain(+)"
+    assert [(e.text, e.assertion) for e in tagger.tag(text)] == [
+        ("Pneumonia", "negated"),
+        ("edema", "present"),
+        ("heart failure", "negated"),
+        ("kidney pain", "present"),
+    ]
+
+
 def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
     network = new_rules(tokenizer)
     for character in ("1", "-", "9"):
@@ -338,5 +348,5 @@ def test_entities_are_values():
     assert Entity(0, 1, "a", "x", 0.5) == Entity(0, 1, "a", "x", 0.5)
     assert list(pd.DataFrame([Entity(0, 1, "a", "x", 0.5)]).columns) == [
         *("start", "end", "text", "label", "score"),
-        *("assertion", "id", "name", "link_score"),
+        *("assertion", "id", "name", "link_score", "codes"),
     ]
