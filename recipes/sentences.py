@@ -29,7 +29,7 @@ from domainbert.cli.console import one_line_errors, say
 from domainbert.settings import Settings
 from domainbert.tables import TableError
 from domainbert.training.checkpoints import training_run
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 from recipes.relations import (
     SENTENCE_END,
     concept_key,
@@ -309,7 +309,7 @@ def main(
     resume: options.Resume = False,
 ) -> None:
     """Train the model by recipes/sentences.toml, measure it, and write the model folder."""
-    plan = read_recipe(MedicalRecipe, recipe or "sentences")
+    plan = read_recipe(MedicalRecipe, recipe or recipe_file("sentences"))
     with training_run(out, checkpoints, resume=resume) as run:
         run.save(train_medical(plan, data, checkpoints=run.checkpoints, resume=resume))
     say(f"model in {out}; its card says how it was made and how good it is")

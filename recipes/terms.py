@@ -24,7 +24,7 @@ from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 from domainbert.settings import Settings
 from domainbert.training.checkpoints import training_run
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 from recipes.relations import (
     context_relations,
     definition_relations,
@@ -205,7 +205,7 @@ def main(
     resume: options.Resume = False,
 ) -> None:
     """Train the model by recipes/terms.toml, measure it, and write the model folder."""
-    plan = read_recipe(MedicalTermRecipe, recipe or "terms")
+    plan = read_recipe(MedicalTermRecipe, recipe or recipe_file("terms"))
     with training_run(out, checkpoints, resume=resume) as run:
         run.save(train_medical_terms(plan, data, checkpoints=run.checkpoints, resume=resume))
     say(f"model in {out}; its card says how it was made and how good it is")

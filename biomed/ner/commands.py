@@ -68,8 +68,6 @@ def train(
         "training.seed": seed,
         "training.full": full or None,
     }
-    if recipe and not Path(recipe).is_file():
-        overrides["card"] = {}  # a shipped recipe's describes the shipped model and its data
     plan = read_recipe(EntityRecipe, recipe, overrides)
     with training_run(out, checkpoints, resume=resume) as run:
         known, new = plan.corpora.labels, renaming(label)

@@ -206,17 +206,11 @@ class Embedder(Model):
         if isinstance(texts, str):
             return self.embed([texts])[0]
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        start = longer = 0
+        start = 0
         for part in self.embed_many(texts):
             check_faults(part.faults, first=start)
             vectors[start : start + len(part.vectors)] = part.vectors
-            start, longer = start + len(part.vectors), longer + int((part.windows > 1).sum())
-        if longer:
-            log.warning(
-                "%d of %d texts are longer than %d tokens: each of their vectors pools several "
-                "windows",
-                *(longer, len(texts), self.windower.window),
-            )
+            start += len(part.vectors)
         return vectors
 
     def embed_many(self, texts: Iterable[Any]) -> Iterator[TextVectors]:

@@ -56,8 +56,8 @@ def read_recipe(
 
     Args:
         kind: the task's recipe class.
-        source: a TOML file, or the name of a shipped recipe such as "disease"; None for the
-            defaults.
+        source: a TOML file, or the name of a shipped recipe such as "disease", of which only the
+            settings are taken: its card describes the shipped model. None for the defaults.
         overrides: values that win over the file's, by dotted name ("training.epochs"); None
             values are ignored.
 
@@ -72,6 +72,8 @@ def read_recipe(
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             msg = f"{path} is not TOML: {error}"
             raise UserError(msg) from None
+        if not Path(source).is_file():
+            values.pop("card", None)
     for name, value in (overrides or {}).items():
         *tables, last = name.split(".")
         table = values if value is not None else {}

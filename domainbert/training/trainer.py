@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import tempfile
 import time
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 HEAD = "objective_head"
+FEW_STEPS = 500
 SAVE_SECONDS = 300.0
 LOG_SECONDS = 60.0
 log = logging.getLogger(__name__)
@@ -108,11 +110,18 @@ class ObjectiveTrainer(Trainer):
             checkpoint = stack.enter_context(resume_point(place, facts, resume=resume))
             metric = objective.metric
             steps = arguments.get("max_steps") or len(objective.batches())
-            log.info("training %s: %d steps per epoch", place.name, steps)
             args = training_arguments(
                 settings, folder=place, steps=steps, metric=metric, **arguments
             )
             trainer = cls(network, objective, args=args, settings=settings)
+            total = int(max(args.max_steps, math.ceil(args.num_train_epochs * steps)))
+            log.info("training %s: %d steps", place.name, total)
+            if total < FEW_STEPS:
+                log.warning(
+                    "%d steps are few, and the model may have learned little: with a small corpus "
+                    "raise the epochs or lower batch_size and batch_tokens, to reach %d or more",
+                    *(total, FEW_STEPS),
+                )
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             return trainer, best_scores(trainer.state.log_history, metric)
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from domainbert.tables import TableError
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 from recipes import sentences
 from recipes.sentences import (
     MedicalRecipe,
@@ -127,7 +127,7 @@ def test_the_recipe_trains_on_the_folder(data, tiny_encoder, tmp_path, monkeypat
 @pytest.mark.slow
 def test_the_shipped_recipe_runs_on_real_text(tiny_encoder, some_data, tmp_path):
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 0.01}
-    model = train_medical(read_recipe(MedicalRecipe, "sentences", changes), some_data)
+    model = train_medical(read_recipe(MedicalRecipe, recipe_file("sentences"), changes), some_data)
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     for part in ("# Vectors", "MRR@10", "training rows, definitions", "224 pairs"):

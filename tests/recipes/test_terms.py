@@ -6,7 +6,7 @@ import pytest
 
 from biomed.terms.names import medical_terms
 from domainbert.tables import TableError
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 from recipes.relations import (
     Concept,
     Relation,
@@ -156,7 +156,9 @@ def test_no_text_of_the_training_data_contains_a_held_out_name(data_folder, voca
 @pytest.mark.slow
 def test_the_shipped_recipe_runs_on_real_text(tiny_encoder, some_data, tmp_path):
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 0.01}
-    model = train_medical_terms(read_recipe(MedicalTermRecipe, "terms", changes), some_data)
+    model = train_medical_terms(
+        read_recipe(MedicalTermRecipe, recipe_file("terms"), changes), some_data
+    )
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     for part in ("# Vectors", "Spearman, 224 pairs", "training rows, names"):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from biomed.ner.commands import app
 from biomed.ner.training import EntityRecipe, EntityTable
 from domainbert.tables import read_table, write_table
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 
 run = CliRunner()
 IOB = "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
@@ -223,7 +223,7 @@ def test_the_recipe(tmp_path):
     [("disease", 8, 32), ("drug", 8, 32), ("disease-drug-start", 1, 64), ("disease-drug", 4, 64)],
 )
 def test_shipped_recipes_go_by_name(name, epochs, rank):
-    recipe = read_recipe(EntityRecipe, name)
+    recipe = read_recipe(EntityRecipe, recipe_file(name))
     assert recipe.card.name == name
     assert f"--recipe recipes/{name}.toml " in recipe.card.rebuild
     found = (recipe.training.epochs, recipe.training.rank, recipe.model.window)

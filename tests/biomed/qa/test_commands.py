@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from biomed.qa.commands import app
 from biomed.qa.training import QuestionRecipe, stages_of
 from domainbert.tables import read_table, write_table
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 
 from .conftest import made_up
 
@@ -249,8 +249,9 @@ def test_the_recipe(tmp_path):
 
 
 def test_the_shipped_recipe():
-    recipe = read_recipe(QuestionRecipe, "qa")
+    recipe = read_recipe(QuestionRecipe, recipe_file("qa"))
     stages = stages_of(recipe, 2)
     assert [negatives for _, negatives in stages] == [0.25, 2.5]
     assert [training.attention for training, _ in stages] == ["eager", "sdpa"]
     assert recipe.card.name == "qa"
+    assert not any(read_recipe(QuestionRecipe, "qa").card.model_dump().values())

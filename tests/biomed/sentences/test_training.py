@@ -20,7 +20,7 @@ from biomed.sentences.evaluation import (
 from biomed.sentences.training import SentenceRecipe, scorer, train_from_recipe
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 
 run = CliRunner()
 QUICK = {
@@ -304,7 +304,10 @@ SHIPPED = ["sts", "sts-cross", "retrieval", "augmented"]
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_recipes_are_read(name):
     kinds = {"augmented": AugmentRecipe}
-    recipe = read_recipe(kinds.get(name, SentenceRecipe), name)
+    recipe = read_recipe(kinds.get(name, SentenceRecipe), recipe_file(name))
+    by_name = read_recipe(kinds.get(name, SentenceRecipe), name)
+    assert not any(by_name.card.model_dump().values())  # it tells of data that was not read here
+    assert by_name.training == recipe.training
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
     assert recipe.model.kind == ("cross-encoder" if name == "sts-cross" else "bi-encoder")

@@ -19,7 +19,7 @@ from clinical.training.training import (
 from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
 from domainbert.tables import TableError, write_table
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(epochs=3, learning_rate=5e-3, batch_size=8, dropout=0.0, evaluations=1)
@@ -264,7 +264,7 @@ def test_targets_are_trained_on_and_checked(cohort, recipe):
 
 @pytest.mark.parametrize("name", ["readmission-demo", "readmission-diabetes130"])
 def test_the_shipped_recipes_are_those_of_the_shipped_models(name):
-    recipe = read_recipe(ReadmissionRecipe, name)
+    recipe = read_recipe(ReadmissionRecipe, recipe_file(name))
     manifest = json.loads((shipped_models("clinical")[name] / "config.json").read_text())[
         "domainbert"
     ]["manifest"]

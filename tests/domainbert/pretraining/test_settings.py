@@ -7,7 +7,7 @@ from domainbert.pretraining.settings import (
     Recipe,
     TrainingPlan,
 )
-from domainbert.training.recipes import read_recipe
+from domainbert.training.recipes import read_recipe, recipe_file
 
 
 def written(tmp_path, text):
@@ -20,8 +20,9 @@ def written(tmp_path, text):
     [("clinicalbert", 128), ("biobert", 512), ("pubmed", 128), ("medical", 128)],
 )
 def test_the_recipes_are_legal(name, length):
-    recipe = read_recipe(Recipe, name)
+    recipe = read_recipe(Recipe, recipe_file(name))
     assert recipe.card.title
+    assert not read_recipe(Recipe, name).card.title  # which is that of our model
     assert recipe.encoder == DEFAULT_ENCODER
     assert recipe.training.length == length
 

@@ -417,7 +417,8 @@ def test_without_a_terminal_progress_goes_to_the_log(run, caplog, monkeypatch):
     monkeypatch.setattr(trainer_module, "LOG_SECONDS", 0.0)
     with caplog.at_level("INFO", logger="domainbert.training"):
         run(Toy(score=lambda _: 0.625), epochs=1)
-    assert "training run: 6 steps per epoch" in caplog.text
+    assert "training run: 6 steps" in caplog.text
+    assert "6 steps are few, and the model may have learned little" in caplog.text
     assert "step 2 of 6, loss 0." in caplog.text
     assert ", 0 min left" in caplog.text
     assert "step 3 of 6: accuracy 0.625" in caplog.text
