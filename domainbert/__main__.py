@@ -11,10 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from domainbert.cli import options
-from domainbert.cli.console import command_line, one_line_errors, print_table, say, stdout
+from domainbert.cli.console import command_line, one_line_errors, print_table, say
 from domainbert.errors import UserError
 from domainbert.files import remove_abandoned
 from domainbert.service.commands import serve
@@ -172,10 +171,7 @@ def pretrain(
     with progress_on_stderr():
         manifest = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
     head, rows = score_table(manifest)
-    table = Table(*head)
-    for row in rows:
-        table.add_row(*row)
-    stdout.print(table)
+    print_table(rows, head)
     for what, count in sorted(manifest["corpus"]["counts"].items()):
         say(f"{count:,} {what}")
     say(f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}")

@@ -126,7 +126,7 @@ def tag(
     from biomed.ner.linking import EntityLinker
     from biomed.ner.tagger import MIN_SCORE, Tagger
     from biomed.ner.task import TagTask
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     def load() -> Tagger:
         link = {"model": None} if exact else {}

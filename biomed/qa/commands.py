@@ -90,7 +90,7 @@ def ask(
     """Answer one question from texts, or a file of questions, each from its own context."""
     from biomed.qa.model import AnswerModel
     from biomed.qa.task import AskTask, answer_view
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     if (question is None and out is None) or (out is not None and len(sources) != 1):
         raise typer.BadParameter(
@@ -123,7 +123,7 @@ def ask(
 def _text(path: Path, reading: ReadOptions) -> str:
     """The one text of a file; line ends stay as they are."""
     from domainbert.tables import iter_rows
-    from domainbert.tables.formats import TEXT_FORMATS
+    from domainbert.tables.columns import TEXT_FORMATS
 
     if not path.name.lower().endswith(TEXT_FORMATS):
         fix = "name --out to ask the question of a table"

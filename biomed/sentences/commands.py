@@ -40,7 +40,7 @@ def encode(
 ) -> None:
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.task import EncodeTask
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     score_source(lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring)
 
@@ -100,7 +100,7 @@ def search(
     """Search an index by meaning: one query, or every query of a table."""
     from biomed.sentences.search import SentenceIndex
     from biomed.sentences.task import SearchTask
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     def load() -> SearchTask:
         built = SentenceIndex.open(index_folder, _encoder(model, scoring.device))
@@ -130,7 +130,7 @@ def rerank(
 ) -> None:
     """Score every pair of a table (query, text) with a cross-encoder."""
     from biomed.sentences.task import PairTask
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     score_source(
         lambda: PairTask(_cross(model, scoring.device)), source, out, scoring, text="second"

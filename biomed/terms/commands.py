@@ -40,7 +40,7 @@ def embed(
 ) -> None:
     """Write the vector of every term of a file; each row has a status and a reason."""
     from biomed.terms.task import EmbedTask
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     chosen = {"pooling": pooling, "layers": layers, "unit_norm": unit_norm or None}
     score_source(
@@ -87,7 +87,7 @@ def similar(
         return TermIndex(_load(model, device=scoring.device), own)
 
     if terms is not None and out is not None:
-        from domainbert.cli.scoring import score_source
+        from domainbert.cli.options import score_source
         from domainbert.files import check_output
 
         check_output(out, [vocabulary] if vocabulary else [])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from clinical.cohort import fhir
 from domainbert.tables import TableError
-from domainbert.tables.formats import DEFAULTS
+from domainbert.tables.columns import DEFAULTS
 from domainbert.tables.parquet_files import parquet_columns
 from domainbert.tables.sources import Source, identifier, quoted, select_text
 

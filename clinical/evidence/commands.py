@@ -33,7 +33,7 @@ def explain(
     scoring: options.ScoringOptions,
 ) -> None:
     """Find the passages behind each stay's risk."""
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     def make_task() -> ExplainTask:
         from clinical.evidence.task import ExplainTask

@@ -41,7 +41,7 @@ def score(
     ] = "table",
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     if form != "table":
         from clinical.cohort.result import Cohort
@@ -76,7 +76,7 @@ def trajectory(
     cache_size: CacheSize = 1024,
 ) -> None:
     """Write the risk of every stay after each of its notes: one row a note, in time order."""
-    from domainbert.cli.scoring import score_source
+    from domainbert.cli.options import score_source
 
     def make_task() -> Any:
         from clinical.risk.model import RiskModel

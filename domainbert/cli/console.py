@@ -27,7 +27,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FAILED, BUG = 1, 70  # exit codes; usage errors exit 2, signals 128 + their number
-DEBUG = "DOMAINBERT_DEBUG"
 
 
 class Terminal(Console):
@@ -44,7 +43,7 @@ stdout = Terminal(highlight=False)
 
 
 def command_line(name: str, about: str) -> typer.Typer:
-    """A typer application called `name` with --version, --debug and `about` as its help."""
+    """A typer application called `name` with --version and `about` as its help."""
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
     def show_version(asked: bool) -> None:  # noqa: FBT001  (typer passes it by position)
@@ -53,14 +52,11 @@ def command_line(name: str, about: str) -> typer.Typer:
             raise typer.Exit
 
     show = typer.Option("--version", callback=show_version, is_eager=True, help="Print and exit.")
-    explain = typer.Option("--debug", help=f"Show where an internal error happened ({DEBUG}=1).")
 
-    def main(*, version: bool = False, debug: bool = False) -> None:
+    def main(*, version: bool = False) -> None:
         del version
-        if debug:
-            os.environ[DEBUG] = "1"
 
-    main.__annotations__ = {"version": Annotated[bool, show], "debug": Annotated[bool, explain]}
+    main.__annotations__ = {"version": Annotated[bool, show]}
     app.callback(help=about)(main)
     return app
 
@@ -82,9 +78,9 @@ def print_table(rows: Iterable[Sequence[object]], head: Sequence[str], *, title:
 def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Turn what ends a command into one line on stderr and an exit code.
 
-    A `UserError` or an `OSError` exits 1. Any other exception is a bug and exits 70; its line has
-    only type and place, because a message may quote a note, and `--debug` adds the traceback, also
-    without messages. Ctrl-C, SIGTERM and SIGHUP close and clean up, and exit 128 + their number.
+    A `UserError` or an `OSError` exits 1. Any other exception is a bug and exits 70 with its
+    traceback, but without messages, which may quote a note. Ctrl-C, SIGTERM and SIGHUP close and
+    clean up, and exit 128 + their number.
     """
 
     @functools.wraps(command)
@@ -141,15 +137,11 @@ def _print_error(reason: str) -> None:
 
 
 def _print_bug(error: Exception) -> None:
-    if os.environ.get(DEBUG, "0") not in ("", "0"):
-        for line in _frames(error):
-            stderr.print(line, end="", soft_wrap=True)
+    for line in _frames(error):
+        stderr.print(line, end="", soft_wrap=True)
     last = traceback.extract_tb(error.__traceback__)[-1]
-    _print_error(
-        f"internal error, {type(error).__name__} at {Path(last.filename).name}:{last.lineno}; run "
-        "it again with --debug before the command's name and report what it prints, which holds "
-        "no data"
-    )
+    place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+    _print_error(f"internal error, {place}; please report these lines, which hold no data")
 
 
 def _frames(error: BaseException) -> Iterator[str]:

@@ -1,9 +1,11 @@
-"""Options that several commands share; those of all scoring commands are one object."""
+"""Options that several commands share, and what every scoring command does with its own."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,7 +13,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
 import typer
 
+from domainbert.cli.console import progress, say
+
 if TYPE_CHECKING:
+    from domainbert.scoring.driver import AnyTask, Counts
     from domainbert.tables import ReadOptions
 
 R = TypeVar("R")
@@ -142,3 +147,65 @@ def takes_scoring_options(command: Callable[..., R]) -> Callable[..., R]:
     wrapped.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
     return wrapped
+
+
+_DEFAULTS = ScoringOptions()
+
+
+def score_source(
+    make_task: Callable[[], AnyTask],
+    source: str | Path,
+    out: Path,
+    scoring: ScoringOptions = _DEFAULTS,
+    *,
+    text: str = "text",
+    lines: bool = False,
+) -> Counts:
+    """Score a source with the options of a scoring command, and print the counts.
+
+    A summary of the run is written beside the output.
+
+    Args:
+        make_task: loads the model; called once the input is known to be readable.
+        source: see `domainbert.scoring.score_file`.
+        out: the table or folder to write.
+        scoring: the command's options.
+        text: our name of the column that --text names.
+        lines: read each line of a .txt file as a text.
+    """
+    from domainbert.scoring.driver import score_file
+
+    done = 0
+    with progress("rows") as advance:
+
+        def report(now: int, total: int) -> None:
+            nonlocal done
+            advance(now - done, total)
+            done = now
+
+        try:
+            counts = score_file(
+                make_task,
+                source,
+                out,
+                named=scoring.named(text=text),
+                keep=scoring.keep or (),
+                options=scoring.reading(lines=lines),
+                restart=scoring.restart,
+                raw=scoring.raw,
+                summary=out.with_name(f"{out.name}.summary.json"),
+                progress=report,
+            )
+        except KeyboardInterrupt:
+            say(f"stopped after {done:,} rows; resume with: {_command()}")
+            raise
+    say(f"{counts}; written to {out}")
+    return counts
+
+
+def _command() -> str:
+    """The command that resumes this one; a database's address may hold a password."""
+    words = [word for word in sys.argv[1:] if word != "--restart"]
+    if any("://" in word for word in words):
+        return "the same command, without --restart"
+    return shlex.join([Path(sys.argv[0]).name, *words])

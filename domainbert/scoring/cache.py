@@ -24,7 +24,6 @@ DEFAULT_BYTES = 1 << 30
 _LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
 _WAIT_SECONDS = 60.0
 _HEADER = b"SQLite format 3\0"
-_TABLES = {"about", "windows"}
 _APPLICATION = 0x64624231  # in the header of the file
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -77,9 +76,7 @@ class WindowCache:
         with closing(self._connect()) as con, con:
             found = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
             (program,) = con.execute("PRAGMA application_id").fetchone()
-            if not {name for name in found if not name.startswith("sqlite_")} <= _TABLES or (
-                program not in (0, _APPLICATION)
-            ):
+            if program != _APPLICATION and (program or found):
                 msg = f"{self._path} is a database of another program; name a new file"
                 raise UserError(msg)
             con.execute("PRAGMA journal_mode = WAL")

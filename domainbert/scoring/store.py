@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 _FORMAT = "domainbert parts 4"  # of the parts
-_OURS = b'"format": "domainbert parts'  # in a manifest, damaged or not
 _SALT = 16  # bytes
 _ITEMS = b"domainbert.items"
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
@@ -89,7 +88,7 @@ class RunStore:
             raise UserError(msg)
         with ExitStack() as stack:
             with disk_errors(self.folder):
-                self._check_folder(restart=restart)  # before anything is written
+                self._check_folder()  # before anything is written
                 stack.enter_context(locked(self.folder))
                 self._open(restart=restart)
                 self._work = stack.enter_context(folder_beside(self.folder / "rows", private=True))
@@ -99,17 +98,14 @@ class RunStore:
                 if "input" not in self._manifest:  # nothing was begun
                     self._remove()
 
-    def _check_folder(self, *, restart: bool) -> None:
+    def _check_folder(self) -> None:
         """Refuse a folder with files, also hidden ones, that no run has written."""
         note = self.folder / MANIFEST
         if not self.folder.is_dir() or _read_manifest(note):
             return
-        paths = {p for p in self.folder.iterdir() if p.name != LOCK and not is_temporary(p)}
-        parts = {path for path in paths if _is_part(path)}
-        is_ours = note in paths and (parts or _OURS in note.read_bytes())
-        if is_ours and not restart:
-            raise UserError(f"{note} is damaged; start over with --restart")
-        if paths - parts - ({note} if is_ours else set()):
+        if note.exists():
+            raise UserError(f"{note} is damaged; delete {self.folder} and repeat the command")
+        if not all(path.name == LOCK or is_temporary(path) for path in self.folder.iterdir()):
             raise UserError(f"{self.folder} holds other files; choose a new folder")
 
     def _open(self, *, restart: bool) -> None:
@@ -265,14 +261,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return {}
     return manifest if is_sound else {}
-
-
-def _is_part(path: Path) -> bool:
-    """Whether a run has written this file."""
-    try:
-        return path.suffix == ".parquet" and _facts(path)[0].total() > 0
-    except UserError:
-        return False
 
 
 def _facts(part: Path) -> tuple[Counter[str], int]:

@@ -70,9 +70,8 @@ def announced() -> list[Announced]:
 def shipped_and_announced() -> list[tuple[Announced, str]]:
     """The shipped models of announced tasks."""
     kinds = announced()
-    names = {name for kind in kinds for name in shipped_models(kind.package)}
-    tasks = {name: _task_of(name, kinds) for name in sorted(names)}
-    return [(kind, name) for kind in kinds for name in tasks if tasks[name] == kind.task]
+    pairs = [(kind, name) for kind in kinds for name in shipped_models(kind.package)]
+    return [(kind, name) for kind, name in pairs if _task_of(name, kinds) == kind.task]
 
 
 def _task_of(name: str, kinds: Iterable[Announced]) -> str | None:

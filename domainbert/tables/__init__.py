@@ -1,17 +1,21 @@
 """Tables: one checked reader, declared columns, ids, and writers; nothing need fit in memory."""
 
 from domainbert.tables.columns import (
+    DATABASES,
+    FORMATS,
     NOTE,
     PATIENT,
     STAY,
     TEXT,
     TIME,
     Column,
+    ReadOptions,
+    TableError,
     match_columns,
     require_cells,
     require_columns,
+    table_format,
 )
-from domainbert.tables.formats import DATABASES, FORMATS, ReadOptions, TableError, table_format
 from domainbert.tables.frames import (
     atomic_path,
     read_metadata,

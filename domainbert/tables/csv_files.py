@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.errors import UserError
-from domainbert.tables.columns import are_names
-from domainbert.tables.formats import TableError
+from domainbert.tables.columns import TableError, are_names
 from domainbert.text.runner import read_ahead
 
 if TYPE_CHECKING:

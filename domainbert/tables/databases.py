@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from domainbert.tables.formats import TableError
+from domainbert.tables.columns import TableError
 from domainbert.tables.sources import (
     FILE_ENDINGS,
     FolderSource,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from domainbert.tables.formats import ReadOptions
+    from domainbert.tables.columns import ReadOptions
 
 _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "

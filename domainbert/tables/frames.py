@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domainbert.files import atomic_path
-from domainbert.tables.columns import require_columns
-from domainbert.tables.formats import DEFAULTS, ReadOptions, TableError, table_format
+from domainbert.tables.columns import (
+    DEFAULTS,
+    ReadOptions,
+    TableError,
+    require_columns,
+    table_format,
+)
 from domainbert.tables.ids import guard, id_text, is_id_column, unguard
 from domainbert.tables.parquet_files import open_parquet
 from domainbert.tables.rows import iter_rows, table_columns
@@ -23,11 +28,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-Type = Literal["int", "float", "bool"]
+Type = Literal["int", "float"]
 _LISTED_FAULTS = 5
-_TYPES = {"int": "Int64", "float": "float64", "bool": "boolean"}
-_SPELLED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-_BOOLS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+_TYPES = {"int": "Int64", "float": "float64"}
+_SPELLED = {"int": "a whole number", "float": "a number"}
 
 
 def read_table(
@@ -99,12 +103,8 @@ def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
     # Without the empty cells, which would turn whole numbers into floats.
     present = column.dropna()
     try:
-        if kind == "bool":
-            values = present.map(lambda value: _BOOLS[str(value).lower()])
-        else:
-            values = pd.to_numeric(present)
-        return values.astype(_TYPES[kind]).reindex(column.index)
-    except (ValueError, TypeError, KeyError):
+        return pd.to_numeric(present).astype(_TYPES[kind]).reindex(column.index)
+    except (ValueError, TypeError):
         name = Path(source).name
         msg = f"{name}: column {column.name!r}: expected {_SPELLED[kind]} in every row"
         raise TableError(msg) from None

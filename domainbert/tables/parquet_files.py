@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from domainbert.tables.columns import ReadOptions, TableError
 from domainbert.tables.csv_files import unchanged
-from domainbert.tables.formats import ReadOptions, TableError
 from domainbert.tables.ids import id_text, whole_text
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from domainbert.tables.columns import DATABASES, DEFAULTS, ReadOptions, TableError, table_format
 from domainbert.tables.csv_files import (
     UNDECODABLE,
     bounded_lines,
@@ -23,7 +24,6 @@ from domainbert.tables.csv_files import (
     csv_rows,
     open_text,
 )
-from domainbert.tables.formats import DATABASES, DEFAULTS, ReadOptions, TableError, table_format
 from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard, whole_text
 from domainbert.tables.parquet_files import (
     Cells,
@@ -294,11 +294,6 @@ def _constant(name: str) -> str | None:
 # --- text files
 
 
-def _text_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
-    del path, options
-    yield ["text"]
-
-
 def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     del columns
     with open_text(path, options.encoding, newline=None if options.lines else "") as text:
@@ -312,7 +307,7 @@ def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[C
 
 _CSV = Reader(_csv_columns, _csv_cells)
 _JSON = Reader(_json_columns, _json_cells)
-_TEXT = Reader(_text_columns, _text_cells)
+_TEXT = Reader(lambda path, options: [["text"]], _text_cells)
 READERS: dict[str, Reader] = {
     ".csv": _CSV,
     ".csv.gz": _CSV,

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from domainbert.tables.columns import DEFAULTS, TableError
 from domainbert.tables.csv_files import (
     FlawedCSVError,
     csv_columns,
@@ -19,7 +20,6 @@ from domainbert.tables.csv_files import (
     stream_csv,
     unchanged,
 )
-from domainbert.tables.formats import DEFAULTS, TableError
 from domainbert.tables.parquet_files import parquet_columns
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from domainbert.tables.formats import ReadOptions
+    from domainbert.tables.columns import ReadOptions
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _DEEPEST = 4  # folders below the source in which a table's file is looked for

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors
-from domainbert.cli.scoring import score_source
+from domainbert.cli.options import score_source
 from domainbert.tables import read_table, write_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scoring"))

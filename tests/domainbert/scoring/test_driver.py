@@ -16,9 +16,8 @@ import pandas as pd
 import pytest
 
 from domainbert import files
-from domainbert.cli import scoring as cli
-from domainbert.cli.options import ScoringOptions
-from domainbert.cli.scoring import score_source
+from domainbert.cli import options as cli
+from domainbert.cli.options import ScoringOptions, score_source
 from domainbert.errors import UserError
 from domainbert.files import locked
 from domainbert.scoring import driver, plan, score_file, score_frame
@@ -294,9 +293,12 @@ def test_a_damaged_manifest_and_a_lost_table(tmp_path):
     changes = [{"salt": None}, {"salt": "ab"}, {"salt": 7}, {"complete": "0"}, {"format": 3}]
     for text in ("{", "[]", "7", *(json.dumps({**sound, **change}) for change in changes)):
         manifest.write_text(text)
-        with pytest.raises(UserError, match=r"manifest\.json is damaged; start over with --rest"):
+        with pytest.raises(UserError, match=r"manifest\.json is damaged; delete .*out and repeat"):
             score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
-    assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=True).made == 100
+        with pytest.raises(UserError, match="is damaged"):
+            score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=True)
+    shutil.rmtree(tmp_path / "out")
+    assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out").made == 100
 
 
 def stop_after(task, runs, *, by=signal.SIGINT):

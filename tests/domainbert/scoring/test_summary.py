@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clinical.cli import app
-from domainbert.cli import scoring as cli
+from domainbert.cli import options as cli
 from domainbert.cli.console import progress
 from domainbert.errors import UserError
 from domainbert.files import write_json

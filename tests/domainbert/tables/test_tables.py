@@ -220,7 +220,6 @@ def test_everything_in_json_lines_is_text_until_a_schema_casts_it(tmp_path):
         "ok": None,
         "x": ["1", "a", {"k": "2.50"}],
     }
-    assert read_table(path, columns=["ok"], schema={"ok": "bool"})["ok"].tolist() == [True, pd.NA]
 
 
 # --- names and columns
@@ -494,7 +493,6 @@ def test_a_column_named_twice_in_parquet_is_refused(tmp_path):
             "a whole number",
         ),
         ("float", ["1", "0.5", "1e3"], [1, 0.5, 1000], CANARY, "a number"),
-        ("bool", ["true", "0", "", "FALSE"], [True, False, pd.NA, False], "yes", "true or false"),
     ],
 )
 def test_a_schema_casts_or_refuses(tmp_path, kind, texts, values, wrong, expected):
