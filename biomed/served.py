@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.service.served import Announced, Served
@@ -14,7 +15,7 @@ def _served(name: str, path: str, model: Any, task: Task) -> Served:
     known = model.manifest.get("example")
     card = model.card(model.config, model.adapter) if model.config else ""
     example = (path, known["record"], known["row"]) if known else None
-    return Served(name, model.fingerprint(), {path: task}, card=card, example=example)
+    return Served(Path(name).name, model.fingerprint(), {path: task}, card=card, example=example)
 
 
 def _entities(name: str, **_: object) -> Served:

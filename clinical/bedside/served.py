@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from clinical.evidence.task import ExplainTask
 from domainbert.service.served import Announced, Served
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class PassagesTask(ExplainTask):
@@ -37,6 +35,7 @@ def load(name: str, *, cache: Path) -> Served:
     model = RiskModel.from_pretrained(name)
     fingerprint, known = model.fingerprint(), model.manifest.get("example")
     model.cache = WindowCache(cache, model=fingerprint)
+    name = Path(name).name
     passages = PassagesTask(model, top=3, text=True)
     return Served(
         name,

@@ -67,35 +67,35 @@ class Service:
         app: the ASGI application.
         settings: what was asked for.
         ledger: risks, feedback, used tokens.
+        trust: checks tokens; None where any caller is answered.
+        seconds: metric of requests.
         errors: start of a path -> (status, why) -> body of an answer without a result.
-        not_ready: what is wrong with the models, or "".
     """
 
     def __init__(self, settings: ServiceSettings, kinds: Sequence[Announced] | None = None) -> None:
         self.settings, work = settings, Path(settings.work)
         self.ledger = Ledger(settings.ledger or work / "run.sqlite")
+        self.trust = Trust(Path(settings.trust), self.ledger) if settings.trust else None
         self.errors: dict[str, Callable[[int, str], Any]] = {}
         self._pool = ThreadPoolExecutor(64)
         self._registry = CollectorRegistry()
         numbers = ("domainbert_request_seconds", "Time to answer", ["route", "status"])
-        self._seconds = Histogram(*numbers, registry=self._registry)
+        self.seconds = Histogram(*numbers, registry=self._registry)
         numbers = ("domainbert_items_total", "Items scored", ["task"])
         self._items = Counter(*numbers, registry=self._registry)
         self._models: list[Served] = []
         self._workers: dict[str, tuple[Served, Worker]] = {}
         for asked in settings.models:
             kind, name = find_kind(asked, announced() if kinds is None else kinds)
-            self._add(kind.load(name, cache=work / "windows.sqlite"))
-        self.not_ready = next(filter(None, (m.self_test(self.score) for m in self._models)), "")
+            model = kind.load(name, cache=work / "windows.sqlite")
+            self._models.append(model)
+            for path, task in model.tasks.items():
+                if path in self._workers:
+                    other = self._workers[path][0].name
+                    raise UserError(f"{other} and {model.name} both do {path}; name one of them")
+                self._workers[path] = model, Worker(task, self._items.labels(path).inc)
+        self._fault = next(filter(None, (m.self_test(self.score) for m in self._models)), "")
         self.app = self._application()
-
-    def _add(self, model: Served) -> None:
-        self._models.append(model)
-        for name, task in model.tasks.items():
-            if name in self._workers:
-                other = self._workers[name][0].name
-                raise UserError(f"{other} and {model.name} both do {name}; name one of them")
-            self._workers[name] = model, Worker(task, self._items.labels(name).inc)
 
     def score(self, task: str, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The output rows of records; it blocks: never call it from the event loop."""
@@ -159,9 +159,7 @@ class Service:
         app.get("/v1", summary="The tasks, what they read and give, and the limits")(self._about)
         app.get("/v1/models/{name}", summary="The card of a model")(self._card)
         for name, (model, worker) in self._workers.items():
-            cells = {
-                c.name: {"description": f"also: {', '.join(c.also)}"} for c in worker.task.columns
-            }
+            cells = {c.name: {"description": f"also: {c.also}"} for c in worker.task.columns}
             records = {"type": "array", "items": {"type": "object", "properties": cells}}
             body = {"required": ["records"], "properties": {"records": records}}
             summary = (type(worker.task).__doc__ or name).splitlines()[0]
@@ -174,15 +172,15 @@ class Service:
             allowed: dict[str, Any] = {"allow_origins": self.settings.cors}
             allowed["allow_headers"] = ["authorization", "content-type", "x-request-id"]
             app.add_middleware(CORSMiddleware, allow_methods=["GET", "POST"], **allowed)
-        trust = Trust(Path(self.settings.trust), self.ledger) if self.settings.trust else None
-        if trust is None:  # a page of another site must not reach us by a name of its own
+        if self.trust is None:  # a page of another site must not reach us by a name of its own
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
-        app.add_middleware(Shell, trust, self._failed, self._seen, self.settings.max_requests)
+        app.add_middleware(Shell, self)
         app.add_exception_handler(HTTPException, self._on_http_error)
         return app
 
     def _answer(self, task: str, model: Served) -> Callable[..., Response]:
         same = {"task": task, "model": model.name, "fingerprint": model.fingerprint}
+        same["version"] = domainbert.__version__
 
         def answer(body: dict[str, Any], query: Mapping[str, str]) -> Response:
             if body.keys() - {"records"}:
@@ -196,18 +194,17 @@ class Service:
             rows = self.score(task, records)
             risks = [row for row in rows if row.get("stay_id") and "alert" in row]
             self.ledger.served(task, model.fingerprint, risks)
-            return Answer(
-                {**same, "version": domainbert.__version__, "time": now(), "records": rows}
-            )
+            return Answer({**same, "time": now(), "records": rows})
 
         return answer
 
-    def _failed(self, path: str, status: int, why: str) -> Any:
+    def failed(self, path: str, status: int, why: str) -> Any:
+        """The body of an answer without a result."""
         forms = [form for start, form in self.errors.items() if path.startswith(start)]
         return forms[0](status, why) if forms else {"error": why, "status": status}
 
     async def _on_http_error(self, request: Request, error: Any) -> Response:
-        body = self._failed(request.url.path, error.status_code, str(error.detail))
+        body = self.failed(request.url.path, error.status_code, str(error.detail))
         return Answer(body, error.status_code, error.headers)
 
     @asynccontextmanager
@@ -228,8 +225,8 @@ class Service:
         return Answer({"status": "ok"})
 
     async def _ready(self) -> Answer:
-        ready = {"ready": not self.not_ready, "models": [m.name for m in self._models]}
-        return Answer(ready | {"why": self.not_ready}, 503 if self.not_ready else 200)
+        ready = {"ready": not self._fault, "models": [m.name for m in self._models]}
+        return Answer(ready | {"why": self._fault}, 503 if self._fault else 200)
 
     async def _about(self) -> Answer:
         tasks = {
@@ -249,9 +246,6 @@ class Service:
         if not cards:
             raise HTTPException(404, "no model of this name is served here")
         return PlainTextResponse(cards[0], media_type="text/markdown")
-
-    def _seen(self, route: str, status: int, seconds: float) -> None:
-        self._seconds.labels(route, status).observe(seconds)
 
     async def _metrics(self) -> Response:
         registry = self._registry

@@ -78,6 +78,7 @@ def serve(
                 host=host,
                 port=port,
                 workers=workers,
+                timeout_keep_alive=75,  # longer than proxies keep an idle connection
                 timeout_graceful_shutdown=int(seconds + _GRACE_SECONDS),
                 **tls,
                 **logs,

@@ -21,11 +21,7 @@ from starlette.responses import Response
 from domainbert.service.trust import NotTrustedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from domainbert.service.trust import Trust
 
 log = logging.getLogger(__name__)
 HEADERS = {
@@ -109,26 +105,10 @@ def _constant(name: str) -> None:
 
 
 class Shell:
-    """What surrounds every request: its id, the client's token, headers, a log line, metrics.
+    """What surrounds every request of a `Service`: id, token, headers, a log line, metrics."""
 
-    Args:
-        app: the application.
-        trust: checks tokens; None where any caller is answered.
-        failed: (path, status, why) -> the body of an answer without a result.
-        seen: called with (route, status, seconds).
-        most: requests at a time.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        trust: Trust | None,
-        failed: Callable[[str, int, str], Any],
-        seen: Callable[[str, int, float], None],
-        most: int,
-    ) -> None:
-        self._app, self._trust, self._failed = app, trust, failed
-        self._seen, self._most, self._now = seen, most, 0
+    def __init__(self, app: ASGIApp, service: Any) -> None:
+        self._app, self._service, self._now = app, service, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -154,7 +134,7 @@ class Shell:
                 await self._app(scope, receive, sending)
             except HTTPException as refused:
                 await _drain(receive)
-                body = self._failed(scope["path"], refused.status_code, refused.detail)
+                body = self._service.failed(scope["path"], refused.status_code, refused.detail)
                 answer = Answer(body, refused.status_code, refused.headers)
                 await answer(scope, receive, sending)
         except ClientDisconnect:
@@ -163,7 +143,9 @@ class Shell:
             log.error("internal error", extra={"facts": facts | where(error)})
             if not status:
                 why = f"internal error; report the request id {facts['request']}"
-                await Answer(self._failed(scope["path"], 500, why), 500)(scope, receive, sending)
+                await Answer(self._service.failed(scope["path"], 500, why), 500)(
+                    scope, receive, sending
+                )
         finally:
             self._now -= 1
             seconds = time.perf_counter() - started
@@ -173,17 +155,17 @@ class Shell:
                 "status": status or GONE,
             }
             log.info("request", extra={"facts": facts | {"ms": round(1000 * seconds, 1)}})
-            self._seen(facts["route"], facts["status"], seconds)
+            self._service.seconds.labels(facts["route"], facts["status"]).observe(seconds)
 
     async def _admit(self, scope: Scope, authorization: str, facts: dict[str, Any]) -> None:
         if not scope["path"].startswith(DATA) or scope["method"] == "OPTIONS":
             return
-        if self._now > self._most:
-            why = f"{self._most} requests are being answered; try again soon"
+        if self._now > (most := self._service.settings.max_requests):
+            why = f"{most} requests are being answered; try again soon"
             raise HTTPException(429, why, {"retry-after": "1"})
-        if self._trust:
+        if trust := self._service.trust:
             try:
-                check = asyncio.to_thread(self._trust.check, authorization, scope["path"])
+                check = asyncio.to_thread(trust.check, authorization, scope["path"])
                 facts["client"] = await check
             except NotTrustedError as error:
                 raise HTTPException(401, str(error), {"www-authenticate": "Bearer"}) from None

@@ -1,0 +1,173 @@
+"""`domainbert serve` against `predict_many`, side by side on the same notes and threads.
+
+- throughput: short stays of a made-up hospital, one a request, from 32 clients;
+- waiting: a discharge summary alone, and at 70% of the service's throughput (short stays come at
+  a constant rate);
+- memory: of the service over many requests.
+
+The clients share the processors with the service, and the library does not pay for them.
+
+    python benchmarks/service.py --out service.json
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import queue
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from reporting import options, report, say, seconds_of, spread
+
+from clinical import ReadmissionModel
+from clinical.datasets.hospital import synthesize
+
+MODEL, CLIENTS, LOAD = "readmission-demo", 32, 0.7
+
+
+class Service:
+    """`domainbert serve` in a process of its own."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [str(Path(sys.executable).with_name("domainbert")), "serve", "--model", MODEL]
+        command += ["--port", str(self.port), "--log-level", "warning"]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603
+        while not self.answers():
+            time.sleep(0.2)
+
+    def answers(self) -> bool:
+        """Whether it is up."""
+        try:
+            return Client(self.port).call("GET", "/health") == 200
+        except OSError:
+            return False
+
+    def megabytes(self) -> float:
+        """Its resident memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+class Client:
+    """One connection that stays open."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+
+    def call(self, method: str, path: str, body: bytes | None = None) -> int:
+        """Send one request and read its answer."""
+        self.connection.request(method, path, body, {"content-type": "application/json"})
+        answer = self.connection.getresponse()
+        answer.read()
+        return answer.status
+
+    def score(self, body: bytes) -> float:
+        """Seconds until the risk is there."""
+        start = time.perf_counter()
+        assert self.call("POST", "/v1/readmission", body) == 200  # noqa: S101
+        return time.perf_counter() - start
+
+
+def bodies(notes: list[str], mark: str) -> list[bytes]:
+    """A request for each note; a mark of its own keeps it out of the cache of windows."""
+    texts = [f"{note} {mark} {number}" for number, note in enumerate(notes)]
+    return [json.dumps({"records": [{"text": [text]}]}).encode() for text in texts]
+
+
+def together(port: int, requests: list[bytes], rate: float | None = None) -> float:
+    """Seconds for all requests from `CLIENTS` clients, as fast as they can or at a rate."""
+    left: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def work() -> None:
+        client = Client(port)
+        while (body := left.get()) is not None:
+            client.score(body)
+
+    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for number, body in enumerate(requests):
+        if rate:
+            time.sleep(max(0.0, start + number / rate - time.perf_counter()))
+        left.put(body)
+    for _ in threads:
+        left.put(None)
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start
+
+
+def made_up(brief: bool, count: int) -> list[str]:  # noqa: FBT001
+    """Discharge summaries of a made-up hospital."""
+    with tempfile.TemporaryDirectory() as folder:
+        synthesize(folder, stays=2 * count, seed=5, brief=brief)
+        table = pd.read_csv(Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"])
+    return table.loc[table["CATEGORY"] == "Discharge summary", "TEXT"].tolist()[:count]
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--requests", type=int, default=10_000, help="for the memory (10000)")
+    asked = parser.parse_args()
+    count = 64 if asked.quick else 1000
+    short, long = made_up(brief=True, count=count), made_up(brief=False, count=50)
+    model, service = ReadmissionModel.from_pretrained(MODEL), Service()
+    client, rounds = Client(service.port), 1 if asked.quick else asked.rounds
+    ours, library = [], []
+    for turn in range(rounds):
+        say(f"throughput, round {turn + 1} of {rounds}")
+        texts = [[f"{note} l{turn} {n}"] for n, note in enumerate(short)]
+        library.append(len(short) / seconds_of(lambda: list(model.predict_many(texts))))  # noqa: B023
+        ours.append(len(short) / together(service.port, bodies(short, f"s{turn}")))
+    shares = [a / b for a, b in zip(ours, library, strict=True)]
+    say("waiting")
+    alone = [client.score(body) for body in bodies(long, "alone")]
+    rate, loaded = LOAD * float(np.median(ours)), []
+    background = bodies(short * (1 + int(rate * 30 / len(short))), "b")
+    busy = threading.Thread(target=together, args=(service.port, background, rate))
+    busy.start()
+    time.sleep(1)
+    for body in bodies(long, "loaded"):
+        loaded.append(client.score(body))
+        time.sleep(0.2)
+        if not busy.is_alive():
+            break
+    busy.join()
+    say("memory")
+    before, requests = service.megabytes(), 500 if asked.quick else asked.requests
+    together(service.port, bodies((short * (1 + requests // len(short)))[:requests], "m"))
+    after = service.megabytes()
+    service.process.terminate()
+    p95 = [float(np.percentile(times, 95)) for times in (alone, loaded)]
+    rows = [
+        {"what": "short stays a second, predict_many", "measured": spread(library, ".1f")},
+        {"what": f"the same, {CLIENTS} clients of the service", "measured": spread(ours, ".1f")},
+        {"what": "share of predict_many", "measured": spread(shares, ".2f")},
+        {"what": "discharge summary alone, 95th percentile", "measured": f"{p95[0]:.3f} s"},
+        {"what": f"the same at {LOAD:.0%} load", "measured": f"{p95[1]:.3f} s"},
+        {
+            "what": f"memory before and after {requests:,}",
+            "measured": f"{before:.0f}, {after:.0f} MB",
+        },
+    ]
+    setting = {"model": MODEL, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    measured = {"library": library, "service": ours, "alone": alone, "loaded": loaded}
+    report(rows, setting=setting, measured=measured | {"memory": [before, after]}, out=asked.out)
+
+
+if __name__ == "__main__":
+    main()
