@@ -81,7 +81,14 @@ class Trust:
         except JoseError as error:  # of a claim, its description names no more than the claim
             said = error.description if "claim" in type(error).__name__.lower() else ""
             raise NotTrustedError(f"the token: {said or type(error).__name__}") from None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise NotTrustedError(f"the token is not valid ({type(error).__name__})") from None
 
     def _check(self, token: str, path: str) -> str:

@@ -180,7 +180,9 @@ def test_axe_finds_no_serious_fault(browser, address, width, scheme):
 
 
 def test_the_link_of_a_card_opens_its_evidence(browser, address):
-    body = json.dumps(hook_request(*map(document, NOTES, range(2)))).encode()
+    summary = {"coding": [{"system": "http://loinc.org", "code": "18842-5"}]}
+    documents = [document(NOTES[0], 0), document(NOTES[1], 1, type=summary)]
+    body = json.dumps(hook_request(*documents)).encode()
     request = urllib.request.Request(
         f"{address}/cds-services/readmission", body, {"content-type": "application/json"}
     )
@@ -189,7 +191,11 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
     open_page(browser, f"{address}/#card={card['uuid']}", 1280)
     percent = until(browser, "document.getElementById('percent').textContent")
     assert percent in card["summary"]
-    assert browser.execute_script("return document.querySelectorAll('.note').length") == 2
+    # The shipped model reads discharge summaries, and the card says so.
+    assert browser.execute_script("return document.querySelectorAll('.note').length") == 1
+    assert "of 1 note were read" in card["detail"]
+    assert "that the model does not choose, not read: 1" in card["detail"]
+    assert "Discharge summary, 2026" in card["detail"]
 
 
 def test_the_page_of_the_interface(browser, address):

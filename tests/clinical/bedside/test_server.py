@@ -192,6 +192,7 @@ def test_no_fuzzed_request_is_a_server_error(server):
     assert "example" not in found, found["example"]
     assert all(isinstance(status, int) for status in found), found
     assert found[200] > FUZZ // 50
+    assert SECRET not in server.log.read_text()
     assert server.answers()
 
 

@@ -124,6 +124,7 @@ def test_other_algorithms_and_keys_are_refused(call, keys):
         "another's key": token(keys, key=stranger),
         "an unknown key": token(keys, key=unknown),
         "keys elsewhere": token(keys, header=elsewhere),
+        "a list": f"{encoded({'alg': 'ES384', 'kid': 'ec'})}.{encoded([])}.{parts[2]}",
         "half": parts[0],
         "no token": "",
         "noise": "é" * 10,
