@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from domainbert.service.served import Announced, Served
-
-if TYPE_CHECKING:
-    from domainbert.scoring import Task
-
-
-def _served(name: str, path: str, model: Any, task: Task) -> Served:
-    known = model.manifest.get("example")
-    card = model.card(model.config, model.adapter) if model.config else ""
-    example = (path, known["record"], known["row"]) if known else None
-    return Served(Path(name).name, model.fingerprint(), {path: task}, card=card, example=example)
 
 
 def _entities(name: str, **_: object) -> Served:
@@ -23,7 +10,7 @@ def _entities(name: str, **_: object) -> Served:
     from biomed.ner.task import TagTask
 
     tagger = Tagger.from_pretrained(name)
-    return _served(name, "entities", tagger.network, TagTask(tagger))
+    return Served.of(name, tagger.network, {"entities": TagTask(tagger)})
 
 
 def _answers(name: str, **_: object) -> Served:
@@ -31,7 +18,7 @@ def _answers(name: str, **_: object) -> Served:
     from biomed.qa.task import AskTask
 
     model = AnswerModel.from_pretrained(name)
-    return _served(name, "answers", model, AskTask(model))
+    return Served.of(name, model, {"answers": AskTask(model)})
 
 
 def _similar(name: str, **_: object) -> Served:
@@ -39,7 +26,7 @@ def _similar(name: str, **_: object) -> Served:
     from biomed.terms.task import NearestTask
 
     model = TermModel.from_pretrained(name)
-    return _served(name, "similar", model, NearestTask(TermIndex(model)))
+    return Served.of(name, model, {"similar": NearestTask(TermIndex(model))})
 
 
 ENTITIES = Announced("entities", "biomed", _entities)

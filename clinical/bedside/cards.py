@@ -80,10 +80,8 @@ def risk_card(
 
 def _origin(passage: Mapping[str, Any], documents: Documents) -> str:
     """Type and date of the note that a passage is in; a model that joins notes does not tell it."""
-    records, text = documents.records, passage["text"]
-    nearest = sorted(range(len(records)), key=lambda number: number != passage["note"])
-    names = [records[n]["note_id"] for n in nearest if text in records[n]["text"]]
-    return documents.about[names[0]] if names else "notes"
+    record = documents.records[passage["note"]]
+    return documents.about[record["note_id"]] if passage["text"] in record["text"] else "notes"
 
 
 def escaped(text: str) -> str:

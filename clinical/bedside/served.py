@@ -33,19 +33,11 @@ def load(name: str, *, cache: Path) -> Served:
     from domainbert.scoring.cache import WindowCache
 
     model = RiskModel.from_pretrained(name)
-    fingerprint, known = model.fingerprint(), model.manifest.get("example")
-    model.cache = WindowCache(cache, model=fingerprint)
-    name = Path(name).name
+    model.cache = WindowCache(cache, model=model.fingerprint())
     passages = PassagesTask(model, top=3, text=True)
-    return Served(
-        name,
-        fingerprint,
-        {"readmission": ReadmissionTask(model), "passages": passages},
-        card=model.card(model.config, model.adapter) if model.config else "",
-        example=("readmission", known["record"], known["row"]) if known else None,
-        forms={("readmission", "fhir"): risk_assessments(name, fingerprint)},
-        routes=_routes,
-    )
+    tasks = {"readmission": ReadmissionTask(model), "passages": passages}
+    fhir = risk_assessments(Path(name).name, model.fingerprint())
+    return Served.of(name, model, tasks, forms={("readmission", "fhir"): fhir}, routes=_routes)
 
 
 def _routes(service: Any, served: Served) -> None:

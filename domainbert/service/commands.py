@@ -14,6 +14,7 @@ from domainbert.cli.console import one_line_errors, say
 from domainbert.errors import UserError
 
 _SETTINGS = "DOMAINBERT_SERVICE"  # how the workers learn what was asked for
+_LINGER_SECONDS = 1.0  # for requests that are on their way at the end
 _GRACE_SECONDS = 5.0  # beside the time that a request may take
 
 
@@ -88,7 +89,8 @@ def serve(
 def application() -> Any:
     """The application of one process, as the environment says."""
     from domainbert.service.app import Service, ServiceSettings
-    from domainbert.service.http import log_as_json
+    from domainbert.service.http import log_as_json, stop_gently
 
+    stop_gently(_LINGER_SECONDS)
     log_as_json(os.environ[f"{_SETTINGS}_LOG"])
     return Service(ServiceSettings.model_validate_json(os.environ[_SETTINGS])).app

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sys
+import threading
 import time
 import traceback
 import uuid
@@ -35,6 +36,7 @@ HEADERS = {
 }
 DATA = ("/v1", "/cds-services")  # addresses that need a token; the others tell nothing of anyone
 _DRAIN, _DRAIN_SECONDS = 256 << 20, 10.0  # of a refused body, so that its sender reads the answer
+STOPPING = threading.Event()
 GONE = 499  # in logs: the client hung up
 
 
@@ -122,6 +124,7 @@ class Shell:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 mine = {**HEADERS, "x-request-id": facts["request"]}
+                mine |= {"connection": "close"} if STOPPING.is_set() else {}
                 message["headers"] += [(k.encode(), v.encode()) for k, v in mine.items()]
             await send(message)
 
@@ -207,3 +210,19 @@ def log_as_json(level: str) -> None:
     handler.setFormatter(JsonLines())
     logging.root.handlers[:] = [handler]
     logging.root.setLevel(level.upper())
+
+
+def stop_gently(seconds: float) -> None:
+    """Make uvicorn answer, at its end, what it accepted and has not read yet."""
+    import uvicorn
+
+    plain = uvicorn.Server.shutdown
+
+    async def shutdown(server: uvicorn.Server, sockets: Any = None) -> None:
+        STOPPING.set()
+        for listening in server.servers:
+            listening.close()
+        await asyncio.sleep(seconds)
+        await plain(server, sockets)
+
+    uvicorn.Server.shutdown = shutdown  # type: ignore[method-assign]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
@@ -40,6 +40,14 @@ class Served:
     example: tuple[str, dict[str, Any], dict[str, float]] | None = None
     forms: Mapping[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
     routes: Callable[[Any, Served], None] | None = None
+
+    @classmethod
+    def of(cls, name: str, model: Any, tasks: Mapping[str, Task], **more: Any) -> Self:
+        """A `domainbert.models.Model` as it is served; its example is that of the first task."""
+        known = model.manifest.get("example")
+        example = (next(iter(tasks)), known["record"], known["row"]) if known else None
+        card = model.card(model.config, model.adapter) if model.config else ""
+        return cls(Path(name).name, model.fingerprint(), tasks, card, example, **more)
 
     def self_test(self, score: Callable[..., Any]) -> str:
         """What is wrong with the answer to the example, or ""."""
