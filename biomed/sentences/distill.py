@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from sentence_transformers.sentence_transformer.losses import MSELoss
 from torch.nn.functional import normalize
 
 from biomed.sentences.encoder import SentenceEncoder
@@ -15,7 +16,7 @@ from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
 from domainbert.training.objective import Objective, SimilarLengths
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.sentences import WINDOWS, vectors_of, windows_of
+from domainbert.training.sentences import EMBEDDING, WINDOWS, GivenVectors, vectors_of, windows_of
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class TeacherObjective(Objective):
         training: TrainingSettings,
     ) -> None:
         self._student, self._validation = student, validation
+        given: Any = GivenVectors()
+        self._loss = MSELoss(given)
         self._texts = [(text,) for part, _ in train for text in part]
         self._targets = torch.from_numpy(np.concatenate([vectors for _, vectors in train]))
         self._plan = SimilarLengths(self._texts, batch_size=training.batch_size, seed=training.seed)
@@ -189,7 +192,8 @@ class TeacherObjective(Objective):
         vectors = vectors_of(self._student, network, *(batch[part] for part in WINDOWS))
         if self._student.settings.unit_norm:
             vectors = normalize(vectors)
-        return (vectors - batch["targets"]).square().sum(dim=1).mean()
+        # Summed over dimensions: a mean would be too small for the optimiser's epsilon.
+        return self._loss([{EMBEDDING: vectors}], batch["targets"]) * vectors.shape[1]
 
     def score(self, network: Any) -> dict[str, float]:
         """The mean cosine of each part of the validation side, and the mean of all."""

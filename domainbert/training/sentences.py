@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import numpy as np
 import torch
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-from torch.nn.functional import (
-    cosine_similarity,
-    cross_entropy,
-    mse_loss,
-    normalize,
-    triplet_margin_loss,
-)
+from sentence_transformers.sentence_transformer import losses
 from torch.utils.checkpoint import checkpoint
 
 from domainbert.errors import UserError
@@ -38,6 +32,7 @@ Kind = Literal["contrastive", "regression", "classification", "triplet"]
 KEY = "key"
 SCALE = 20.0  # one over the temperature of the contrastive objective
 MARGIN = 1.0  # of the triplet objective, as in the SBERT paper
+EMBEDDING = "sentence_embedding"  # sentence-transformers' name of a vector
 WINDOWS = ("ids", "lengths", "counts")
 _READ = 32  # windows read together in training
 _KEPT = 8192  # padded tokens of a column; larger batches use gradient checkpointing
@@ -52,11 +47,12 @@ class TextVectorsObjective(Objective):
     Args:
         embedder: its windows and its pooling are those of prediction.
         sets: the training sets, see `fit_embedder`. A batch comes from one set.
-        kind: "contrastive": a text's partner among those of the batch, as the cross-entropy of
-            cosines times 20 (multiple negatives ranking, arXiv 1705.00652); further columns are
-            negatives. "regression": squared error of cosine and score. "classification": softmax
-            over u, v and |u - v|. "triplet": max(|a - p| - |a - n| + 1, 0), Euclidean. The last
-            three are those of Reimers and Gurevych (arXiv 1908.10084).
+        kind: which loss of sentence-transformers. "contrastive": a text's partner among those of
+            the batch, as the cross-entropy of cosines times 20 (multiple negatives ranking, arXiv
+            1705.00652); further columns are negatives. "regression": squared error of cosine and
+            score. "classification": softmax over u, v and |u - v|. "triplet": max(|a - p| -
+            |a - n| + 1, 0), Euclidean. The last three are those of Reimers and Gurevych (arXiv
+            1908.10084).
         score: (embedder, network) -> metrics on validation.
         metric: that chooses the weights.
         training: see `TrainingSettings`; `batch_size` counts rows.
@@ -85,13 +81,13 @@ class TextVectorsObjective(Objective):
             msg = f"objective must be one of {', '.join(get_args(Kind))}; got {kind!r}"
             raise UserError(msg)
         self.metric, self._embedder, self._kind, self._score = metric, embedder, kind, score
-        self._difference = difference
         about = {"name": kind, "labels": list(classes), "difference": difference}
         self._facts = {"objective": about, "data": fingerprint(sets), "split": split}
-        if kind == "classification":
-            torch.manual_seed(training.seed)
-            parts = 3 if difference else 2
-            self.head = torch.nn.Linear(parts * embedder.dimension, len(classes))
+        torch.manual_seed(training.seed)  # of the layer of "classification"
+        self._loss = _make_loss(
+            kind, embedder.dimension, classes=len(classes), difference=difference
+        )
+        self.head = getattr(self._loss, "classifier", None)
         self._rows: list[tuple[tuple[str, ...], float]] = []
         plans: list[tuple[BatchPlan, int]] = []
         for columns in sets.values():
@@ -134,19 +130,11 @@ class TextVectorsObjective(Objective):
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """See the class."""
-        u, v, *others = [
+        vectors = [
             vectors_of(self._embedder, network, *(batch[f"{part} {n}"] for part in WINDOWS))
             for n in range(len(batch) // len(WINDOWS))
         ]
-        if self._kind == "regression":
-            return mse_loss(cosine_similarity(u, v), batch["labels"])
-        if self._kind == "triplet":
-            return triplet_margin_loss(u, v, others[0], margin=MARGIN)
-        if self.head is not None:
-            joined = torch.cat([u, v, (u - v).abs()][: 3 if self._difference else 2], dim=1)
-            return cross_entropy(self.head(joined), batch["labels"])
-        cosines = normalize(u) @ normalize(torch.cat([v, *others])).T
-        return cross_entropy(SCALE * cosines, torch.arange(len(u), device=u.device))
+        return self._loss([{EMBEDDING: rows} for rows in vectors], batch["labels"])
 
     def score(self, network: Any) -> dict[str, float]:
         """The metrics on validation."""
@@ -155,6 +143,32 @@ class TextVectorsObjective(Objective):
     def facts(self) -> dict[str, Any]:
         """The kind, and hashes of the training sets and the validation side."""
         return self._facts
+
+
+class GivenVectors(torch.nn.Module):
+    """What sentence-transformers' losses take for the model, where the vectors are there already.
+
+    Attributes:
+        device: of the layer that a loss may have; training moves it.
+    """
+
+    device = torch.device("cpu")
+
+    def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The features, which hold the vectors under `EMBEDDING`."""
+        return features
+
+
+def _make_loss(kind: Kind, dimension: int, *, classes: int, difference: bool) -> torch.nn.Module:
+    """The loss of sentence-transformers; see `TextVectorsObjective`."""
+    given: Any = GivenVectors()
+    if kind == "contrastive":
+        return losses.MultipleNegativesRankingLoss(given, scale=SCALE)
+    if kind == "regression":
+        return losses.CosineSimilarityLoss(given)
+    if kind == "triplet":
+        return losses.TripletLoss(given, triplet_margin=MARGIN)
+    return losses.SoftmaxLoss(given, dimension, classes, concatenation_sent_difference=difference)
 
 
 def windows_of(embedder: Embedder, texts: Sequence[str]) -> dict[str, torch.Tensor]:
