@@ -33,18 +33,25 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True, scope="session")
 def no_network():
-    """Refuse every connection that leaves this machine."""
-    connect = socket.socket.connect
+    """Refuse every connection and name look-up that leaves this machine."""
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+    local = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "", None)
 
     def guarded(self, address):
-        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        if self.family != socket.AF_UNIX and address[0] not in local:
             msg = f"a test tried to reach the network: {address}"
             raise RuntimeError(msg)
         return connect(self, address)
 
-    socket.socket.connect = guarded
+    def guarded_look_up(host, *args, **options):
+        if host not in local:
+            msg = f"a test tried to look up {host}"
+            raise RuntimeError(msg)
+        return look_up(host, *args, **options)
+
+    socket.socket.connect, socket.getaddrinfo = guarded, guarded_look_up
     yield
-    socket.socket.connect = connect
+    socket.socket.connect, socket.getaddrinfo = connect, look_up
 
 
 @pytest.fixture(autouse=True, scope="session")
