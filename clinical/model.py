@@ -58,17 +58,11 @@ class ReadmissionModel(RiskModel):
 
         return score_frame(ReadmissionTask(self, notes=notes), frame, named=named, keep=keep)
 
-    def explain(
-        self,
-        stay: str | Sequence[str],
-        *,
-        top: int = 5,
-        windows: int | None = None,
-    ) -> Explanation:
+    def explain(self, stay: str | Sequence[str], *, top: int = 5) -> Explanation:
         """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
         from clinical.evidence.explain import explain
 
-        return explain(self, stay, top=top, windows=windows)
+        return explain(self, stay, top=top)
 
     def show(self, stay: str | Sequence[str]) -> StayView:
         """The notes of a stay with those passages tinted, for a notebook."""

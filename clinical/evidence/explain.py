@@ -28,7 +28,6 @@ def explain(
     stay: str | Sequence[str],
     *,
     top: int = TOP,
-    windows: int | None = None,
     stay_id: object = None,
 ) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
@@ -40,21 +39,18 @@ def explain(
         model: that scores the stay.
         stay: one note, or a list of its notes in time order.
         top: at most this many raising passages, and as many lowering ones, at least 1.
-        windows: how many of the riskiest windows to search; by default as many as can be searched
-            for about three times the work of scoring the stay, at least one.
         stay_id: returned with the risk.
 
     Raises:
-        UserError: `top` or `windows` below 1.
+        UserError: `top` below 1.
     """
-    for name, number in {"top": top, "windows": windows}.items():
-        if number is not None and number < 1:
-            raise UserError(f"{name} is {number}; expected at least 1")
+    if top < 1:
+        raise UserError(f"top is {top}; expected at least 1")
     case = Case(model, stay, stay_id=stay_id)
     if case.risk.status != "ok":
         return Explanation(case.risk, (), (), None, None, case.stay.texts)
     pieces = sentence_pieces(case.stay)
-    examined = windows_that_matter(case, pieces, windows=windows)
+    examined = windows_that_matter(case, pieces)
     values = occlusion(case, pieces, examined)
     named = _named(case, pieces, values, top=top)
     without = alone = None
@@ -65,23 +61,19 @@ def explain(
     return Explanation(case.risk, passages, tuple(examined), without, alone, case.stay.texts)
 
 
-def windows_that_matter(
-    case: Case, pieces: Sequence[Piece], *, windows: int | None = None
-) -> list[int]:
-    """The riskiest windows: `windows` of them, or as many as `EFFORT` allows and at least one.
+def windows_that_matter(case: Case, pieces: Sequence[Piece]) -> list[int]:
+    """The riskiest windows: as many as `EFFORT` allows, and at least one.
 
     Under the readmission rule the riskiest windows also contribute most.
     """
     order = np.argsort(-case.probabilities, kind="stable")
-    if windows is None:
-        sizes, tokens = np.zeros(len(order)), np.zeros(len(order))
-        for piece in pieces:
-            sizes[piece.window] += 1
-            tokens[piece.window] += len(piece)
-        # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
-        cost = np.cumsum(((sizes - 1) * tokens)[order])
-        windows = max(1, int((cost <= EFFORT * tokens.sum()).sum()))
-    return order[:windows].tolist()
+    sizes, tokens = np.zeros(len(order)), np.zeros(len(order))
+    for piece in pieces:
+        sizes[piece.window] += 1
+        tokens[piece.window] += len(piece)
+    # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
+    cost = np.cumsum(((sizes - 1) * tokens)[order])
+    return order[: max(1, int((cost <= EFFORT * tokens.sum()).sum()))].tolist()
 
 
 def occlusion(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np.ndarray:

@@ -96,8 +96,7 @@ def evaluate_faithfulness(
             patients.append(patient)
     if not rows:
         raise UserError(f"none of the {len(stays)} stays can be scored")
-    falls = np.array(rows)
-    codes = patient_codes(patients, n=len(rows))
+    codes, falls = patient_codes(patients, n=len(rows)), np.array(rows)
     means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap, seed=seed)
     named = {NAMED: means[0], CHANCE: means[1], LEAD: means[0] - means[1]}
     intervals = {name: resampled.interval() for name, resampled in named.items()}

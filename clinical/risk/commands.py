@@ -14,7 +14,7 @@ Cache = Annotated[
     Path | None,
     typer.Option(help="Keep window scores in this file and reuse them in later runs."),
 ]
-CacheSize = Annotated[int, typer.Option(min=1, help="Size of the cache in MB.")]
+CACHE_BYTES = 1_000_000_000  # 16 million windows
 NotesOption = Annotated[
     Literal["chosen", "as-given"],
     typer.Option(
@@ -34,7 +34,6 @@ def score(
     scoring: options.ScoringOptions,
     notes: NotesOption = "chosen",
     cache: Cache = None,
-    cache_size: CacheSize = 1024,
     form: Annotated[
         Literal["table", "meds", "omop", "fhir"],
         typer.Option("--format", help="Write the risks of a cohort in this form too."),
@@ -53,7 +52,7 @@ def score(
         from clinical.risk.task import ReadmissionTask
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return ReadmissionTask(_cached(loaded, cache, cache_size), notes=notes)
+        return ReadmissionTask(_cached(loaded, cache), notes=notes)
 
     score_source(make_task, source, out, scoring)
     if form != "table":
@@ -73,7 +72,6 @@ def trajectory(
     scoring: options.ScoringOptions,
     notes: NotesOption = "chosen",
     cache: Cache = None,
-    cache_size: CacheSize = 1024,
 ) -> None:
     """Write the risk of every stay after each of its notes: one row a note, in time order."""
     from domainbert.cli.options import score_source
@@ -83,18 +81,17 @@ def trajectory(
         from clinical.risk.task import TrajectoryTask
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return TrajectoryTask(_cached(loaded, cache, cache_size), notes=notes)
+        return TrajectoryTask(_cached(loaded, cache), notes=notes)
 
     score_source(make_task, source, out, scoring)
 
 
-def _cached(model: Any, cache: Path | None, cache_size: int) -> Any:
+def _cached(model: Any, cache: Path | None) -> Any:
     """The model, with the window cache if one was asked for."""
     from domainbert.scoring.cache import WindowCache
 
     if cache:
-        size = cache_size * 1_000_000
-        model.cache = WindowCache(cache, model=model.fingerprint(), max_bytes=size)
+        model.cache = WindowCache(cache, model=model.fingerprint(), max_bytes=CACHE_BYTES)
     return model
 
 

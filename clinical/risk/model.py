@@ -12,7 +12,13 @@ from pydantic import Field
 
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, without_each
 from clinical.stays.choice import NoteChoice  # noqa: TC001  (pydantic reads it at run time)
-from clinical.stays.stays import ReadStay, StayReader, StayRisk, WindowRisk
+from clinical.stays.stays import (
+    OtherLanguages,
+    ReadStay,
+    StayReader,
+    StayRisk,
+    WindowRisk,
+)
 from domainbert.encoders.loading import window_limit
 from domainbert.errors import UserError
 from domainbert.models.model import Model
@@ -42,6 +48,8 @@ class ReadmissionSettings(Settings):
         c: of the readmission rule, > 0.
         clean_notes: blank out meaningless marks (see `clinical.stays.stays.clean`).
         join_notes: window a stay's notes as one text, as the paper does with early notes.
+        other_languages: what becomes of a stay whose notes seem not to be in English: "remark",
+            "error", or "accept" for a model of another language.
         calibration: slope and intercept on the logit scale; None without a calibrator.
         alert_threshold: the probability from which validation reached 80% precision; None if no
             probability did.
@@ -53,6 +61,7 @@ class ReadmissionSettings(Settings):
     c: Positive = DEFAULT_C
     clean_notes: bool = True
     join_notes: bool = False
+    other_languages: OtherLanguages = "remark"
     calibration: Annotated[tuple[float, float], Field(strict=False)] | None = None  # JSON: a list
     alert_threshold: float | None = None
     notes: NoteChoice | None = None
@@ -100,7 +109,9 @@ class RiskModel(Model):
         windower = Windower(
             tokenizer, window=asked.window or limit, overlap=asked.overlap, limit=limit
         )
-        self._reader = StayReader(windower, asked.clean_notes, asked.join_notes)
+        self._reader = StayReader(
+            windower, asked.clean_notes, asked.join_notes, asked.other_languages
+        )
         self._said_uncalibrated = False
         self.cache: WindowCache | None = None
 

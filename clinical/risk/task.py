@@ -153,7 +153,7 @@ class TrajectoryTask(ReadmissionTask):
         if len(labels) != len(notes):  # the notes of a list have none
             labels = [(None, None)] * len(notes)
         for note, (note_id, time), point in zip(notes, labels, result.points, strict=True):
-            remarks = ["this note has no text", *item.remarks]
+            remarks = ["this note has no text", *filter(None, [result.reason]), *item.remarks]
             row = {
                 **calibrated,
                 "note_id": note_id,

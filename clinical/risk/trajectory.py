@@ -62,7 +62,7 @@ class Trajectory:
         calibrated: whether the probabilities are calibrated.
         alert_threshold: of the model, else None.
         status: "ok", "empty" (no note has text) or "error".
-        reason: why it is not "ok", else "".
+        reason: why it is not "ok"; else a remark, or "".
     """
 
     points: tuple[TrajectoryPoint, ...] = field(repr=False)

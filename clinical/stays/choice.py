@@ -62,17 +62,8 @@ class NoteChoice(Settings):
 
     def __str__(self) -> str:
         """What a message calls the notes."""
-        summaries = f"discharge summaries (category {' or '.join(self.summaries)})"
-        return (
-            summaries
-            if self.notes == "discharge"
-            else f"notes of the first {self.hours:g} hours other than {summaries}"
-        )
-
-    def is_like(self, other: NoteChoice) -> bool:
-        """Whether both choose the same notes; the names of categories may differ."""
-        same = ("notes", "hours", "transfer_gap_hours")
-        return all(getattr(self, name) == getattr(other, name) for name in same)
+        early = "" if self.hours is None else f"notes of the first {self.hours:g} hours other than "
+        return f"{early}discharge summaries (category {' or '.join(self.summaries)})"
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of a stay whose notes are read, in the order of a cohort.
@@ -127,11 +118,14 @@ class NoteChoice(Settings):
 def checked_choice(cell: str | None, wanted: NoteChoice) -> bool:
     """Whether a cell of `note_choice` is the choice that is wanted; False for an empty one.
 
+    The names of the categories may differ.
+
     Raises:
         UserError: it is another one, or none.
     """
     found = choice_of([cell])
-    if found and not found.is_like(wanted):
+    rules = ("notes", "hours", "transfer_gap_hours")
+    if found and any(getattr(found, rule) != getattr(wanted, rule) for rule in rules):
         raise UserError(
             f"this model reads {wanted}, by the definition {wanted.definition}; the cohort has "
             f"{found}, by {found.definition}: build it with the model's definition, or read its "

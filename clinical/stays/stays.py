@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NOTE_JOINT = "\n\n"
 
 Status = Literal["ok", "empty", "error"]
+OtherLanguages = Literal["remark", "error", "accept"]
 
 # De-identification marks of MIMIC-III ([**2151-7-16**], [**Known lastname 1234**]) and of
 # MIMIC-IV (___), rules drawn with dashes or equals signs, and the number of a section or list
@@ -33,6 +34,27 @@ _MARKS = re.compile(
     r"|^[ \t]{0,40}\d{1,2}[.)](?=[ \t])",
     re.MULTILINE,
 )
+
+
+# Common words of other languages that are no English words, and common English ones.
+_OTHER_WORDS = re.compile(
+    r"\b(?:el|los|las|que|una|por|para|con|del|und|der|mit|nicht|ist|les|une|pour|dans|avec|della|che"
+    r"|gli|n\u00e3o|uma|het|een|voor)\b",
+    re.IGNORECASE,
+)
+_ENGLISH_WORDS = re.compile(
+    r"\b(?:the|of|and|with|for|was|to|in|is|on|at|he|she|his|her)\b", re.IGNORECASE
+)
+OTHER_LANGUAGE = "the notes seem not to be in English, and the model knows English only"
+
+
+def is_english(text: str) -> bool:
+    """Whether nothing speaks against English, in the first 20,000 characters of a text."""
+    text = text[:20_000]
+    others, letters = len(_OTHER_WORDS.findall(text)), sum(map(str.isalpha, text))
+    foreign = sum(letter.isalpha() and letter > "\u024f" for letter in text)  # not Latin
+    is_other = others >= 3 and others > len(_ENGLISH_WORDS.findall(text))
+    return not is_other and foreign <= 0.3 * letters
 
 
 def clean(note: str) -> str:
@@ -99,7 +121,7 @@ class StayRisk:
         coverage: what was read.
         alert: whether `probability` reaches the model's alert threshold; None without one.
         status: "ok", "empty" (no note has text) or "error" (not text, or no number).
-        reason: why it is not "ok", else "".
+        reason: why it is not "ok"; else a remark, or "".
     """
 
     stay_id: str | None
@@ -137,6 +159,7 @@ class StayReader:
     windower: Windower
     clean_notes: bool
     join_notes: bool
+    other_languages: OtherLanguages = "remark"
 
     def read(self, stay: Any, stay_id: object = None) -> ReadStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
@@ -157,6 +180,9 @@ class StayReader:
         status: Status = "error" if reason else "ok" if windows else "empty"
         if status == "empty":
             reason = "no note of this stay has any text"
+        if status == "ok" and self.other_languages != "accept" and not is_english("\n".join(texts)):
+            status, reason = "error" if self.other_languages == "error" else "ok", OTHER_LANGUAGE
+        windows = [] if status == "error" else windows
         nan = math.nan
         risk = StayRisk(
             *(id_text(stay_id), nan, nan, nan, nan, False, (), coverage),

@@ -15,6 +15,7 @@ from clinical.risk.model import ReadmissionSettings, RiskModel
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import patient_hashes, patient_keys
+from clinical.stays.stays import OtherLanguages  # noqa: TC001  (pydantic reads it at run time)
 from clinical.training.recalibration import EPSILON, check_events, choose
 from domainbert.errors import UserError
 from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
@@ -55,6 +56,7 @@ class ReadmissionTable(ModelTable):
     c: Positive = DEFAULT_C
     clean_notes: bool = True
     join_notes: bool = False
+    other_languages: OtherLanguages = "remark"
 
 
 class ReadmissionRecipe(Recipe):

@@ -8,8 +8,14 @@ from domainbert.errors import UserError
 SECRET = "furosemide"
 
 
-def test_passages_are_exact_spans_with_measured_contributions(evidence_model, notes):
-    found = clinical.explain(evidence_model, notes, top=3, windows=4)
+@pytest.fixture
+def every_window(monkeypatch):
+    """However much work it is, all windows are searched."""
+    monkeypatch.setattr("clinical.evidence.explain.EFFORT", 1e9)
+
+
+def test_passages_are_exact_spans_with_measured_contributions(evidence_model, notes, every_window):
+    found = clinical.explain(evidence_model, notes, top=3)
     assert found.risk == evidence_model.predict(notes)
     assert len(found.raising) <= 3
     assert len(found.lowering) + len(found.raising) > 0
@@ -33,14 +39,14 @@ def test_passages_are_exact_spans_with_measured_contributions(evidence_model, no
         assert passage.probability_contribution == pytest.approx(change, abs=1e-5)
 
 
-def test_without_all_raising_passages(evidence_model_of_words):
+def test_without_all_raising_passages(evidence_model_of_words, every_window):
     notes = [
         "He lives alone.",
         "Chronic renal failure.",
         "No fever.",
         "Chest pain.",
     ]  # a window each
-    found = explain(evidence_model_of_words, notes, top=1, windows=4)
+    found = explain(evidence_model_of_words, notes, top=1)
     (passage,) = found.raising
     others = [note for number, note in enumerate(notes) if number != passage.note]
     assert passage.text == notes[passage.note]
@@ -93,7 +99,6 @@ def test_the_window_cache_keeps_whole_windows_only(evidence_model, notes, tmp_pa
     ("asked", "message"),
     [
         ({"top": 0}, "top is 0; expected at least 1"),
-        ({"windows": 0}, "windows is 0; expected at least 1"),
     ],
 )
 def test_bad_requests(evidence_model, asked, message):
@@ -102,11 +107,11 @@ def test_bad_requests(evidence_model, asked, message):
     assert str(raised.value) == message
 
 
-def test_the_direction_is_that_of_the_measured_effect(evidence_model_of_words):
+def test_the_direction_is_that_of_the_measured_effect(evidence_model_of_words, every_window):
     # A routine window: its sentence raises the window's probability, but the stay's mean is lower
     # with the window than without it.
     stay = ["Chest pain and edema, renal failure. Insulin missed.", "Home."]
-    found = explain(evidence_model_of_words, stay, top=9, windows=2)
+    found = explain(evidence_model_of_words, stay, top=9)
     assert any(passage.value > 0 > passage.score_contribution for passage in found.passages)
     for passage in found.passages:
         assert passage.raises == (passage.score_contribution > 0)

@@ -1,9 +1,12 @@
 import time
 
+import numpy as np
+import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clinical.stays.stays import clean
+from clinical import ReadmissionModel, ReadmissionSettings
+from clinical.stays.stays import OTHER_LANGUAGE, clean, is_english
 
 MIMIC = """Admission Date:  [**2151-7-16**]   Discharge Date: [**2151-8-4**]
 Name: ___    Attending: [**First Name3 (LF) 1234**]
@@ -43,3 +46,36 @@ def test_hostile_marks_take_linear_time():
     clean("_" * 1_000_000)
     clean(" " * 1_000_000)
     assert time.process_time() - start < 10
+
+
+SPANISH = (
+    "Paciente de 71 años con insuficiencia cardíaca descompensada que ingresa por disnea. "
+    "Se inicia tratamiento con furosemida y es dado de alta para control en una semana."
+)
+GERMAN = (
+    "Der Patient wurde mit Fieber aufgenommen und nicht operiert. Es ist der dritte Aufenthalt."
+)
+ENGLISH = [
+    "Pt c/o CP, r/o MI. Para 2 gravida 3. EKG nl. d/c home.",
+    "71M with decompensated heart failure, seen by Dr. von der Mit and the wound team.",
+    "fever",
+    "",
+]
+
+
+def test_notes_in_another_language_are_remarked_on_or_refused(model):
+    assert not any(map(is_english, (SPANISH, GERMAN, "Пациент поступил с жалобами")))
+    assert all(map(is_english, ENGLISH))
+    risk = model.predict(SPANISH)
+    assert (risk.status, risk.reason) == ("ok", OTHER_LANGUAGE)
+    assert model.predict(ENGLISH[1]).reason == ""
+    frame = pd.DataFrame({"stay_id": ["1", "2"], "text": [SPANISH, ENGLISH[1]]})
+    assert OTHER_LANGUAGE in model.predict_frame(frame)["reason"].iloc[0]
+    assert OTHER_LANGUAGE in model.trajectory_frame(frame)["reason"].iloc[0]
+    for setting, status in (("error", "error"), ("accept", "ok")):
+        settings = ReadmissionSettings(other_languages=setting)
+        other = ReadmissionModel(model.network, model.tokenizer, settings=settings)
+        (found,) = other.predict_many([SPANISH])
+        assert found.status == status
+        assert np.isnan(found.probability) == (status == "error")
+        assert bool(found.reason) == (status == "error")
