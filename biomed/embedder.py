@@ -48,7 +48,6 @@ class TermEmbedder(TermModel):
         vocabulary: Sequence[str] | pd.DataFrame | None = None,
         *,
         k: int = 10,
-        context: str = "",
     ) -> pd.DataFrame:
         """The k terms of a vocabulary nearest to a term, by name, synonym and then by vector.
 
@@ -62,7 +61,7 @@ class TermEmbedder(TermModel):
         key = hashlib.sha256(pickle.dumps(vocabulary)).digest()
         if self._index is None or self._index[0] != key:
             self._index = key, TermIndex(self, vocabulary)
-        return self._index[1].nearest(term, k=k, context=context)
+        return self._index[1].nearest(term, k=k)
 
 
 def embed_frame(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -56,9 +56,6 @@ def index(
         str | None, typer.Option("--id", help="The column with the texts' ids.")
     ] = None,
     window: Annotated[int | None, typer.Option(help="Maximum tokens of a passage.")] = None,
-    storage: Annotated[
-        Literal["float32", "float16"] | None, typer.Option(help="By default float32.")
-    ] = None,
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""
     from biomed.sentences.search import SentenceIndex
@@ -66,13 +63,11 @@ def index(
 
     texts, ids = read_texts(source, text=text, identifier=identifier)
     is_new = not (out / "index.json").is_file()
-    if (window or storage) and not is_new:
-        raise typer.BadParameter(f"{out} is there and has its window and storage; leave them out")
+    if window and not is_new:
+        raise typer.BadParameter(f"{out} is there and has its window; leave --window out")
     encoder = _encoder(model)
     if is_new:
-        built = SentenceIndex.build(
-            texts, encoder, ids=ids, folder=out, window=window, storage=storage or "float32"
-        )
+        built = SentenceIndex.build(texts, encoder, ids=ids, folder=out, window=window)
     else:
         built = SentenceIndex.open(out, encoder)
         built.add(texts, ids=ids)

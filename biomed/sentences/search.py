@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel
     from domainbert.search import Hits
-    from domainbert.search.vectors import Storage
 
 PASSAGE = 256  # tokens of a passage
 CANDIDATES = 100  # passages that a cross-encoder reranks
@@ -74,7 +73,6 @@ class SentenceIndex:
         ids: Iterable[str] | None = None,
         folder: str | Path | None = None,
         window: int | None = None,
-        storage: Storage = "float32",
     ) -> SentenceIndex:
         """Index texts.
 
@@ -84,7 +82,6 @@ class SentenceIndex:
             ids: one for each text; by default its number.
             folder: a new folder that keeps the index; by default a temporary one.
             window: tokens of a passage at most; by default 256, or the encoder's window.
-            storage: see `VectorIndex`.
 
         Raises:
             UserError: the folder is there, or ids do not match the texts.
@@ -98,7 +95,6 @@ class SentenceIndex:
             folder,
             fingerprint=encoder.fingerprint(),
             dimension=encoder.dimension,
-            storage=storage,
             about={"window": window},
         )
         index = cls(encoder, vectors)

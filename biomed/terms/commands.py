@@ -60,9 +60,6 @@ def similar(
     term: Annotated[str | None, typer.Argument(help="A term; or none, with --terms.")] = None,
     *,
     scoring: options.ScoringOptions,
-    context: Annotated[
-        str, typer.Option(help="A sentence with TERM: decides what an abbreviation stands for.")
-    ] = "",
     terms: Annotated[str | None, typer.Option(help=SOURCE_HELP)] = None,
     out: Annotated[Path | None, typer.Option(help="With --terms: the table to write.")] = None,
     vocabulary: VocabularyFile = None,
@@ -79,8 +76,6 @@ def similar(
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
-    if terms is not None and context:
-        raise typer.BadParameter("--context is for one term; a file has a column context")
 
     def load_index() -> TermIndex:
         own = None if vocabulary is None else read_terms(vocabulary)
@@ -100,14 +95,14 @@ def similar(
             lines=True,
         )
     elif term is not None:
-        _print_neighbours(load_index(), term, context=context, k=k)
+        _print_neighbours(load_index(), term, k=k)
 
 
-def _print_neighbours(index: TermIndex, term: str, *, context: str, k: int) -> None:
+def _print_neighbours(index: TermIndex, term: str, *, k: int) -> None:
     """Print the neighbours of a term; say how it was read."""
     from domainbert.models.embedder import check_faults
 
-    result = next(iter(index.look_up([(term, context)], k=k)))
+    result = next(iter(index.look_up([term], k=k)))
     check_faults([result.fault], first=0)
     rows = [(n.rank, n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning) for n in result.found]
     print_table(rows, ["", "neighbour", "similarity", "match", "meaning"])

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 NAME, SYNONYM, ABBREVIATION, VECTOR = "name", "synonym", "abbreviation", "vector"
-_MARGIN = 0.05  # a context decides if one meaning's cosine is larger by so much
 _BLOCK = 1024  # terms looked up at a time
 
 
@@ -144,7 +143,7 @@ class TermIndex:
         listed = [*self.terms, *("\1".join(names) for names in self._concepts)]
         return hashlib.sha256("\0".join(listed).encode(errors="replace")).hexdigest()
 
-    def nearest(self, term: str, *, k: int = 10, context: str = "") -> pd.DataFrame:
+    def nearest(self, term: str, *, k: int = 10) -> pd.DataFrame:
         """The k nearest terms of the vocabulary, the term itself (in any case) left out.
 
         Terms with the same name come first, then its synonyms, then others by cosine. Of an
@@ -153,7 +152,6 @@ class TermIndex:
         Args:
             term: the term.
             k: neighbours.
-            context: a sentence with it, which decides among the meanings of an abbreviation.
 
         Returns:
             The columns of `Neighbour`; fewer rows where the vocabulary is smaller.
@@ -163,34 +161,29 @@ class TermIndex:
         """
         import pandas as pd
 
-        (result,) = self.look_up([(term, context)], k=k)
+        (result,) = self.look_up([term], k=k)
         check_faults([result.fault], first=0)
         return pd.DataFrame([asdict(near) for near in result.found], columns=list(COLUMNS))
 
-    def look_up(self, items: Iterable[tuple[str, str]], *, k: int) -> Iterator[Neighbours]:
-        """The neighbours of each term, in order.
-
-        Args:
-            items: term and context ("" where there is none).
-            k: neighbours of each meaning.
-        """
+    def look_up(self, terms: Iterable[str], *, k: int) -> Iterator[Neighbours]:
+        """The neighbours of each term, in order; `k` of each meaning."""
         if k < 1:
             msg = f"k must be at least 1, got {k}"
             raise UserError(msg)
-        for part in chunked(items, size=lambda _: 1, limit=_BLOCK):
+        for part in chunked(terms, size=lambda _: 1, limit=_BLOCK):
             yield from self._look_up(part, k)
 
-    def _look_up(self, items: Sequence[tuple[str, str]], k: int) -> Iterator[Neighbours]:
-        readings = [self.read(term, context) for term, context in items]
+    def _look_up(self, terms: Sequence[str], k: int) -> Iterator[Neighbours]:
+        readings = [self.read(term) for term in terms]
         texts = [text for reading in readings for text in reading.texts]
         parts = list(self.embedder.embed_many(texts))
         faults = iter([fault for part in parts for fault in part.faults])
         vectors = np.nan_to_num(unit(np.concatenate([part.vectors for part in parts])))
         by_name = [self._by_name(text) for text in texts]
-        left_out = max(self._spellings[term.casefold()] for term, _ in items)
+        left_out = max(self._spellings[term.casefold()] for term in terms)
         hits = top_k(vectors, [self._vectors], k=k + left_out + max(map(len, by_name)))
         near = zip(vectors, hits.rows.tolist(), by_name, strict=True)
-        for (term, _), reading in zip(items, readings, strict=True):
+        for term, reading in zip(terms, readings, strict=True):
             found = [
                 neighbour
                 for text, (vector, rows, named) in zip(reading.texts, near, strict=False)
@@ -221,11 +214,10 @@ class TermIndex:
             for rank, (row, cosine) in enumerate(zip(order, cosines, strict=True), start=1)
         ]
 
-    def read(self, term: str, context: str = "") -> Reading:
+    def read(self, term: str) -> Reading:
         """What a term is read as: itself, or what an abbreviation stands for.
 
-        Synonyms in the user's own table decide; else a single meaning in the shipped tables, or
-        the meaning that the context names or whose vector is nearest to the context's.
+        Synonyms in the user's own table decide; else the shipped tables.
         """
         listed: list[str] = []
         if is_abbreviation(term):
@@ -237,24 +229,7 @@ class TermIndex:
             return Reading((term,))
         if len(texts) == 1:
             return Reading(texts, f"{term} is read as {texts[0]}")
-        if context.strip():
-            return self._by_context(term, texts, context)
-        return Reading(texts, f"{term} is ambiguous: {' or '.join(texts)}; add a context")
-
-    def _by_context(self, term: str, texts: tuple[str, ...], context: str) -> Reading:
-        said = [text for text in texts if text.casefold() in context.casefold()]
-        if len(said) == 1:
-            return Reading((said[0],), f"{term} is read as {said[0]}, which the context names")
-        parts = list(self.embedder.embed_many([context, *texts]))
-        if any(fault for part in parts for fault in part.faults):
-            return Reading(texts, f"{term} is ambiguous, and its context cannot be read")
-        vectors = unit(np.concatenate([part.vectors for part in parts]))
-        cosines = vectors[1:] @ vectors[0]
-        shown = ", ".join(f"{t} {c:.2f}" for t, c in zip(texts, cosines, strict=True))
-        best = texts[int(cosines.argmax())]
-        if np.sort(cosines)[-1] - np.sort(cosines)[-2] < _MARGIN:
-            return Reading(texts, f"{term} is ambiguous in its context ({shown})")
-        return Reading((best,), f"{term} is read as {best} by its context ({shown})")
+        return Reading(texts, f"{term} is ambiguous: {' or '.join(texts)}")
 
     def _by_name(self, text: str) -> dict[int, str]:
         """Row -> match of the vocabulary's terms with this name, or with another of its thing."""

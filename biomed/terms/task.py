@@ -46,8 +46,7 @@ class EmbedTask(EncodeTask):
 class NearestTask(Task):
     """The nearest terms of a vocabulary, a row each: `term` and the columns of `Neighbour`.
 
-    A column `context` with a sentence decides among the meanings of an abbreviation; `reason` says
-    how one was read.
+    `reason` says how an abbreviation was read.
 
     Args:
         index: the vocabulary.
@@ -55,7 +54,7 @@ class NearestTask(Task):
     """
 
     name = "nearest terms"
-    columns = (TERM, Column("context", "value", ("sentence",)))
+    columns = (TERM,)
 
     def __init__(self, index: TermIndex, *, k: int = 10) -> None:
         self._index, self._k = index, k
@@ -66,21 +65,20 @@ class NearestTask(Task):
         types = (pa.int64(), pa.string(), pa.float64(), pa.string(), pa.string())
         return pa.schema([("term", pa.string()), *zip(COLUMNS, types, strict=True)])
 
-    def read(self, rows: Sequence[Row]) -> tuple[str, str] | Fault:
-        """The term of a row, and its context."""
-        term = text_of(rows[0], "term")
-        return term if isinstance(term, Fault) else (term, str(rows[0].cells.get("context") or ""))
+    def read(self, rows: Sequence[Row]) -> str | Fault:
+        """The term of a row."""
+        return text_of(rows[0], "term")
 
-    def run(self, items: Iterable[tuple[str, str]]) -> Iterator[Neighbours | Fault]:
+    def run(self, items: Iterable[str]) -> Iterator[Neighbours | Fault]:
         """The neighbours of each term."""
         for result in self._index.look_up(items, k=self._k):
             yield Fault(result.fault) if result.fault else result
 
-    def rows(self, item: tuple[str, str], result: Neighbours) -> list[dict[str, Any]]:
+    def rows(self, item: str, result: Neighbours) -> list[dict[str, Any]]:
         """A row per neighbour."""
-        shared = {"term": item[0], "reason": result.reason}
+        shared = {"term": item, "reason": result.reason}
         rows = [shared | asdict(neighbour) for neighbour in result.found]
-        return rows or [{"term": item[0], "reason": "the vocabulary has no other term"}]
+        return rows or [{"term": item, "reason": "the vocabulary has no other term"}]
 
     def facts(self) -> dict[str, Any]:
         """The model, the vocabulary and k."""

@@ -6,7 +6,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from domainbert.models.embedder import Embedder
 
-Storage = Literal["float32", "float16"]
 HEAD, GRAPH = "index.json", "graph.usearch"
 VERSION = 2
 BLOCK_ROWS = 65_536
@@ -47,7 +46,6 @@ class VectorIndex:
         folder: where it is.
         fingerprint: of the embedder, see `Embedder.fingerprint`.
         dimension: length of a vector.
-        storage: "float32", or "float16" (half the space, cosines within 1e-3).
         about: what its maker noted in it.
     """
 
@@ -55,7 +53,6 @@ class VectorIndex:
         self.folder = folder
         self.fingerprint: str = head["fingerprint"]
         self.dimension: int = head["dimension"]
-        self.storage: Storage = head["storage"]
         self._take(head)
         self._graph: Any = None
 
@@ -71,7 +68,6 @@ class VectorIndex:
         *,
         fingerprint: str,
         dimension: int,
-        storage: Storage = "float32",
         about: dict[str, Any] | None = None,
     ) -> VectorIndex:
         """An empty index in a new folder.
@@ -80,22 +76,18 @@ class VectorIndex:
             folder: must not be there yet.
             fingerprint: of the embedder.
             dimension: length of a vector.
-            storage: see the class.
             about: a note that is kept with it, as JSON.
 
         Raises:
-            UserError: the folder is there, or an unknown storage.
+            UserError: the folder is there.
         """
-        folder, storages = Path(folder), get_args(Storage)
-        if storage not in storages:
-            raise UserError(f"storage must be one of {', '.join(storages)}; got {storage!r}")
+        folder = Path(folder)
         if folder.exists():
             raise UserError(f"{folder} exists already; add to it, or name another folder")
         head: dict[str, Any] = {
             "version": VERSION,
             "fingerprint": fingerprint,
             "dimension": dimension,
-            "storage": storage,
             "about": about or {},
             "parts": [],
             "graph": None,
@@ -149,7 +141,7 @@ class VectorIndex:
         with locked(self.folder):
             head = _read_head(self.folder)
             self._take(head)
-            writer = PartWriter(self.folder, len(self._parts), self.dimension, self.storage)
+            writer = PartWriter(self.folder, len(self._parts), self.dimension)
             try:
                 yield writer
                 writer.write()
@@ -275,7 +267,7 @@ class VectorIndex:
     def _read(self, part: dict[str, Any], rows: slice | np.ndarray) -> np.ndarray:
         table = self._load(part)
         stored = table["vector"].chunk(0).flatten().to_numpy().reshape(-1, self.dimension)
-        return np.asarray(stored[rows], dtype=np.float32)
+        return np.asarray(stored[rows])
 
     def _load(self, part: dict[str, Any]) -> pa.Table:
         """The rows of a part, through a memory map."""
@@ -286,17 +278,17 @@ class VectorIndex:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         except (OSError, pa.ArrowException):
             raise VectorIndexError(f"{path} is missing or damaged; {_AGAIN}") from None
-        expected = _vector_type(self.dimension, self.storage)
+        expected = _vector_type(self.dimension)
         if len(table) != part["rows"] or table.schema.field("vector").type != expected:
-            msg = f"{path}: expected {part['rows']} rows of {self.dimension} {self.storage} numbers"
+            msg = f"{path}: expected {part['rows']} rows of {self.dimension} float32 numbers"
             raise VectorIndexError(f"{msg}; {_AGAIN}")
         return table
 
 
-def _vector_type(dimension: int, storage: Storage) -> pa.DataType:
+def _vector_type(dimension: int) -> pa.DataType:
     import pyarrow as pa
 
-    return pa.list_(pa.from_numpy_dtype(np.dtype(storage)), dimension)
+    return pa.list_(pa.float32(), dimension)
 
 
 def _read_head(folder: Path) -> dict[str, Any]:
@@ -305,11 +297,11 @@ def _read_head(folder: Path) -> dict[str, Any]:
         raise VectorIndexError(f"{folder} holds no index: it has no {HEAD}")
     try:
         head = json.loads(file.read_text("utf-8"))
-        named = {"fingerprint", "dimension", "storage", "about", "parts", "graph"} <= set(head)
+        named = {"fingerprint", "dimension", "about", "parts", "graph"} <= set(head)
         is_sound = named and all({"name", "rows"} <= set(part) for part in head["parts"])
     except (ValueError, TypeError):
         is_sound, head = False, {}
-    if not is_sound or head.get("version") != VERSION or head["storage"] not in get_args(Storage):
+    if not is_sound or head.get("version") != VERSION:
         raise VectorIndexError(f"{file} is damaged or of another version; {_AGAIN}")
     return head
 
@@ -322,14 +314,12 @@ class PartWriter:
         folder: of the index.
         first: number of the first part.
         dimension: length of a vector.
-        storage: see `VectorIndex`.
         parts: that were written.
     """
 
     folder: Path
     first: int
     dimension: int
-    storage: Storage
     parts: list[dict[str, Any]] = field(default_factory=list)
     _waiting: list[tuple[np.ndarray, pa.Table]] = field(default_factory=list)
 
@@ -391,10 +381,8 @@ class PartWriter:
         name = f"part-{self.first + len(self.parts):05d}"
         vectors = np.concatenate([vectors for vectors, _ in self._waiting])
         table = pa.concat_tables(table for _, table in self._waiting).combine_chunks()
-        stored = pa.array(vectors.astype(self.storage).ravel())
-        stored = pa.FixedSizeListArray.from_arrays(
-            stored, type=_vector_type(self.dimension, self.storage)
-        )
+        stored = pa.array(vectors.ravel())
+        stored = pa.FixedSizeListArray.from_arrays(stored, type=_vector_type(self.dimension))
         table = table.append_column("vector", stored)
         with (
             atomic_path(self.folder / f"{name}.arrow") as temporary,

@@ -1,12 +1,10 @@
 """Cosines, neighbours, and the tables that hold them."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.embedder import TermEmbedder, embed_frame
+from biomed.embedder import embed_frame
 from biomed.terms.similarity import COLUMNS, Reading, TermIndex
 from biomed.terms.task import (
     EmbedTask,
@@ -193,7 +191,7 @@ def test_one_letter_tells_terms_apart(embedder, one, other):
 
 def test_an_abbreviation_is_read_as_its_one_meaning(embedder):
     index = TermIndex(embedder, VOCABULARY)
-    (found,) = index.look_up([("PNA", "")], k=2)
+    (found,) = index.look_up(["PNA"], k=2)
     assert found.reason == "PNA is read as pneumonia"
     first, second = found.found
     assert (first.neighbour, first.match) == ("pneumonia", "abbreviation")
@@ -204,7 +202,7 @@ def test_an_abbreviation_is_read_as_its_one_meaning(embedder):
 
 def test_an_ambiguous_abbreviation_has_the_neighbours_of_each_meaning(embedder):
     vocabulary = ["mitral stenosis", "multiple sclerosis", "edema"]
-    (found,) = TermIndex(embedder, vocabulary).look_up([("MS", "")], k=2)
+    (found,) = TermIndex(embedder, vocabulary).look_up(["MS"], k=2)
     assert found.reason.startswith("MS is ambiguous: multiple sclerosis or mitral stenosis")
     assert [(n.rank, n.meaning) for n in found.found] == [
         *((1, "multiple sclerosis"), (2, "multiple sclerosis")),
@@ -214,46 +212,10 @@ def test_an_ambiguous_abbreviation_has_the_neighbours_of_each_meaning(embedder):
     assert firsts == ["multiple sclerosis", "mitral stenosis"]
 
 
-def test_a_context_or_your_own_table_decides(embedder):
-    index = TermIndex(embedder, VOCABULARY)
-    named = index.read("MS", "Long known mitral stenosis; MS was severe.")
-    assert named.texts == ("mitral stenosis",)
-    assert named.reason == "MS is read as mitral stenosis, which the context names"
+def test_your_own_table_decides_what_an_abbreviation_stands_for(embedder):
     table = pd.DataFrame({"term": ["mitral stenosis"], "synonyms": ["MS"]})
     own = TermIndex(embedder, table).read("MS")
     assert (own.texts, own.reason) == (("mitral stenosis",), "MS is read as mitral stenosis")
-
-
-@pytest.mark.encoder
-def test_the_vector_of_a_context_decides_or_leaves_it_open():
-    index = TermIndex(TermEmbedder.from_pretrained(device="cpu"), ["edema"])
-    read = index.read("MS", "Optic neuritis, on interferon for MS.")
-    assert read.texts == ("multiple sclerosis",)
-    assert read.reason.startswith("MS is read as multiple sclerosis by its context (multiple scl")
-
-
-class Turned:
-    """An embedder whose texts have vectors at known angles."""
-
-    def __init__(self, **degrees):
-        self._degrees = {name.replace("_", " "): value for name, value in degrees.items()}
-
-    def embed_many(self, texts):
-        angles = np.radians([self._degrees.get(text, 0) for text in texts])
-        vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        unread = ["no token" if text == "??" else "" for text in texts]
-        yield SimpleNamespace(vectors=vectors, faults=unread)
-
-
-@pytest.mark.parametrize(("degrees", "read"), [(40, 1), (10, 2)])
-def test_a_context_decides_only_where_one_meaning_is_clearly_nearer(degrees, read):
-    index = TermIndex(Turned(multiple_sclerosis=degrees), ["edema"])
-    reading = index.read("MS", "Known MS.")
-    assert len(reading.texts) == read
-    assert ("is ambiguous in its context" in reading.reason) == (read == 2)
-    unread = index.read("MS", "??")
-    assert len(unread.texts) == 2
-    assert unread.reason == "MS is ambiguous, and its context cannot be read"
 
 
 def test_common_words_are_no_abbreviations(embedder):
@@ -269,19 +231,6 @@ def test_synonyms_of_a_frame_may_be_arrays_and_rows_may_repeat(embedder, tmp_pat
     index = TermIndex(embedder, pd.read_parquet(tmp_path / "t.parquet"))
     assert index.read("ZQX") == Reading(("edema",), "ZQX is read as edema")
     assert index.nearest("swelling", k=1)["match"].tolist() == ["synonym"]
-
-
-def test_a_table_of_terms_may_have_contexts(embedder):
-    frame = pd.DataFrame(
-        {"term": ["MS", "MS", "edema"], "context": ["mitral stenosis (MS)", None, None]}
-    )
-    table = score_frame(NearestTask(TermIndex(embedder, VOCABULARY), k=1), frame)
-    assert table["meaning"].tolist() == [
-        *("mitral stenosis", "multiple sclerosis", "mitral stenosis", ""),
-    ]
-    assert table["reason"].fillna("").str[:15].tolist() == [
-        *("MS is read as m", "MS is ambiguous", "MS is ambiguous", ""),
-    ]
 
 
 def test_neighbours_of_a_table_are_those_of_each_term(embedder):

@@ -25,13 +25,9 @@ def index(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("storage", ["float32", "float16"])
-def test_it_finds_nearly_all_and_gives_exact_cosines(tmp_path, storage):
-    index = VectorIndex.create(tmp_path / "i", fingerprint="f", dimension=24, storage=storage)
-    add(index, 1500, seed=1)
-    add(index, 500, seed=2)
+def test_it_finds_nearly_all_and_gives_exact_cosines(index):
     index.build_graph()
-    opened = VectorIndex.open(tmp_path / "i")
+    opened = VectorIndex.open(index.folder)
     queries = vectors(50, seed=3)
     exact, found = index.search(queries, k=10), approximate(opened, queries, 10)
     share = np.mean(

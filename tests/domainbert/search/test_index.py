@@ -1,4 +1,4 @@
-"""Vector index: exact neighbours, whatever the blocks and storage; nothing damaged is read."""
+"""Vector index: exact neighbours, whatever the blocks; nothing damaged is read."""
 
 import json
 import shutil
@@ -25,8 +25,8 @@ def ids(count, start=0):
     return [f"note-{number}" for number in range(start, start + count)]
 
 
-def new_index(folder, storage="float32", *, fingerprint="f"):
-    return VectorIndex.create(folder, fingerprint=fingerprint, dimension=16, storage=storage)
+def new_index(folder, *, fingerprint="f"):
+    return VectorIndex.create(folder, fingerprint=fingerprint, dimension=16)
 
 
 @settings(max_examples=60)
@@ -65,21 +65,19 @@ def test_memory_does_not_grow_with_queries_times_rows():
     assert hits.rows.tolist() == np.argsort(-products, axis=1)[:, :2].tolist()
 
 
-@pytest.mark.parametrize(("storage", "near"), [("float32", 1e-6), ("float16", 2e-3)])
-def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch, storage, near):
+def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 37)
-    index = new_index(tmp_path / "index", storage)
+    index = new_index(tmp_path / "index")
     index.add(VECTORS[:200], ids=ids(200))
     index.add(VECTORS[200:] * 5, ids=ids(100, 200))  # the length of a vector does not matter
     cosines = unit(QUERIES) @ unit(VECTORS).T
     for opened in (index, VectorIndex.open(tmp_path / "index")):
         assert len(opened) == 300
         hits = opened.search(QUERIES, k=5)
-        assert hits.scores == pytest.approx(-np.sort(-cosines)[:, :5], abs=near)
-        if storage == "float32":
-            assert hits.rows.tolist() == np.argsort(-cosines)[:, :5].tolist()
+        assert hits.scores == pytest.approx(-np.sort(-cosines)[:, :5], abs=1e-6)
+        assert hits.rows.tolist() == np.argsort(-cosines)[:, :5].tolist()
     sizes = sum(path.stat().st_size for path in (tmp_path / "index").glob("part-00000*"))
-    assert sizes < 200 * (16 * np.dtype(storage).itemsize + 4 + 8 + 8 + 20) + 6000
+    assert sizes < 200 * (16 * 4 + 4 + 8 + 8 + 20) + 6000
 
 
 def test_rows_keep_ids_offsets_and_texts_in_the_order_asked(tmp_path):
@@ -168,10 +166,9 @@ def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     assert again.search(VECTORS[[95]], k=1).rows.tolist() == [[55]]
 
 
-@pytest.mark.parametrize("storage", ["float32", "float16"])
-def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch, storage):
+def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 64)
-    whole, pieces = (new_index(tmp_path / name, storage) for name in ("whole", "pieces"))
+    whole, pieces = (new_index(tmp_path / name) for name in ("whole", "pieces"))
     whole.add(VECTORS, ids=ids(300), texts=ids(300))
     with pieces.adding() as rows:
         for start in range(0, 300, 16):
@@ -226,8 +223,6 @@ def test_other_bad_input(tmp_path):
     index = new_index(tmp_path / "i")
     with pytest.raises(UserError, match="exists already; add to it, or name another folder"):
         new_index(tmp_path / "i")
-    with pytest.raises(UserError, match="storage must be one of float32, float16"):
-        new_index(tmp_path / "j", "int4")
     with pytest.raises(UserError, match="queries have 3 numbers, the index has 16"):
         index.search(QUERIES[:, :3])
     with pytest.raises(UserError, match="k must be at least 1, got 0"):
