@@ -15,4 +15,7 @@ def test_its_python_runs(capsys):
     session: dict[str, object] = {}
     for block in blocks:
         exec(block, session)
-    assert "tokens" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    shown = re.findall(r"# -> (.+)", "".join(blocks))
+    assert shown
+    assert [line for line in shown if f"{line}\n" not in out] == []
