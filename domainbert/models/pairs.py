@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import Field
 
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
+from domainbert.tables.ids import whole_text
 from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import own_tokenizer, plan_windows, too_long
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 Join = Literal["mean", "max"]
 SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer takes a text with one
 
 
 class PairSettings(Settings):
@@ -33,14 +31,12 @@ class PairSettings(Settings):
     Attributes:
         window: maximum tokens of a window, including both texts and special tokens; None is the
             encoder's limit.
-        overlap: tokens of the second text that consecutive windows share.
         join: how the windows of a long second text become one result: the largest of their logits
             ("max"), or the "mean". In a mean, a last window of a few words weighs as much as a full
             one, which ruins reranking.
     """
 
     window: Count | None = None
-    overlap: Annotated[int, Field(ge=0)] = 0
     join: Join = "max"
 
 
@@ -79,20 +75,17 @@ class PairWindower:
     Args:
         tokenizer: a fast tokenizer, from `domainbert.encoders.loading.load_tokenizer`.
         window: tokens of a window at most, special tokens counted.
-        overlap: tokens of the second text that consecutive windows share.
     """
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int = 0
-    ) -> None:
-        self.window, self.overlap = window, overlap
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int) -> None:
+        self.window = window
         self._tokenizer = own_tokenizer(tokenizer)
         self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
 
     @property
     def longest_first(self) -> int:
         """Tokens that the first text may have, so that windows advance over the second."""
-        return self.window - SPECIAL_TOKENS - self.overlap - max(1, self.overlap // 4)
+        return self.window - SPECIAL_TOKENS - 1
 
     def fault_of_first(self, text: str) -> str:
         """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
@@ -145,30 +138,27 @@ class PairWindower:
             )
             raise UserError(msg)
         head = [*self._cls, *first, *self._sep]
-        ranges = plan_windows(
-            len(second), capacity=self.window - SPECIAL_TOKENS - len(first), overlap=self.overlap
-        )
+        ranges = plan_windows(len(second), capacity=self.window - SPECIAL_TOKENS - len(first))
         rows = [np.array([*head, *second[a:b], *self._sep], dtype=np.int64) for a, b in ranges]
         return [
             PairWindow(row, (np.arange(len(row)) >= len(head)).astype(np.int64)) for row in rows
         ]
 
     def _tokenised(self, texts: list[str]) -> list[list[int]]:
-        mended = [_HALF_PAIR.sub("\ufffd", text) for text in texts]
-        return [e.ids for e in self._tokenizer.encode_batch(mended, add_special_tokens=False)]
+        whole = list(map(whole_text, texts))
+        return [e.ids for e in self._tokenizer.encode_batch(whole, add_special_tokens=False)]
 
 
 def _checked(text: object, *, side: str, number: int) -> str:
     if not isinstance(text, str):
-        msg = f"the {side} text of pair number {number} is {type(text).__name__}, expected a string"
-        raise UserError(msg)
-    if not text.strip():
-        msg = f"the {side} text of pair number {number} is empty"
-        raise UserError(msg)
-    if reason := too_long(text):
-        msg = f"the {side} text of pair number {number} has {reason}"
-        raise UserError(msg)
-    return text
+        fault = f"is {type(text).__name__}, expected a string"
+    elif not text.strip():
+        fault = "is empty"
+    elif reason := too_long(text):
+        fault = f"has {reason}"
+    else:
+        return text
+    raise UserError(f"the {side} text of pair number {number} {fault}")
 
 
 class PairModel(Model):
@@ -207,9 +197,7 @@ class PairModel(Model):
         )
         if (outputs := network.config.num_labels) != 1:
             raise UserError(f"a model of pairs has one output, a score; this one has {outputs}")
-        self.windower = PairWindower(
-            tokenizer, window=self.window_tokens(), overlap=self.settings.overlap
-        )
+        self.windower = PairWindower(tokenizer, window=self.window_tokens())
 
     def __repr__(self) -> str:
         """Name the window."""
@@ -271,12 +259,3 @@ class PairModel(Model):
         if self.settings.join == "max":
             return np.maximum.reduceat(logits, starts)
         return np.add.reduceat(logits, starts) / counts
-
-    def rank(self, query: str, texts: Sequence[str], *, k: int | None = None) -> list[int]:
-        """The numbers of the k texts that score highest beside a query, best first; k None: all.
-
-        Raises:
-            UserError: see `predict`.
-        """
-        scores = np.array([result.score for result in self.predict_many((query, t) for t in texts)])
-        return np.argsort(-scores, kind="stable")[:k].tolist()

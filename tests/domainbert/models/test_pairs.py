@@ -54,7 +54,7 @@ def test_special_tokens_and_half_characters_in_a_text_are_text(tokenizer):
 @pytest.mark.parametrize("join", ["mean", "max"])
 def test_logits_are_those_of_the_windows_joined(new_network, tokenizer, join):
     network = new_network(labels=1)
-    model = PairModel(network, tokenizer, settings=PairSettings(window=24, overlap=4, join=join))
+    model = PairModel(network, tokenizer, settings=PairSettings(window=24, join=join))
     windows = model.windower.split("was it?", LONG)
     rows = plain_logits(network, windows)
     expected = rows.mean() if join == "mean" else rows.max()
@@ -76,10 +76,6 @@ def test_a_score_is_the_sigmoid_of_the_only_logit(new_network, tokenizer):
     model = PairModel(new_network(labels=1), tokenizer)
     result = model.predict("pain", "fever")
     assert result.score == pytest.approx(1 / (1 + np.exp(-result.logit)))
-    texts = ["fever", "left kidney", "heart failure with edema", "at home"]
-    scores = [model.predict("pain", text).score for text in texts]
-    assert model.rank("pain", texts) == np.argsort(-np.array(scores)).tolist()
-    assert model.rank("pain", texts, k=2) == model.rank("pain", texts)[:2]
     with pytest.raises(UserError, match="of pairs has one output, a score; this one has 3"):
         PairModel(new_network(labels=3), tokenizer)
 
