@@ -126,7 +126,6 @@ def tag(
     from biomed.ner.linking import EntityLinker
     from biomed.ner.tagger import MIN_SCORE, Tagger
     from biomed.ner.task import TagTask
-    from domainbert.cli.options import score_source
 
     def load() -> Tagger:
         link = {"model": None} if exact else {}
@@ -137,7 +136,7 @@ def tag(
     if form and out is None:
         raise typer.BadParameter("--format writes a file or a folder: name it with --out")
     if out and form is None:
-        score_source(lambda: TagTask(load()), source, out, scoring)
+        options.score_source(lambda: TagTask(load()), source, out, scoring)
         return
     names = ("keep", "restart", "stay", "patient", "time")
     scoring.refuse(*names, because="unless --out is a table of entities")

@@ -90,7 +90,6 @@ def ask(
     """Answer one question from texts, or a file of questions, each from its own context."""
     from biomed.qa.model import AnswerModel
     from biomed.qa.task import AskTask, answer_view
-    from domainbert.cli.options import score_source
 
     if (question is None and out is None) or (out is not None and len(sources) != 1):
         raise typer.BadParameter(
@@ -105,7 +104,7 @@ def ask(
 
     if out is not None:
         column = "context" if question is None else "text"
-        score_source(make_task, sources[0], out, scoring, text=column)
+        options.score_source(make_task, sources[0], out, scoring, text=column)
         return
     columns = ("text", "stay", "patient", "note", "time", "keep")
     unused = (*columns, "delimiter", "query", "restart")

@@ -40,9 +40,8 @@ def encode(
 ) -> None:
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.task import EncodeTask
-    from domainbert.cli.options import score_source
 
-    score_source(lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring)
+    options.score_source(lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring)
 
 
 @app.command()
@@ -95,7 +94,6 @@ def search(
     """Search an index by meaning: one query, or every query of a table."""
     from biomed.sentences.search import SentenceIndex
     from biomed.sentences.task import SearchTask
-    from domainbert.cli.options import score_source
 
     def load() -> SearchTask:
         built = SentenceIndex.open(index_folder, _encoder(model, scoring.device))
@@ -103,7 +101,7 @@ def search(
         return SearchTask(built, k=k, rerank=cross, words=built.words() if words else None)
 
     if out is not None:
-        score_source(load, queries, out, scoring, text="query")
+        options.score_source(load, queries, out, scoring, text="query")
         return
     (passages,) = load().search([queries])
     rows = [
@@ -125,9 +123,8 @@ def rerank(
 ) -> None:
     """Score every pair of a table (query, text) with a cross-encoder."""
     from biomed.sentences.task import PairTask
-    from domainbert.cli.options import score_source
 
-    score_source(
+    options.score_source(
         lambda: PairTask(_cross(model, scoring.device)), source, out, scoring, text="second"
     )
 

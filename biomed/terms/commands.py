@@ -40,10 +40,9 @@ def embed(
 ) -> None:
     """Write the vector of every term of a file; each row has a status and a reason."""
     from biomed.terms.task import EmbedTask
-    from domainbert.cli.options import score_source
 
     chosen = {"pooling": pooling, "layers": layers, "unit_norm": unit_norm or None}
-    score_source(
+    options.score_source(
         lambda: EmbedTask(_load(model, device=scoring.device, **chosen)),
         source,
         out,
@@ -82,11 +81,10 @@ def similar(
         return TermIndex(_load(model, device=scoring.device), own)
 
     if terms is not None and out is not None:
-        from domainbert.cli.options import score_source
         from domainbert.files import check_output
 
         check_output(out, [vocabulary] if vocabulary else [])
-        score_source(
+        options.score_source(
             lambda: NearestTask(load_index(), k=k),
             terms,
             out,

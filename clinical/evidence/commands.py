@@ -33,7 +33,6 @@ def explain(
     scoring: options.ScoringOptions,
 ) -> None:
     """Find the passages behind each stay's risk."""
-    from domainbert.cli.options import score_source
 
     def make_task() -> ExplainTask:
         from clinical.evidence.task import ExplainTask
@@ -44,4 +43,4 @@ def explain(
 
     if pages:
         pages.mkdir(parents=True, exist_ok=True)
-    score_source(make_task, source, out, scoring)
+    options.score_source(make_task, source, out, scoring)

@@ -14,7 +14,6 @@ Cache = Annotated[
     Path | None,
     typer.Option(help="Keep window scores in this file and reuse them in later runs."),
 ]
-CACHE_BYTES = 1_000_000_000  # 16 million windows
 NotesOption = Annotated[
     Literal["chosen", "as-given"],
     typer.Option(
@@ -40,8 +39,6 @@ def score(
     ] = "table",
 ) -> None:
     """Score every stay of a table; each stay gets one row, with a status and a reason."""
-    from domainbert.cli.options import score_source
-
     if form != "table":
         from clinical.cohort.result import Cohort
 
@@ -54,7 +51,7 @@ def score(
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
         return ReadmissionTask(_cached(loaded, cache), notes=notes)
 
-    score_source(make_task, source, out, scoring)
+    options.score_source(make_task, source, out, scoring)
     if form != "table":
         from clinical.risk.exports import export_scores
 
@@ -74,7 +71,6 @@ def trajectory(
     cache: Cache = None,
 ) -> None:
     """Write the risk of every stay after each of its notes: one row a note, in time order."""
-    from domainbert.cli.options import score_source
 
     def make_task() -> Any:
         from clinical.risk.model import RiskModel
@@ -83,7 +79,7 @@ def trajectory(
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
         return TrajectoryTask(_cached(loaded, cache), notes=notes)
 
-    score_source(make_task, source, out, scoring)
+    options.score_source(make_task, source, out, scoring)
 
 
 def _cached(model: Any, cache: Path | None) -> Any:
@@ -91,7 +87,7 @@ def _cached(model: Any, cache: Path | None) -> Any:
     from domainbert.scoring.cache import WindowCache
 
     if cache:
-        model.cache = WindowCache(cache, model=model.fingerprint(), max_bytes=CACHE_BYTES)
+        model.cache = WindowCache(cache, model=model.fingerprint())
     return model
 
 

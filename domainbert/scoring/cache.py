@@ -24,7 +24,7 @@ DEFAULT_BYTES = 1 << 30
 _LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
 _WAIT_SECONDS = 60.0
 _HEADER = b"SQLite format 3\0"
-_APPLICATION = 0x64624231  # in the header of the file
+_APPLICATION = 0x64624232  # in the header of the file
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class WindowCache:
     Args:
         path: the file, made if it is not there. A damaged one is set aside with a warning.
         model: fingerprint of the model; scores of other models in the file are left alone.
-        max_bytes: size of the file; the windows that were used longest ago make room.
+        max_bytes: size of the file, above which it starts anew.
 
     Attributes:
         hits: windows found.
@@ -84,15 +84,11 @@ class WindowCache:
             con.execute("CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB)")
             con.execute(
                 "CREATE TABLE IF NOT EXISTS windows "
-                "(key BLOB PRIMARY KEY, logit REAL NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID"
+                "(key BLOB PRIMARY KEY, logit REAL NOT NULL) WITHOUT ROWID"
             )
-            con.execute(
-                "INSERT OR IGNORE INTO about VALUES ('secret', ?), ('run', 0)",
-                (secrets.token_bytes(32),),
-            )
-            con.execute("UPDATE about SET value = value + 1 WHERE name = 'run'")
-            rows = dict(con.execute("SELECT name, value FROM about"))
-        self._secret, self._run = rows["secret"], rows["run"]
+            secret = (secrets.token_bytes(32),)
+            con.execute("INSERT OR IGNORE INTO about VALUES ('secret', ?)", secret)
+            (self._secret,) = con.execute("SELECT value FROM about").fetchone()
 
     def _connect(self) -> sqlite3.Connection:
         con = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
@@ -153,23 +149,12 @@ class WindowCache:
                 marks = ",".join("?" * len(some))
                 query = f"SELECT key, logit FROM windows WHERE key IN ({marks})"  # noqa: S608
                 found |= dict(con.execute(query, some))
-            con.executemany(
-                "UPDATE windows SET used = ? WHERE key = ?", [(self._run, key) for key in found]
-            )
         return found
 
     def _add(self, fresh: dict[bytes, float]) -> None:
         with closing(self._connect()) as con, con:
-            con.executemany(
-                "INSERT OR IGNORE INTO windows VALUES (?, ?, ?)",
-                [(key, logit, self._run) for key, logit in fresh.items()],
-            )
+            con.executemany("INSERT OR IGNORE INTO windows VALUES (?, ?)", [*fresh.items()])
             pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
-            (used,) = con.execute(f"{pages} pragma_freelist_count, pragma_page_size").fetchone()
-            if used > self._bytes:
-                # A tenth more than needed, so that not every call has to make room.
-                con.execute(
-                    "DELETE FROM windows WHERE key IN (SELECT key FROM windows "
-                    "ORDER BY used, key LIMIT (SELECT count(*) FROM windows) * ?)",
-                    (1.1 - self._bytes / used,),
-                )
+            (size,) = con.execute(f"{pages} pragma_freelist_count, pragma_page_size").fetchone()
+            if size > self._bytes:
+                con.execute("DELETE FROM windows")

@@ -60,14 +60,12 @@ class Counts:
         made: output rows of this run.
         written: output rows of the whole table.
         items: of the whole table, by status.
-        was_complete: whether an earlier run had finished.
     """
 
     rows: int = 0
     done: int = 0
     made: int = 0
     written: int = 0
-    was_complete: bool = False
     items: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
@@ -192,7 +190,7 @@ def score_file(
         done = store.start(facts)
         if store.is_complete:
             items, written = store.totals()
-            return Counts(found.rows, found.rows, written=written, was_complete=True, items=items)
+            return Counts(found.rows, found.rows, written=written, items=items)
         rows = iter_rows(local, options)
         with ExitStack() as stack:
             stream = checked(rows, plan, salt=store.salt, digest=found.digest)
