@@ -79,7 +79,9 @@ def distill(
         student = SentenceEncoder(network, teacher.tokenizer, settings=teacher.settings)
     if recipe.model.layers:
         with_layers(student, recipe.model.layers)
-    _check_width(teacher.dimension, student)
+    if (width := teacher.dimension) != student.dimension:
+        msg = f"the teacher's vectors have {width} numbers, the student's {student.dimension}; "
+        raise UserError(f"{msg}choose a student of the same width")
     if len(sentences) < 2:
         msg = f"distillation needs at least two sentences, got {len(sentences)}"
         raise UserError(msg)
@@ -206,20 +208,6 @@ class TeacherObjective(Objective):
     def facts(self) -> dict[str, Any]:
         """Nothing: a student is trained in one go."""
         return {}
-
-
-def _check_width(teacher: int, student: SentenceEncoder) -> None:
-    """Refuse a student whose vectors cannot be compared with the teacher's.
-
-    Raises:
-        UserError: unequal widths.
-    """
-    if teacher != student.dimension:
-        msg = (
-            f"the teacher's vectors have {teacher} numbers, the student's {student.dimension}; "
-            "choose a student of the same width"
-        )
-        raise UserError(msg)
 
 
 def with_layers(student: SentenceEncoder, layers: int) -> None:

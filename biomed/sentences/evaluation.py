@@ -68,7 +68,7 @@ def evaluate_pairs(
         bootstrap: resamples of pairs.
 
     Returns:
-        The scores "Spearman" and "Pearson"; the table `first, second, rating, similarity,
+        The score "Spearman"; the table `first, second, rating, similarity,
         disagreement`, the largest disagreement first. The disagreement is the pair's rank by
         similarity minus its rank by rating, each scaled to [0, 1].
 
@@ -90,19 +90,12 @@ def evaluate_pairs(
         msg = f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
         raise UserError(msg)
 
-    def pearson(a: np.ndarray, b: np.ndarray) -> float:
-        return float(np.corrcoef(a, b)[0, 1]) if np.ptp(a) and np.ptp(b) else float("nan")
-
     def spearman(rows: np.ndarray) -> float:
-        return pearson(rankdata(similarity[rows]), rankdata(rating[rows]))
+        ranks = rankdata(similarity[rows]), rankdata(rating[rows])
+        return float(np.corrcoef(*ranks)[0, 1]) if all(map(np.ptp, ranks)) else float("nan")
 
     number = len(pairs)
-    scores = {
-        "Spearman": bootstrap_interval(spearman, n=number, bootstrap=bootstrap),
-        "Pearson": bootstrap_interval(
-            lambda rows: pearson(similarity[rows], rating[rows]), n=number, bootstrap=bootstrap
-        ),
-    }
+    scores = {"Spearman": bootstrap_interval(spearman, n=number, bootstrap=bootstrap)}
     table = pairs[["first", "second"]].assign(
         rating=rating,
         similarity=similarity,
