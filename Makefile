@@ -87,7 +87,6 @@ models: $(INSTALLED)
 	$(BIN)/python -m recipes.calibrate_answers biomed/models/qa $(DATA)/qa/covid_qa_train.json \
 		--held-out 0.2 --out biomed/models/qa
 	$(BIN)/python -m recipes.terms $(DATA) --out biomed/models/terms
-	$(BIN)/python -m recipes.sentences $(DATA) --out biomed/models/sentences
 	$(BIN)/python -m recipes.examples clinical/models/*/ $(addprefix biomed/models/,disease drug disease-drug qa terms)
 	$(BIN)/python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
 

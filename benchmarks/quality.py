@@ -90,12 +90,10 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
         rows.append(["`disease-drug`", data or side, "entity F1", found, other])
     for data, found in models["qa"]["F1"].items():
         rows.append(["`qa`", data, "F1", score_text(found), ""])
-    for name, measure in (("terms", "Spearman"), ("sentences", "MRR@10")):
-        for data, found in models[name]["this model"].items():
-            if measure in data and "PubMedQA" not in data:
-                what = data.removesuffix(f": {measure}")
-                plain = f"plain encoder {score_text(models[name]['plain encoder'][data])}"
-                rows.append([f"`{name}`", what, measure, score_text(found), plain])
+    for data, found in models["terms"]["this model"].items():
+        if "Spearman" in data:
+            plain = f"plain encoder {score_text(models['terms']['plain encoder'][data])}"
+            rows.append(["`terms`", data, "Spearman", score_text(found), plain])
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
 
 

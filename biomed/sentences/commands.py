@@ -18,7 +18,7 @@ app = typer.Typer(
     help="Sentences and passages: vectors, search, reranking and training.",
 )
 
-DEFAULT = "sentences"
+DEFAULT = "all-MiniLM-L6-v2"
 PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
 Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
 Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)]
@@ -134,7 +134,7 @@ def rerank(
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for the table.")],
     model: Annotated[
-        list[str] | None, typer.Option(help="May be repeated; by default the model sentences.")
+        list[str] | None, typer.Option(help="May be repeated; by default the shipped encoder.")
     ] = None,
     sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
     retrieval: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel
 
@@ -25,11 +26,11 @@ class SentenceEncoder(Embedder):
     train_command = "biomed sentences train PAIRS --out MODEL"
 
     @classmethod
-    def from_pretrained(cls, name: str | Path = "sentences", **options: Any) -> Self:
+    def from_pretrained(cls, name: str | Path = DEFAULT_ENCODER, **options: Any) -> Self:
         """Load a model: a shipped name, a folder (also of sentence-transformers), `hub:owner/name`.
 
         Args:
-            name: of the model; by default the shipped one for medical text.
+            name: of the model; by default the shipped encoder, which was trained on sentences.
             **options: pooling, layers, unit_norm, device, batch_tokens; see
                 `Embedder.from_pretrained`.
 

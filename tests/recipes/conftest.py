@@ -1,7 +1,6 @@
 """Small parts of the public data sets."""
 
 import gzip
-import json
 from functools import partial
 from itertools import islice
 
@@ -11,7 +10,6 @@ import pytest
 @pytest.fixture
 def some_data(data_folder, tmp_path):
     """A folder with a small part of the data sets, which is read in seconds."""
-    from recipes.sentences import PUBMEDQA
     from recipes.terms import ICD9, MEDQUAD, PUBMED, RATED_PAIRS
 
     folder = tmp_path / "data"
@@ -24,7 +22,4 @@ def some_data(data_folder, tmp_path):
         with opened(data_folder / name) as handle:
             text = b"".join(islice(handle, 0, stop, step))
         file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
-    questions = json.loads((data_folder / PUBMEDQA).read_text())
-    (folder / PUBMEDQA).parent.mkdir()
-    (folder / PUBMEDQA).write_text(json.dumps(dict(islice(questions.items(), 60))))
     return folder
