@@ -147,9 +147,7 @@ def pretrain(
         Path | None,
         typer.Option(help="Folder for tokens, examples and checkpoints; by default OUT-work."),
     ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option(min=1, help="Maximum steps, for a trial run.")
-    ] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Steps, for a trial run.")] = None,
     seed: options.Seed = None,
 ) -> None:
     """Train an encoder on your own text. A killed run resumes with the same command."""
@@ -166,8 +164,9 @@ def pretrain(
         "corpus.note_id": note,
         "encoder": encoder,
         "training.seed": seed,
+        "training.steps": max_steps,
     }
-    plan = read_recipe(Recipe, recipe, given).at_most(max_steps)
+    plan = read_recipe(Recipe, recipe, given)
     with progress_on_stderr():
         manifest = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
     head, rows = score_table(manifest)

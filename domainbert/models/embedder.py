@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 NO_TEXT = "no text"
 log = logging.getLogger(__name__)
-_warned: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class Embedder(Model):
         """Load a shipped model or encoder by name, a folder, or `hub:owner/name`.
 
         An encoder that was not trained for similarity (neither a model of ours nor a
-        sentence-transformers model) is reported once in the log.
+        sentence-transformers model) is reported in the log.
 
         Args:
             name: of the model.
@@ -176,7 +175,8 @@ class Embedder(Model):
             settings = cls.read_settings(loaded.config.settings)
         else:
             published = read_modules(find_encoder(cls.resolve(name)))
-            _warn_once(str(name), is_trained=published is not None)
+            if published is None:
+                log.warning("%s was not trained for similarity: cosines rank texts poorly", name)
             settings = published or EmbeddingSettings()
         asked = {"pooling": pooling, "layers": layers, "unit_norm": unit_norm}
         embedder = cls(
@@ -389,13 +389,3 @@ def _type_fault(text: object) -> str:
 def _tokens(text: object) -> int:
     """About how many tokens a text has: four characters each, and two special ones."""
     return 2 + len(text) // 4 if isinstance(text, str) else 1
-
-
-def _warn_once(name: str, *, is_trained: bool) -> None:
-    if not is_trained and name not in _warned:
-        _warned.add(name)
-        log.warning(
-            "%s was not trained for similarity: its cosines rank texts poorly; all-MiniLM-L6-v2 "
-            "and the shipped models were",
-            name,
-        )

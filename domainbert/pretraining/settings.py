@@ -93,8 +93,3 @@ class Recipe(Settings):
     examples: ExampleSettings = ExampleSettings()
     training: TrainingPlan = TrainingPlan()
     card: Card = Card()
-
-    def at_most(self, steps: int | None) -> Recipe:
-        """The same recipe with at most so many steps; None changes nothing."""
-        fewer = self.training.steps if steps is None else min(self.training.steps, steps)
-        return self.replaced(training=self.training.replaced(steps=fewer))

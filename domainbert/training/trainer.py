@@ -362,7 +362,8 @@ class _Progress(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._advance = self._open.enter_context(progress("training", total=state.max_steps))
         self._advance(state.global_step)
-        self._start = self._logged = time.monotonic()
+        self._start = time.monotonic()
+        self._logged = -math.inf  # so that the first step gives a first estimate
         self._first = state.global_step
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
@@ -375,8 +376,9 @@ class _Progress(TrainerCallback):
             self._logged = now
             rate = (state.global_step - self._first) / (now - self._start)
             left = (state.max_steps - state.global_step) / rate / 60
+            loss = "" if math.isnan(self._loss) else f", loss {self._loss:.4g}"
             place = (state.global_step, state.max_steps)
-            log.info("step %d of %d, loss %.4g, %.0f min left", *place, self._loss, left)
+            log.info("step %d of %d%s, %.0f min left", *place, loss, left)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         metrics = kwargs.get("metrics") or {}

@@ -173,11 +173,9 @@ def test_a_window_beyond_the_encoder_is_refused(bare, tokenizer, embedder):
 # Loading and saving
 
 
-def test_any_encoder_loads_and_is_reported_once(tiny_encoder, caplog, monkeypatch):
-    monkeypatch.setattr("domainbert.models.embedder._warned", set())
-    for _ in range(2):
-        embedder = Embedder.from_pretrained(tiny_encoder)
-    assert caplog.text.count("was not trained for similarity") == 1
+def test_any_encoder_loads_and_is_reported(tiny_encoder, caplog):
+    embedder = Embedder.from_pretrained(tiny_encoder)
+    assert "was not trained for similarity" in caplog.text
     assert embedder.settings == EmbeddingSettings()
 
 

@@ -59,12 +59,6 @@ def test_without_a_recipe_there_are_defaults():
     assert Recipe().encoder == DEFAULT_ENCODER
 
 
-def test_steps_may_be_fewer():
-    recipe = Recipe(training=TrainingPlan(steps=100))
-    assert recipe.at_most(50).training.steps == 50
-    assert recipe.at_most(200) == recipe.at_most(None) == recipe
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

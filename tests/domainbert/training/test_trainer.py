@@ -424,6 +424,13 @@ def test_without_a_terminal_progress_goes_to_the_log(run, caplog, monkeypatch):
     assert "step 3 of 6: accuracy 0.625" in caplog.text
 
 
+def test_the_first_step_gives_an_estimate(run, caplog):
+    with caplog.at_level("INFO", logger="domainbert.training"):
+        run(Toy(score=lambda _: 0.625), epochs=1)
+    assert "step 1 of 6, 0 min left" in caplog.text
+    assert "step 2 of 6, " not in caplog.text  # a minute later
+
+
 def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
