@@ -9,6 +9,7 @@ entities of a type stays.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,8 +79,10 @@ def scored_entities(model: WordTagger, golds: Iterable[Gold]) -> pd.DataFrame:
         one row for each entity, in text order.
     """
     rows: list[tuple[str, float, bool]] = []
+    model = copy(model)
+    model.settings = model.settings.replaced(calibration={})
     for gold in golds:
-        entities = model.entities_of((text.words for text in gold.texts), raw=True)
+        entities = model.entities_of(text.words for text in gold.texts)
         for text, spans in zip(gold.texts, entities, strict=True):
             right = set(spans_of(text.tags))
             rows += [

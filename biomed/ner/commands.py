@@ -207,13 +207,9 @@ def dictionary(
     corpus: Annotated[
         list[Path] | None, typer.Option(help="A PubTator file with ids; may be repeated.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Also compute the vectors of this term model (terms).")
-    ] = None,
 ) -> None:
     """Build a dictionary for `tag --dictionary` from MONDO, DrugBank, RxNorm or your own names."""
     from biomed.ner.dictionaries import build_dictionary
-    from biomed.ner.linking import EntityLinker
     from domainbert.tables import write_table
 
     inputs = [*tables, *(corpus or []), *([mappings] if mappings else [])]
@@ -221,8 +217,6 @@ def dictionary(
     frame = build_dictionary(tables, mappings=mappings, system=system, corpora=corpus or [])
     write_table(frame, out)
     say(f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}")
-    if model:
-        EntityLinker.from_table(out, model=model).prepare()
 
 
 @app.command()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,11 +13,10 @@ from biomed.corpora.documents import OUTSIDE, CorpusError, TaggedText
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types
 from biomed.ner.network import cut
-from domainbert.errors import UserError
 from domainbert.text.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from biomed.corpora.corpus import Corpus, Gold
     from biomed.ner.network import WordReader
@@ -26,38 +24,22 @@ if TYPE_CHECKING:
 # The share of texts that are read on their own, as corpora are scored; the others are joined with
 # those that follow them in the file, up to a random length, as in abstracts and notes.
 ALONE = 0.3
-RUN = 20  # consecutive texts that stay together if an epoch reads a part of a corpus
 IGNORED = -100  # the code of continuation pieces, special tokens and padding
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The training texts of one corpus, in file order.
 
-    Attributes:
-        codes: the code of each tag: an output of the network, or a larger number for an `O` that
-            allows types which this corpus does not annotate.
-        repeat: how often an epoch reads the corpus. A fraction is a different part in every epoch:
-            runs of `RUN` neighbours from the whole file, so that epochs are alike.
+    `codes` has the code of each tag: an output of the network, or a larger number for an `O` that
+    allows types which this corpus does not annotate.
     """
 
-    texts: tuple[TaggedText, ...] = field(repr=False)
+    texts: tuple[TaggedText, ...]
     codes: dict[str, int]
-    repeat: float = 1
-
-    def of_epoch(self, epoch: int) -> Iterator[TaggedText]:
-        """The texts of an epoch, which starts where the one before ended."""
-        number = len(self.texts)
-        places = np.arange(number)
-        if self.repeat % 1:
-            runs = np.random.default_rng(0).permutation(-(-number // RUN))
-            places = places[np.argsort(np.argsort(runs)[places // RUN], kind="stable")]
-        start, end = (math.ceil(number * self.repeat * e) for e in (epoch, epoch + 1))
-        return (self.texts[places[place % number]] for place in range(start, end))
 
 
-def entity_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list[str]:
+def entity_types(corpora: Sequence[Corpus]) -> list[str]:
     """The entity types of all training sides; a `UserError` if the corpora cannot be trained on."""
     for corpus in corpora:
         if any(not gold.types for gold in (corpus.train, corpus.devel) if gold):
@@ -67,10 +49,6 @@ def entity_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list
         if not any(side in corpus.sides for corpus in corpora):
             msg = f"no corpus has a {side} side, {what}"
             raise CorpusError(msg)
-    names = [corpus.name for corpus in corpora]
-    if strange := [name for name in repeat if name not in names]:
-        msg = f"repeat: no corpus is called {strange[0]!r}; there are {', '.join(names)}"
-        raise UserError(msg)
     types = sorted({kind for corpus in corpora if corpus.train for kind in corpus.train.types})
     for corpus in corpora:
         if corpus.devel:
@@ -79,7 +57,7 @@ def entity_types(corpora: Sequence[Corpus], repeat: Mapping[str, float]) -> list
 
 
 def make_sources(
-    corpora: Sequence[Corpus], types: Sequence[str], repeat: Mapping[str, float]
+    corpora: Sequence[Corpus], types: Sequence[str]
 ) -> tuple[dict[str, Source], np.ndarray]:
     """The training texts of corpora that may annotate different types.
 
@@ -100,7 +78,7 @@ def make_sources(
             codes[OUTSIDE] = len(allowed)
             allowed.append(np.isin(tags, tags_for(others)))
         texts = _kept(corpus, corpus.train, corpora)
-        sources[corpus.name] = Source(texts, codes, repeat.get(corpus.name, 1))
+        sources[corpus.name] = Source(texts, codes)
     return sources, np.stack(allowed)
 
 
@@ -140,20 +118,18 @@ class ExampleMaker:
         generator = np.random.default_rng((self.seed, epoch))
         windows = []
         for source in self.sources:
-            for text in self._packed(source, epoch, generator):
+            for text in self._packed(source, generator):
                 for start, end in cut(len(text.ids), window=self.window, overlap=0):
                     codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
                     windows.append(Example(self.reader.window(text.ids[start:end]), codes))
         return windows
 
-    def _packed(
-        self, source: Source, epoch: int, generator: np.random.Generator
-    ) -> Iterator[Example]:
+    def _packed(self, source: Source, generator: np.random.Generator) -> Iterator[Example]:
         """Texts alone or joined with those that follow; no special tokens yet."""
         room = self.window - SPECIAL_TOKENS
         run: list[Example] = []
         size, wanted = 0, self._wanted(generator, room)
-        for text in source.of_epoch(epoch):
+        for text in source.texts:
             example = self._encoded(text, source.codes)
             if run and (size >= wanted or size + len(example.ids) > room):
                 yield _joined(run)

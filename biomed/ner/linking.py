@@ -102,14 +102,6 @@ class Dictionary:
         }
         return cls(pairs, codes=codes, path=path)
 
-    def __len__(self) -> int:
-        """Number of names."""
-        return len(self.pairs)
-
-    def __repr__(self) -> str:
-        """Names and concepts."""
-        return f"Dictionary({len(self.pairs):,} names of {len(self.preferred):,} concepts)"
-
     @cached_property
     def digest(self) -> str:
         """A hash of all names and ids."""
@@ -175,10 +167,6 @@ class EntityLinker:
         """What decides the links, as JSON."""
         model = self.embedder.fingerprint() if self.embedder else None
         return {"dictionary": self.dictionary.digest, "model": model, "min_score": self.min_score}
-
-    def prepare(self) -> None:
-        """Compute the vectors of all names now, and keep them beside the dictionary."""
-        _ = self._vectors
 
     def link(self, names: Sequence[str]) -> list[Link | None]:
         """The concept of each name; None where no concept is sure enough."""

@@ -206,13 +206,11 @@ class WordTagger(Model):
         *,
         breaks: Sequence[np.ndarray] | None = None,
         network: PreTrainedModel | None = None,
-        raw: bool = False,
     ) -> list[list[WordSpan]]:
         """The entities of each text.
 
-        `breaks` are the numbers of the words of each text into which no entity continues. With
-        `raw` the scores are the network's own, not calibrated. For `network` see
-        `log_probabilities`.
+        `breaks` are the numbers of the words of each text into which no entity continues. For
+        `network` see `log_probabilities`.
         """
         scores = self.log_probabilities(texts, network=network)
         counts = np.array([len(text.first) for text in texts])
@@ -224,9 +222,11 @@ class WordTagger(Model):
         spans = find_entities(scores, starts=unique[unique < len(scores)])
         numbers = np.searchsorted(np.cumsum(counts), spans.first, side="right")
         result: list[list[WordSpan]] = [[] for _ in texts]
-        score = spans.score if raw else self._calibrated(spans)
         columns = (numbers, spans.first - offsets[numbers], spans.last - offsets[numbers] + 1)
-        rows = zip(*(column.tolist() for column in (*columns, spans.kind, score)), strict=True)
+        rows = zip(
+            *(column.tolist() for column in (*columns, spans.kind, self._calibrated(spans))),
+            strict=True,
+        )
         for number, first, end, kind, value in rows:
             result[number].append((first, end, self.types[kind], value))
         return result

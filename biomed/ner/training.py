@@ -15,7 +15,7 @@ from biomed.ner.evaluation import evaluate_words
 from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.errors import UserError
-from domainbert.settings import Positive, Settings
+from domainbert.settings import Settings
 from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
@@ -52,12 +52,9 @@ class CorporaTable(Settings):
 
     Attributes:
         labels: for each corpus, new names of entity types; a type renamed to "" is dropped.
-        repeat: for each corpus, how often an epoch reads it; 1 by default. At 0.1 each epoch reads
-            another tenth.
     """
 
     labels: dict[str, dict[str, str]] = Field(default_factory=dict)
-    repeat: dict[str, Positive] = Field(default_factory=dict)
 
 
 class EntityRecipe(Recipe):
@@ -78,7 +75,7 @@ class TagObjective(Objective):
 
     def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
         self._model, self._recipe, self._corpora = model, recipe, corpora
-        self._sources, allowed = make_sources(corpora, model.types, recipe.corpora.repeat)
+        self._sources, allowed = make_sources(corpora, model.types)
         self._forbidden = ~torch.from_numpy(allowed)
         seed, batch_tokens = recipe.training.seed, recipe.training.batch_tokens
         sources = list(self._sources.values())
@@ -121,9 +118,9 @@ class TagObjective(Objective):
                 for side, gold in corpus.sides.items()
             }
             if corpus.train:
-                source = self._sources[corpus.name]
-                facts["types"], facts["repeat"] = list(corpus.train.types), source.repeat
-                facts["left_out"] = len(corpus.train.texts) - len(source.texts)
+                facts["types"] = list(corpus.train.types)
+                texts = self._sources[corpus.name].texts
+                facts["left_out"] = len(corpus.train.texts) - len(texts)
             corpora[corpus.name] = facts
         start = self._recipe.model.start
         known = {"objective": "tags", "corpora": corpora}
@@ -152,7 +149,7 @@ def fit(
     """
     recipe = recipe or EntityRecipe()
     training, encoder = recipe.training, recipe.model.encoder
-    labels = tags_for(entity_types(corpora, recipe.corpora.repeat))
+    labels = tags_for(entity_types(corpora))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
     if recipe.model.start and not start:
@@ -200,12 +197,13 @@ def started_from(model: WordTagger, *, recipe: EntityRecipe) -> dict[str, torch.
     other = WordTagger.from_pretrained(recipe.model.start or "", device="cpu")
     encoder, lora = model.facts(recipe.model.encoder)["encoder"], recipe.training.lora
     rank = other.adapter.rank if other.adapter else 0
-    if other.adapter is None or lora is None or rank != lora.rank:
+    same = other.config is not None and other.config.encoder_sha256 == encoder
+    if other.adapter is None or lora is None or rank != lora.rank or not same:
         wanted = lora.rank if lora else 0
-        msg = f"start: expected an adapter of the recipe's rank, {wanted}, got rank {rank}"
-        raise UserError(msg)
-    if other.config is None or other.config.encoder_sha256 != encoder:
-        msg = f"start: expected a model trained on the encoder {recipe.model.encoder}"
+        msg = (
+            f"start: expected an adapter of rank {wanted} on the encoder {recipe.model.encoder}, "
+            f"got rank {rank}{'' if same else ' on another encoder'}"
+        )
         raise UserError(msg)
     tensors = dict(other.adapter.tensors)
     head = model.network.get_submodule("classifier").state_dict()

@@ -203,16 +203,14 @@ def test_the_card_of_a_shipped_recipe_is_that_of_its_model(tiny_encoder, tmp_pat
 def test_the_recipe(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text(
-        '[model]\nencoder = "here"\nwindow = 128\n[corpora]\nrepeat = { a = 2 }\n'
+        '[model]\nencoder = "here"\nwindow = 128\n[corpora]\n'
         'labels = { a = { SpecificDisease = "Disease" } }\n'
         '[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
     overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
     recipe = read_recipe(EntityRecipe, path, overrides)
     assert recipe.model == EntityTable(encoder="here", window=128)
-    assert (recipe.corpora.repeat, recipe.corpora.labels) == (
-        *({"a": 2}, {"a": {"SpecificDisease": "Disease"}}),
-    )
+    assert recipe.corpora.labels == {"a": {"SpecificDisease": "Disease"}}
     assert recipe.training.epochs == 3.0
     assert recipe.card.name == "n"
     assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
@@ -220,7 +218,7 @@ def test_the_recipe(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "epochs", "rank"),
-    [("disease", 8, 32), ("drug", 8, 32), ("disease-drug-start", 1, 64), ("disease-drug", 4, 64)],
+    [("disease", 8, 32), ("drug", 8, 32), ("disease-drug-start", 0.5, 64), ("disease-drug", 4, 64)],
 )
 def test_shipped_recipes_go_by_name(name, epochs, rank):
     recipe = read_recipe(EntityRecipe, recipe_file(name))
