@@ -95,7 +95,7 @@ def test_a_definition_that_is_not_there(tmp_path):
 @pytest.mark.parametrize("name", [name for name in SCHEMAS if name != "generic"])
 def test_the_shipped_schemas(name):
     schema = load_schema(name)
-    assert schema.discharge_categories == ("DISCHARGE SUMMARY",)
+    assert schema.discharge_categories[0] == "DISCHARGE SUMMARY"
     assert {"admit_time", "discharge_time"} <= set(schema.admissions.columns)
 
 
