@@ -174,7 +174,7 @@ def test_postgres(example, postgres, notes):
 
 
 def test_postgres_says_what_is_missing(postgres):
-    with pytest.raises(TableError, match=r"has the tables of none of mimic3, .*Found there: nothing"):
+    with pytest.raises(TableError, match=r"none of mimic3, .*Found there: nothing"):
         build_cohort(postgres)
 
 
