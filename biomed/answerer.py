@@ -48,7 +48,7 @@ class QuestionAnswerer(AnswerModel):
         return score_frame(task, frame, named=named, keep=keep)
 
     def show(self, question: str, context: str, **options: Any) -> TaggedView:
-        """The answers marked in the context, for a notebook or `print`; options as for `answer`."""
+        """The answers marked in their sentences, for a notebook or `print`; see `answer`."""
         from biomed.qa.task import answer_view
 
-        return answer_view(context, self.answer(question, context, **options))
+        return answer_view(self.answer(question, context, **options))

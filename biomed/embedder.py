@@ -99,16 +99,15 @@ def plot_terms(
     Labels never overlap; a label without room is left out.
 
     Args:
-        terms: two or more (thousands take minutes).
+        terms: four or more (thousands take minutes).
         categories: one for each term, for colours and legend.
         embedder: by default the shipped one.
-        **options: method, perplexity and seed, see `biomed.terms.layout.layout_terms`.
+        **options: perplexity and seed, see `biomed.terms.plots.layout_terms`.
 
     Raises:
-        UserError: fewer than two terms, or another number of categories.
+        UserError: fewer than four terms, or another number of categories.
     """
-    from biomed.terms.layout import layout_terms
-    from biomed.terms.plots import plot_layout
+    from biomed.terms.plots import layout_terms, plot_layout
 
     terms = list(terms)
     vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)

@@ -116,7 +116,7 @@ def ask(
             known = answer.probability
             chance = "" if known is None else f", probability of an answer {known:.2f}"
             say(f"{Path(sources[answer.document]).name}, {where}{chance}")
-        stdout.print(answer_view(texts[answer.document], [answer]), soft_wrap=True)
+        stdout.print(answer_view([answer]), soft_wrap=True)
 
 
 def _text(path: Path, reading: ReadOptions) -> str:

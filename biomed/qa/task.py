@@ -1,4 +1,4 @@
-"""Answers as rows of a table (`AskTask`), and marked in their text (`answer_view`)."""
+"""Answers as rows of a table (`AskTask`), and marked in their sentences (`answer_view`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from biomed.qa.spans import Pair
     from domainbert.tables import Row
 
-AROUND = 500  # characters shown on each side of an answer
 NO_ANSWER = "No answer was found."
 PLACES = ("start", "end", "document", "passage_start", "passage_end")
-SENTENCE = {"sentence": "str", "sentence_start": "int", "sentence_end": "int"}
-SCORES = {"score": "float", "score_kind": "str", "probability": "float"}
-COLUMNS = {"rank": "int", "answer": "str", **SCORES, **dict.fromkeys(PLACES, "int"), **SENTENCE}
+SENTENCE = ("sentence", "sentence_start", "sentence_end")
+COLUMNS = ("rank", "answer", "score", "score_kind", "probability", *PLACES, *SENTENCE)
+TYPES = {"score": "double", "probability": "double"} | dict.fromkeys(
+    ("answer", "score_kind", "sentence"), "string"
+)
 NO_PLACE = dict.fromkeys([*PLACES, *SENTENCE])
 
 
@@ -55,8 +56,7 @@ class AskTask(Task):
         """Rank, answer, scores, position, document, window, and the sentence with the answer."""
         import pyarrow as pa
 
-        types = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
-        return pa.schema({name: types[kind] for name, kind in COLUMNS.items()})
+        return pa.schema([(name, TYPES.get(name, "int64")) for name in COLUMNS])
 
     def read(self, rows: Sequence[Row]) -> Pair | Fault:
         """The tokenised question and context."""
@@ -96,24 +96,14 @@ class AskTask(Task):
         return {"model": answerer.fingerprint(), "question": self._question, **self._options}
 
 
-def answer_view(text: str, answers: Iterable[Answer]) -> TaggedView:
-    """Each answer marked in the text around it, which is cut between words."""
+def answer_view(answers: Iterable[Answer]) -> TaggedView:
+    """Each answer marked in its sentence."""
     shown, marked = "", []
     for answer in answers:
         if answer.is_found:
-            start = min(_word_edge(text, answer.start - AROUND), answer.start)
-            end = _word_edge(text, answer.end + AROUND)
-            shown += "\n\n" * bool(shown) + "… " * (start > 0)
-            moved = len(shown) - start
-            places = answer.start + moved, answer.end + moved
-            marked.append(Entity(*places, answer.text, "answer", answer.score))
-            shown += text[start:end] + " …" * (end < len(text))
+            shown += "\n\n" * bool(shown)
+            start = len(shown) + answer.start - answer.sentence_start
+            end = start + len(answer.text)
+            marked.append(Entity(start, end, answer.text, "answer", answer.score))
+            shown += answer.sentence
     return TaggedView(shown or NO_ANSWER, tuple(marked), ("answer",))
-
-
-def _word_edge(text: str, at: int) -> int:
-    """The first position from `at` that does not cut a word."""
-    at = min(max(at, 0), len(text))
-    while 0 < at < len(text) and not text[at].isspace():
-        at += 1
-    return at

@@ -120,9 +120,8 @@ def plot(
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
     """Draw terms by t-SNE; NAME.coordinates.csv gets the table with their coordinates."""
-    from biomed.terms.layout import layout_terms
     from biomed.terms.names import medical_terms
-    from biomed.terms.plots import plot_layout
+    from biomed.terms.plots import layout_terms, plot_layout
     from biomed.terms.task import read_terms
     from domainbert.files import check_output
     from domainbert.statistics.figures import save_figure

@@ -1,30 +1,153 @@
-"""The picture of a layout of terms: dots, labels, legend and caption."""
+"""Pictures of terms: where terms and labels stand, how faithful that is, and the figure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.terms.layout import TermLayout, place_labels
+from domainbert.errors import UserError
+from domainbert.models.pooling import unit
 from domainbert.statistics.figures import COLOURS, GREY, drawing, new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
+PERPLEXITY, NEIGHBOURS = 30.0, 5
+LEAST_TERMS = 4  # t-SNE of fewer says nothing
+# Positions of a label: right, left, above, below, then the corners.
+_DIRECTIONS = np.array(
+    [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)], dtype=float
+)
 # Six colours and five markers tell thirty categories apart.
 _MARKERS = ("o", "s", "^", "D", "v")
 INK = "#222222"
 _POINTS = 72  # typographic points of an inch
 _PANEL = 6.4  # inches of a picture's sides
 _LEGEND_COLUMNS = 4
-_FEW, _MANY = 60, 1000  # up to few terms labels may be off their points; above many, dots fade
-_MOST_LABELS = 120  # of many terms
+_FEW = 60  # up to so many terms, labels may be off their points
 _LONG = 40  # a longer label is cut
+
+
+@dataclass(frozen=True)
+class TermLayout:
+    """Terms in a picture.
+
+    Attributes:
+        table: `term, category` (where categories were given), `x, y`.
+        perplexity: of t-SNE.
+        k: neighbours per term behind the next number.
+        trustworthiness: in [0, 1]; 1 means that no term has a false neighbour in the picture
+            (Venna and Kaski 2001, by scikit-learn).
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    perplexity: float
+    k: int
+    trustworthiness: float
+
+    def caption(self) -> str:
+        """Method and trustworthiness of the picture."""
+        return (
+            f"t-SNE, perplexity {self.perplexity:.3g} of {len(self.table):,} terms; "
+            f"trustworthiness of nearest neighbours ({self.k} per term): "
+            f"{self.trustworthiness:.2f} (1 is best)."
+        )
+
+
+def layout_terms(
+    terms: Sequence[str],
+    vectors: np.ndarray,
+    *,
+    categories: Sequence[str] | None = None,
+    perplexity: float | None = None,
+    seed: int = 0,
+) -> TermLayout:
+    """Place terms in two dimensions so that terms with a high cosine are close.
+
+    Args:
+        terms: four or more.
+        vectors: theirs, shape (terms, dimension).
+        categories: one for each term.
+        perplexity: effective number of neighbours in t-SNE, above 0 and below the number of
+            terms; by default 30, or a third of the terms if there are few.
+        seed: of t-SNE.
+
+    Raises:
+        UserError: fewer than four terms, identical vectors, a wrong number of categories, or a
+            perplexity out of range.
+    """
+    import pandas as pd
+    from sklearn.manifold import TSNE, trustworthiness
+
+    number = len(terms)
+    if number < LEAST_TERMS:
+        raise UserError(f"a picture needs at least {LEAST_TERMS} terms, got {number}")
+    if categories is not None and len(categories) != number:
+        msg = f"{number} terms but {len(categories)} categories; give one for each term"
+        raise UserError(msg)
+    if not np.ptp(vectors, axis=0).any():
+        msg = f"these {number} terms all have the same vector; there is nothing to place"
+        raise UserError(msg)
+    perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity
+    if not 0 < perplexity < number:
+        msg = f"perplexity must be above 0 and below {number}, the terms; got {perplexity:g}"
+        raise UserError(msg)
+    points = unit(np.asarray(vectors, dtype=np.float32))
+    places = TSNE(perplexity=perplexity, random_state=seed).fit_transform(points)
+    k = min(NEIGHBOURS, (number - 1) // 2)
+    trust = float(trustworthiness(points, places, n_neighbors=k))
+    table = pd.DataFrame({"term": list(terms)})
+    if categories is not None:
+        table["category"] = list(categories)
+    table[["x", "y"]] = places
+    return TermLayout(table, perplexity, k, trust)
+
+
+def place_labels(
+    points: np.ndarray, sizes: np.ndarray, *, page: tuple[float, float], gap: float, rings: int
+) -> np.ndarray:
+    """Choose a place beside each point for its label, or none.
+
+    A label takes the first position, the nearest first, where it covers no other point. No two
+    labels overlap, and no label leaves the page. All lengths have the same unit, such as
+    typographic points.
+
+    Args:
+        points: shape (n, 2), with the page's lower left corner at (0, 0).
+        sizes: width and height of each label, shape (n, 2).
+        page: its width and height.
+        gap: between a point's centre and a label beside it.
+        rings: distances to try, in steps of the label's height; 1 is directly beside the point.
+
+    Returns:
+        Lower left corners, shape (n, 2); NaN where a label is left out.
+    """
+    corners = np.full((len(points), 2), np.nan)
+    taken = np.hstack([points - gap / 2, points + gap / 2])  # a point is as wide as the gap
+    ways = np.tile(_DIRECTIONS, (rings, 1))
+    for i, (point, size) in enumerate(zip(points, sizes, strict=True)):
+        far = gap + size[1] * np.arange(rings).repeat(len(_DIRECTIONS))[:, None]
+        low = point + far * ways + (ways - 1) / 2 * size
+        boxes = np.hstack([low, low + size])
+        free = (low >= 0).all(axis=1) & (boxes[:, 2:] <= page).all(axis=1)
+        free &= ~_overlaps(boxes, taken).any(axis=1)
+        if free.any():
+            corners[i] = low[free.argmax()]
+            taken = np.vstack([taken, boxes[free.argmax()]])
+    return corners
+
+
+def _overlaps(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Whether boxes (left, bottom, right, top) share any area, shape (boxes, others)."""
+    a, b = boxes[:, None], others[None]
+    apart = (a[..., :2] >= b[..., 2:]) | (b[..., :2] >= a[..., 2:])
+    return np.logical_not(apart.any(axis=2))
 
 
 @drawing
@@ -64,7 +187,6 @@ def _draw_layout(
     table = layout.table
     places = table[["x", "y"]].to_numpy(dtype=float)
     dots: dict[str, Any] = {"s": _marker_side(len(places)) ** 2, "linewidths": 0, "zorder": 2}
-    dots["alpha"] = 0.9 if len(places) <= _MANY else 0.6
     for name, look in looks.items():
         own = (table["category"] == name).to_numpy()
         axes.scatter(places[own, 0], places[own, 1], label=name, **look, **dots)
@@ -112,14 +234,8 @@ def _draw_labels(
     shown = [term if len(term) <= _LONG else f"{term[: _LONG - 1]}…" for term in terms]
     sizes = _text_sizes(shown, size)
     gap = _marker_side(number) / 2 + 2
-    corners = place_labels(
-        *(points, sizes),
-        page=page,
-        gap=gap,
-        rings=4 if number <= _FEW else 1,
-        crowding=0 if number <= _MANY else 4,
-        most=number if number <= _MANY else _MOST_LABELS,
-    )
+    rings = 4 if number <= _FEW else 1
+    corners = place_labels(points, sizes, page=page, gap=gap, rings=rings)
     halo: list[Any] = [withStroke(linewidth=1.2, foreground="white")]
     line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
     for i in np.flatnonzero(np.isfinite(corners).all(axis=1)).tolist():

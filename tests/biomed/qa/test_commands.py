@@ -59,7 +59,7 @@ def test_ask_one_question_of_texts(saved, tmp_path):
 
 
 def test_the_text_of_a_file_in_another_encoding(saved, tmp_path):
-    text = "Ménière, at home,\non insulin,\n[1] not renal,"
+    text = "Ménière, at home, on insulin,\n[1] not renal,"
     (tmp_path / "a.txt").write_bytes(text.encode("latin-1"))
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(text.encode()))
     arguments = ["--question", "was it?", "--model", saved]

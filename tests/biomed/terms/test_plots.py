@@ -1,4 +1,4 @@
-"""Figures of terms: what is drawn is what was measured, for two terms as for thousands."""
+"""Figures of terms: what is drawn is what was measured, for four terms as for thousands."""
 
 import subprocess
 import sys
@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from biomed.embedder import TermEmbedder, plot_terms
-from biomed.terms.layout import TermLayout
-from biomed.terms.plots import plot_layout
+from biomed.terms.plots import TermLayout, plot_layout
 from domainbert.statistics.figures import save_figure
 
 RNG = np.random.default_rng(0)
@@ -25,7 +24,7 @@ def crowd(n, *, categories=14):
     names = [f"category {i % categories}" for i in range(n)]
     table = pd.DataFrame({"term": terms, "category": names})
     table[["x", "y"]] = RNG.normal(size=(n, 2))
-    return TermLayout(table, None, 5, 0.9)
+    return TermLayout(table, 30.0, 5, 0.9)
 
 
 def labels(figure):
@@ -35,7 +34,7 @@ def labels(figure):
     return [text.get_window_extent() for text in texts]
 
 
-@pytest.mark.parametrize("n", [2, 20, 300, 2000])
+@pytest.mark.parametrize("n", [4, 20, 300, 2000])
 def test_labels_do_not_overlap_on_the_page(n):
     figure = plot_layout(crowd(n))
     boxes = labels(figure)
@@ -57,7 +56,7 @@ def test_few_terms_all_have_labels():
 
 def test_terms_and_categories_are_drawn_as_they_are_written():
     layout = crowd(3)
-    odd = TermLayout(layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), None, 5, 0.9)
+    odd = TermLayout(layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), 30.0, 5, 0.9)
     assert len(labels(plot_layout(odd))) == 3
 
 
@@ -93,7 +92,7 @@ def test_one_call_draws_terms(embedder):
         "t-SNE, perplexity 1 of 4 terms" in text and "trustworthiness" in text for text in said
     )
     assert not plot_terms(terms, embedder=embedder).legends
-    with pytest.raises(ValueError, match="a picture needs at least two terms, got 1"):
+    with pytest.raises(ValueError, match="a picture needs at least 4 terms, got 1"):
         plot_terms(["edema"], embedder=embedder)
 
 
