@@ -70,14 +70,15 @@ def similar(
     Terms with the same name or a synonym come first, then the others by cosine. An abbreviation is
     read as what it stands for; if it has several meanings, each gets its own neighbours.
     """
+    from biomed.terms.names import read_vocabulary
     from biomed.terms.similarity import TermIndex
-    from biomed.terms.task import NearestTask, read_terms
+    from biomed.terms.task import NearestTask
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
 
     def load_index() -> TermIndex:
-        own = None if vocabulary is None else read_terms(vocabulary)
+        own = None if vocabulary is None else read_vocabulary(vocabulary)
         return TermIndex(_load(model, device=scoring.device), own)
 
     if terms is not None and out is not None:
@@ -119,10 +120,9 @@ def plot(
     perplexity: Annotated[float | None, typer.Option(help="Perplexity of t-SNE.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
-    """Draw terms by t-SNE; NAME.coordinates.csv gets the table with their coordinates."""
-    from biomed.terms.names import medical_terms
+    """Draw terms by t-SNE; NAME.coordinates.csv gets their coordinates."""
+    from biomed.terms.names import medical_terms, read_vocabulary
     from biomed.terms.plots import layout_terms, plot_layout
-    from biomed.terms.task import read_terms
     from domainbert.files import check_output
     from domainbert.statistics.figures import save_figure
     from domainbert.tables import write_table
@@ -130,10 +130,7 @@ def plot(
     coordinates = out.with_suffix(".coordinates.csv")
     for file in (out, coordinates):
         check_output(file, [source] if source else [])
-    if source:
-        table = read_terms(source, with_categories=True)
-    else:
-        table = medical_terms()[["term", "category"]]
+    table = read_vocabulary(source) if source else medical_terms()
     terms = table["term"].tolist()
     layout = layout_terms(
         terms,
@@ -142,8 +139,7 @@ def plot(
         perplexity=perplexity,
         seed=seed,
     )
-    table = table.rename(columns={"x": "x (input)", "y": "y (input)"})
-    write_table(table.assign(**layout.table[["x", "y"]]), coordinates)
+    write_table(layout.table, coordinates)
     save_figure(plot_layout(layout), out)
     say(layout.caption())
     say(f"picture in {out}, coordinates in {coordinates}")
@@ -186,7 +182,7 @@ def evaluate(
 @app.command()
 @one_line_errors
 def train(
-    names: Annotated[Path, typer.Argument(help="A table: name, and the id of what it names.")],
+    names: Annotated[Path, typer.Argument(help="A table: term, and synonyms or id.")],
     out: options.ModelFolder,
     recipe: Annotated[
         str, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
@@ -199,7 +195,8 @@ def train(
 ) -> None:
     """Train term vectors on your own synonyms, and write the model folder.
 
-    Rows with the same id are names of one concept. A tenth of the concepts choose the weights.
+    Rows with the same id are names of one concept, as are a term and its synonyms. A tenth of the
+    concepts choose the weights.
     """
     from biomed.sentences.training import SentenceRecipe
     from biomed.terms.training import read_names, train_from_recipe

@@ -14,6 +14,7 @@ from biomed.sentences.evaluation import (
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.statistics.bootstrap import RESAMPLES
+from domainbert.tables import require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,8 +85,8 @@ def evaluate_synonyms(
 
     Returns:
         The score "own term first for a synonym" (the share of synonyms whose own term is
-        nearest); the table `synonym, term, found` (the nearest term) and its `similarity`,
-        `own_rank` (from 1) and `own_similarity` of the own term, the worst synonyms first.
+        nearest); the table `synonym, term, found` (the nearest term) and `own_rank` (of the own
+        term, from 1), the worst synonyms first.
 
     Raises:
         UserError: no term has a synonym.
@@ -100,15 +101,12 @@ def evaluate_synonyms(
     cosines = unit(embedder.embed(pairs.tolist())) @ unit(embedder.embed(terms.tolist())).T
     each, own = np.arange(len(pairs)), pairs.index.to_numpy()
     ranks = 1 + (cosines > cosines[each, own][:, None]).sum(axis=1)
-    best = cosines.argmax(axis=1)
-    columns = {"synonym": pairs.to_numpy(), "term": terms[own], "found": terms[best]}
-    columns |= {"similarity": cosines[each, best], "own_rank": ranks}
-    table = pd.DataFrame({**columns, "own_similarity": cosines[each, own]})
+    columns = {"synonym": pairs.to_numpy(), "term": terms[own]}
+    table = pd.DataFrame({**columns, "found": terms[cosines.argmax(axis=1)], "own_rank": ranks})
     name = "own term first for a synonym"
     scores = mean_scores(pd.DataFrame({name: ranks == 1}), [name], bootstrap=bootstrap)
-    behind = table["similarity"] - table["own_similarity"]
-    order = behind.sort_values(ascending=False, kind="stable").index
-    return Evaluation(scores, table.loc[order].reset_index(drop=True))
+    table = table.sort_values("own_rank", ascending=False, kind="stable", ignore_index=True)
+    return Evaluation(scores, table)
 
 
 def _measured(vocabulary: pd.DataFrame) -> np.ndarray:
@@ -132,7 +130,7 @@ def evaluate_terms(
         vocabulary: from `medical_terms` or `read_vocabulary`.
 
     Raises:
-        UserError: neither pairs nor a vocabulary.
+        UserError: neither pairs nor a vocabulary, or a term that occurs twice.
     """
     if pairs is None and vocabulary is None:
         raise UserError("nothing to measure: give pairs=read_pairs(FILE) or a vocabulary")
@@ -140,6 +138,9 @@ def evaluate_terms(
     if pairs is not None:
         measured["pairs"] = evaluate_pairs(embedder, pairs)
     if vocabulary is not None:
+        if twice := int(vocabulary["term"].str.casefold().duplicated().sum()):
+            raise UserError(f"{twice} terms of the vocabulary occur twice")
+        require_columns(vocabulary.columns, ["category"], source="the vocabulary")
         measured["categories"] = evaluate_categories(embedder, vocabulary)
         if "synonyms" in vocabulary.columns and vocabulary["synonyms"].str.len().any():
             measured["synonyms"] = evaluate_synonyms(embedder, vocabulary)

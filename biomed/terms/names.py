@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from domainbert.tables import TableError, read_table, require_cells
+from domainbert.tables import Column, ReadOptions, TableError, match_columns, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +30,8 @@ _OWNER = re.compile(r"(?<=\w)['\u2018\u2019]s\b")
 _LONGEST_ABBREVIATION = 6
 # Abbreviations that are common words when case is ignored.
 COMMON_WORDS = frozenset(["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"])
+TERM = Column("term", "text", ("text", "terms", "concept", "name"), required=True)
+_COLUMNS = (TERM, Column("category"), Column("synonyms", also=("synonym",)), Column("id", "id"))
 Value = TypeVar("Value")
 
 
@@ -50,27 +52,34 @@ def medical_terms() -> pd.DataFrame:
 
 
 def read_vocabulary(path: str | Path) -> pd.DataFrame:
-    """Read a vocabulary from a table.
+    """Read terms from a table, or from a text file with one on each line.
 
     Args:
-        path: .csv, .parquet or .jsonl with the columns `term` and `category`; where there are,
-            `synonyms` (separated by "|").
+        path: .csv, .parquet or .jsonl with a column `term` (or `name`); where there are,
+            `category`, `synonyms` (lists, or separated by "|") and `id` (of the concept that the
+            term names); or .txt.
 
     Returns:
-        `term`, `category`, `synonyms` (a list).
+        These columns, `synonyms` as lists, of the rows with a term.
 
     Raises:
-        TableError: a column is missing, a term or category is empty, or a term occurs twice.
+        TableError: a source that cannot be read, or without a column of terms; or some rows have a
+            category or an id and others none.
     """
     path = Path(path)
-    table = read_table(path)
-    require_cells(table, ["term", "category"], source=path.name)
-    twice = table["term"].str.casefold().duplicated()
-    if twice.any():
-        msg = f"{path.name}: {int(twice.sum())} terms occur twice, first in row {twice.argmax()}"
-        raise TableError(msg)
-    synonyms = table["synonyms"] if "synonyms" in table.columns else table["term"].map(lambda _: "")
-    return table[["term", "category"]].assign(synonyms=[split_names(cell) for cell in synonyms])
+    table = read_table(path, options=ReadOptions(lines=True))
+    names = match_columns(list(table.columns), _COLUMNS, source=path.name)
+    table = table[list(names.values())].set_axis(list(names), axis=1)
+    table = table[[isinstance(term, str) and bool(term.strip()) for term in table["term"]]]
+    for name in {"category", "id"} & set(names):
+        missing = int(table[name].isna().sum())
+        if missing == len(table):
+            table = table.drop(columns=name)
+        elif missing:
+            raise TableError(f"{path.name}: {missing} rows with a term have no {name}")
+    if "synonyms" in names:
+        table = table.assign(synonyms=[split_names(cell) for cell in table["synonyms"]])
+    return table.reset_index(drop=True)
 
 
 def is_held_out(term: str) -> bool:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from biomed.sentences.task import EncodeTask, text_of
-from biomed.terms.names import meanings
+from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import COLUMNS
 from domainbert.scoring import Fault, Task
-from domainbert.tables import Column, ReadOptions, TableError, match_columns, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pandas as pd
-
     from biomed.terms.similarity import Neighbours, TermIndex
     from domainbert.tables import Row
-
-TERM = Column("term", "text", ("text", "terms", "concept"), required=True)
 
 
 class EmbedTask(EncodeTask):
@@ -84,26 +78,3 @@ class NearestTask(Task):
         """The model, the vocabulary and k."""
         model = self._index.embedder.fingerprint()
         return {"model": model, "vocabulary": self._index.digest, "k": self._k}
-
-
-def read_terms(source: str | Path, *, with_categories: bool = False) -> pd.DataFrame:
-    """The rows with a term of a table or text file, with all columns.
-
-    The columns of terms, categories and synonyms are named `term`, `category` and `synonyms`.
-
-    Raises:
-        TableError: a source that cannot be read, or has no column of terms; with
-            `with_categories`, rows without a category where others have one.
-    """
-    table = read_table(source, options=ReadOptions(lines=True))
-    columns = (TERM, Column("category", "value"), Column("synonyms", "value", ("synonym",)))
-    names = match_columns(list(table.columns), columns, source=Path(source).name)
-    table = table.rename(columns={theirs: ours for ours, theirs in names.items()})
-    table = table[table["term"].map(lambda t: isinstance(t, str) and bool(t.strip()))]
-    missing = int(table["category"].isna().sum()) if "category" in table.columns else 0
-    if missing == len(table):
-        table = table.drop(columns="category", errors="ignore")
-    elif missing and with_categories:
-        msg = f"{Path(source).name}: {missing} rows with a term have no category"
-        raise TableError(msg)
-    return table.reset_index(drop=True)

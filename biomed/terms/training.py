@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biomed.sentences.training import fit_encoder
-from biomed.terms.names import percent
+from biomed.terms.names import percent, read_vocabulary
 from biomed.terms.similarity import TermModel
 from domainbert.errors import UserError
-from domainbert.tables import read_table, require_cells
+from domainbert.tables import require_columns
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from biomed.sentences.training import SentenceRecipe
@@ -20,14 +21,19 @@ VALIDATION = 10  # percent of the concepts
 
 
 def read_names(path: str | Path) -> pd.DataFrame:
-    """Read a table of names with the ids of their concepts: `name, id`, a row for each name.
+    """Read a vocabulary as `name, id`: a row for each name of a concept.
+
+    Rows with the same id are names of one concept; so are, in any row, a term and its synonyms.
 
     Raises:
-        TableError: no such file or column, or an empty cell.
+        TableError: see `read_vocabulary`; or a table with neither `id` nor `synonyms`.
     """
-    path = Path(path)
-    table = read_table(path)
-    require_cells(table, ["name", "id"], source=path.name)
+    table = read_vocabulary(path)
+    if "synonyms" not in table.columns:
+        require_columns(table.columns, ["id"], source=str(path))
+        table["synonyms"] = [[]] * len(table)
+    names = [[term, *more] for term, more in zip(table["term"], table["synonyms"], strict=True)]
+    table = table.assign(name=names, id=table.get("id", table["term"])).explode("name")
     return table[["name", "id"]].drop_duplicates(ignore_index=True)
 
 

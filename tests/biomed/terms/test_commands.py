@@ -92,19 +92,6 @@ def test_plot_writes_picture_and_coordinates(tiny_encoder, terms, tmp_path, endi
     assert list(table.columns) == ["term", "category", "x", "y"]
 
 
-def test_coordinates_keep_the_columns_of_the_table(tiny_encoder, tmp_path):
-    source, out = tmp_path / "own.csv", tmp_path / "own.svg"
-    source.write_text("code,Term,x\nA1,edema,7\nA2,,8\nA3,insulin,9\nA4,fever,1\nA5,pain,2\n")
-    invoke("plot", source, "--out", out, "--model", tiny_encoder)
-    table = read_table(tmp_path / "own.coordinates.csv")
-    assert list(table.columns) == ["code", "term", "x (input)", "x", "y"]
-    assert table[["code", "x (input)"]].to_numpy().tolist() == [
-        *(["A1", "7"], ["A3", "9"]),
-        *(["A4", "1"], ["A5", "2"]),
-    ]
-    assert table["x"].astype(float).notna().all()
-
-
 def test_plot_leaves_the_terms_file_alone(tiny_encoder, terms, tmp_path):
     """terms.csv plotted to terms.png was replaced by the coordinates."""
     before = terms.read_bytes()

@@ -105,8 +105,7 @@ def test_a_synonym_searches_its_own_term_among_all(embedder, vocabulary):
     (first,) = found.scores.values()
     assert first.value == pytest.approx((found.table["own_rank"] == 1).mean())
     assert first.low <= first.value <= first.high
-    gaps = found.table["similarity"] - found.table["own_similarity"]
-    assert gaps.is_monotonic_decreasing
+    assert found.table["own_rank"].is_monotonic_decreasing
     *_, last = evaluate_terms(embedder, vocabulary=table).values()
     assert list(last.scores) == ["own term first for a synonym"]
     with pytest.raises(ValueError, match="no term of this vocabulary has a synonym"):
@@ -125,6 +124,10 @@ def test_encoders_stand_side_by_side(embedder, pairs, vocabulary):
     assert (table["value"] <= table["high"]).all()
     with pytest.raises(ValueError, match="nothing to measure"):
         evaluate_terms(embedder)
+    with pytest.raises(ValueError, match="12 terms of the vocabulary occur twice"):
+        evaluate_terms(embedder, vocabulary=pd.concat([vocabulary, vocabulary]))
+    with pytest.raises(ValueError, match="no column 'category'"):
+        evaluate_terms(embedder, vocabulary=vocabulary[["term"]])
 
 
 @pytest.mark.data

@@ -9,7 +9,6 @@ from biomed.terms.similarity import COLUMNS, Reading, TermIndex
 from biomed.terms.task import (
     EmbedTask,
     NearestTask,
-    read_terms,
 )
 from domainbert.scoring import score_file, score_frame
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
@@ -95,8 +94,8 @@ def test_a_frame_without_rows_has_the_columns(embedder):
 
 def test_a_frame_needs_its_column(embedder):
     with pytest.raises(TableError, match="no column 'term'"):
-        embed_frame(embedder, pd.DataFrame({"name": ["edema"]}))
-    named = embed_frame(embedder, pd.DataFrame({"name": ["edema"]}), column="name")
+        embed_frame(embedder, pd.DataFrame({"words": ["edema"]}))
+    named = embed_frame(embedder, pd.DataFrame({"words": ["edema"]}), column="words")
     assert named["status"].tolist() == ["ok"]
 
 
@@ -123,24 +122,6 @@ def test_a_text_file_has_one_term_on_each_line(embedder, tmp_path):
     table = read_table(out)
     assert table["term"].fillna("").tolist() == ["edema", "", "insulin"]
     assert table["status"].tolist() == ["ok", "empty", "ok"]
-    assert read_terms(source)["term"].tolist() == ["edema", "insulin"]
-    with pytest.raises(TableError, match=r"absent\.txt: no such file"):
-        read_terms(tmp_path / "absent.txt")
-
-
-def test_the_terms_of_a_table_keep_its_columns(tmp_path):
-    path = tmp_path / "terms.csv"
-    path.write_text("code,Term,Category\n1,edema,signs\n2,,\n3,insulin,drugs\n")
-    expected = [["1", "edema", "signs"], ["3", "insulin", "drugs"]]
-    table = read_terms(path)
-    assert list(table.columns) == ["code", "term", "category"]
-    assert table.to_numpy().tolist() == expected
-    path.write_text("term,category\nedema,\n")
-    assert list(read_terms(path).columns) == ["term"]
-    path.write_text("term,category\nedema,signs\ninsulin,\n")
-    with pytest.raises(TableError, match=r"terms\.csv: 1 rows with a term have no category"):
-        read_terms(path, with_categories=True)
-    assert read_terms(path)["term"].tolist() == ["edema", "insulin"]
 
 
 # Names before vectors

@@ -53,17 +53,24 @@ def test_your_own_needs_two_columns_alone(tmp_path):
     assert own["synonyms"].tolist() == [["swelling", "oedema"], []]
     assert list(own.columns) == ["term", "category", "synonyms"]  # so all are measured
     write_table(own[["term", "category"]], path)
-    assert read_vocabulary(path)["synonyms"].tolist() == [[], []]
+    assert list(read_vocabulary(path).columns) == ["term", "category"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([("edema", "signs"), ("Edema", "signs")], "1 terms occur twice, first in row 1"),
-        ([("edema", "signs"), (None, "signs")], "row 1 has no term or no category"),
-    ],
-)
-def test_a_bad_vocabulary_is_refused(tmp_path, rows, message):
-    write_table(pd.DataFrame(rows, columns=["term", "category"]), tmp_path / "own.csv")
-    with pytest.raises(TableError, match=message):
-        read_vocabulary(tmp_path / "own.csv")
+def test_a_text_file_has_one_term_on_each_line(tmp_path):
+    source = tmp_path / "terms.txt"
+    source.write_text("edema\n\ninsulin\n")
+    assert read_vocabulary(source)["term"].tolist() == ["edema", "insulin"]
+    with pytest.raises(TableError, match=r"absent\.txt: no such file"):
+        read_vocabulary(tmp_path / "absent.txt")
+
+
+def test_rows_need_a_term_and_all_or_none_have_a_category(tmp_path):
+    path = tmp_path / "terms.csv"
+    path.write_text("code,Term,Category\n1,edema,signs\n2,,\n3,insulin,drugs\n")
+    expected = [["edema", "signs"], ["insulin", "drugs"]]
+    assert read_vocabulary(path).to_numpy().tolist() == expected
+    path.write_text("term,category\nedema,\n")
+    assert list(read_vocabulary(path).columns) == ["term"]
+    path.write_text("term,category\nedema,signs\ninsulin,\n")
+    with pytest.raises(TableError, match=r"terms\.csv: 1 rows with a term have no category"):
+        read_vocabulary(path)
