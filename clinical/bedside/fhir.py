@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,14 +15,14 @@ from urllib.parse import quote, urljoin, urlsplit
 from starlette.exceptions import HTTPException
 
 import domainbert
-from domainbert.service.http import Answer
+from clinical.cohort.fhir import attachment_text
+from domainbert.service.http import LOOPBACK, Answer
 from domainbert.service.ledger import now
 
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
 _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}\Z")
 _CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SUMMARY = "18842-5"  # of LOINC: discharge summary
 RISK = "Unplanned readmission within 30 days of discharge"
 
@@ -41,13 +39,7 @@ def operation_outcome(status: int, why: str) -> dict[str, Any]:
 
 @dataclass
 class Documents:
-    """The notes of a stay.
-
-    Attributes:
-        records: one a note, for the scoring tasks.
-        about: note id -> type and date, for people.
-        unread: why documents were left out, counted.
-    """
+    """The notes of a stay as records, what each is by its id, and why others were left out."""
 
     records: list[dict[str, Any]] = field(default_factory=list, repr=False)
     about: dict[str, str] = field(default_factory=dict, repr=False)
@@ -79,7 +71,8 @@ def read_documents(
         check_patient(document, patient)
         name = _text(document.get("id")).strip() or f"document-{number}"
         stays = {_id_of(each) for each in dicts(document, "context", "encounter")}
-        text, why = _note(document)
+        text = _note(document)
+        why = "" if text else "without text that can be read here"
         if "entered-in-error" in (document.get("status"), document.get("docStatus")):
             why = "entered in error"
         elif stays and stay not in stays:
@@ -101,23 +94,11 @@ def read_documents(
     return found
 
 
-def _note(document: Mapping[str, Any]) -> tuple[str, str]:
-    """The text of a document, "" and why where it has none."""
-    why = "without an attachment"
-    for content in dicts(document.get("content")):
-        attachment = content.get("attachment")
-        given = attachment if isinstance(attachment, dict) else {}
-        kind = _text(given.get("contentType")).lower() or "text/plain"
-        why = "whose text is elsewhere"
-        if not kind.startswith("text/plain"):
-            why = "that is no plain text"
-        elif isinstance(data := given.get("data"), str):
-            charset = kind.partition("charset=")[2].strip(' "') or "utf-8"
-            try:
-                return base64.b64decode(data, validate=True).decode(charset), ""
-            except (LookupError, ValueError):
-                why = "that cannot be decoded"
-    return "", why
+def _note(document: Mapping[str, Any]) -> str:
+    try:
+        return attachment_text(json.dumps(document.get("content"))) or ""
+    except (AttributeError, TypeError):  # another form of JSON
+        return ""
 
 
 def check_patient(resource: Mapping[str, Any], patient: str) -> None:
@@ -157,40 +138,28 @@ def fetch_documents(
 ) -> list[dict[str, Any]]:
     """The DocumentReferences of a stay from the client's FHIR server; else an `HTTPException` 412.
 
-    Args:
-        server: its base address.
-        token: the client's access token.
-        stay: id of the Encounter.
-        hosts: that may be asked.
-        start: address of the first page, where the client sent those before it.
+    Only `hosts` are asked, by https or on this machine; `start` is the first page to ask for.
     """
-    base, found = server.rstrip("/") + "/", []
-    url = start or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
-    for _ in range(PAGES):
-        bundle = _fetch(base, url, token, hosts)
-        found += entries(bundle)
-        if not (url := next_page(bundle)):
-            return found
-    raise HTTPException(412, f"the notes of this stay fill more than {PAGES} pages")
-
-
-def _fetch(base: str, url: str, token: str, hosts: Sequence[str]) -> Any:
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/fhir+json"}
+    opener, found = urllib.request.build_opener(_NoRedirect), []
+    url = start or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
     try:
-        url = urljoin(base, url)
-        host, scheme = urlsplit(url).hostname, urlsplit(url).scheme
-        secure = scheme == "https" or (scheme == "http" and host in _LOOPBACK)
-        if host not in hosts or not secure:
-            raise HTTPException(412, "notes are missing, and this FHIR server may not be asked")
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
-        opener = urllib.request.build_opener(_NoRedirect)
-        with opener.open(request, timeout=_TIMEOUT) as answer:
-            return json.loads(answer.read(_LARGEST))
-    except urllib.error.HTTPError as error:
-        raise HTTPException(412, f"the FHIR server answered {error.code}") from None
+        for _ in range(PAGES):
+            url = urljoin(server.rstrip("/") + "/", url)
+            host, scheme = urlsplit(url).hostname, urlsplit(url).scheme
+            secure = scheme == "https" or (scheme == "http" and host in LOOPBACK)
+            if host not in hosts or not secure:
+                raise HTTPException(412, "notes are missing, and this FHIR server may not be asked")
+            request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
+            with opener.open(request, timeout=_TIMEOUT) as answer:
+                bundle = json.loads(answer.read(_LARGEST))
+            found += entries(bundle)
+            if not (url := next_page(bundle)):
+                return found
     except (OSError, ValueError, RecursionError, WireError) as error:
-        kind = type(error).__name__
+        kind = getattr(error, "code", type(error).__name__)
         raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
+    raise HTTPException(412, f"the notes of this stay fill more than {PAGES} pages")
 
 
 # --- RiskAssessment

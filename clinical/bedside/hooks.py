@@ -28,9 +28,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class Authorization(Message):
-    """A token for the client's FHIR server."""
-
+class _Authorization(Message):
     access_token: str = Field(min_length=1)
     token_type: Literal["Bearer"]
     expires_in: int
@@ -39,9 +37,7 @@ class Authorization(Message):
     patient: str | None = None
 
 
-class Context(Message):
-    """The fields that the contexts of our hooks share."""
-
+class _Context(Message):
     userId: str  # noqa: N815
     patientId: str = Field(min_length=1)  # noqa: N815
     encounterId: str | None = None  # noqa: N815
@@ -53,8 +49,8 @@ class HookRequest(Message):
     hook: str
     hookInstance: uuid.UUID = Field(strict=False)  # noqa: N815
     fhirServer: str | None = None  # noqa: N815
-    fhirAuthorization: Authorization | None = None  # noqa: N815
-    context: Context
+    fhirAuthorization: _Authorization | None = None  # noqa: N815
+    context: _Context
     prefetch: dict[str, Any] | None = None
 
     @model_validator(mode="after")
@@ -64,24 +60,20 @@ class HookRequest(Message):
         return self
 
 
-class OverrideReason(Message):
-    """Why a card was overridden: a Coding, a comment, or both."""
-
+class _OverrideReason(Message):
     reason: dict[str, Any] | None = None
     userComment: str | None = None  # noqa: N815
 
 
-class Feedback(Message):
-    """What became of a card."""
-
+class _Feedback(Message):
     card: uuid.UUID = Field(strict=False)
     outcome: Literal["accepted", "overridden"]  # cds-fb-1
     acceptedSuggestions: list[dict[str, Any]] | None = None  # noqa: N815
-    overrideReason: OverrideReason | None = None  # noqa: N815
+    overrideReason: _OverrideReason | None = None  # noqa: N815
     outcomeTimestamp: AwareDatetime = Field(strict=False)  # noqa: N815
 
     @model_validator(mode="after")
-    def _invariants(self) -> Feedback:
+    def _invariants(self) -> _Feedback:
         if self.outcome == "accepted" and not self.acceptedSuggestions:  # cds-fb-2
             raise ValueError("acceptedSuggestions: required where the outcome is accepted")
         given = self.overrideReason
@@ -90,10 +82,8 @@ class Feedback(Message):
         return self
 
 
-class FeedbackRequest(Message):
-    """The body of the feedback endpoint."""
-
-    feedback: list[Feedback]
+class _FeedbackRequest(Message):
+    feedback: list[_Feedback]
 
 
 class HookService(ABC):
@@ -214,7 +204,7 @@ def add_services(service: Service, offered: Sequence[HookService]) -> None:
     for each in offered:
         path, told = f"/cds-services/{each.id}", f"CDS Hooks: {each.about['title']}"
         service.post(path, _calls(each), summary=told, body=HookRequest.model_json_schema())
-        body = FeedbackRequest.model_json_schema()
+        body = _FeedbackRequest.model_json_schema()
         service.post(
             f"{path}/feedback", _feedback(service, each), summary=f"{told}: feedback", body=body
         )
@@ -232,17 +222,14 @@ def _calls(offered: HookService) -> Any:
 
 def _feedback(service: Service, offered: HookService) -> Any:
     def answer(body: dict[str, Any], _: object) -> Answer:
-        kept: list[tuple[str, str, str]] = []
-        for entry in _read(FeedbackRequest, body).feedback:
+        for entry in _read(_FeedbackRequest, body).feedback:
             coded = (entry.overrideReason and entry.overrideReason.reason) or {}
             code = str(
                 coded.get("code")
             )  # a comment and codes of others are text: they are not kept
             ours = coded.get("system") == SYSTEM and code in offered.reasons
-            kept.append(
-                (str(entry.card), entry.outcome, code if ours else "other" if coded else "")
-            )
-        service.ledger.feedback(offered.id, kept)
+            reason = code if ours else "other" if coded else ""
+            service.ledger.feedback(offered.id, str(entry.card), entry.outcome, reason)
         return Answer({})
 
     return answer

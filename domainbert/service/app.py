@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 import domainbert
 from domainbert.errors import UserError
 from domainbert.service.batches import Worker, characters
-from domainbert.service.http import Answer, Shell, parse_json, read_body
+from domainbert.service.http import LOOPBACK, Answer, Shell, parse_json, read_body
 from domainbert.service.ledger import Ledger, now
 from domainbert.service.served import Announced, Served, announced, find_kind
 from domainbert.service.trust import Trust
@@ -31,19 +31,11 @@ from domainbert.settings import Count, Names, Positive, Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _BYTES = 12  # of a body, for each character that is allowed: "\\ud83d\\ude00" is one
 
 
 class ServiceSettings(Settings):
-    """What `domainbert serve` was asked for; see there.
-
-    Attributes:
-        models: names, see `find_kind`.
-        address: under which clients find the service.
-        work: a private folder of this run.
-        workers: processes.
-    """
+    """What `domainbert serve` was asked for; `work` is a private folder of the run."""
 
     models: Names
     address: str = "http://127.0.0.1:8000"
@@ -118,14 +110,7 @@ class Service:
     def post(
         self, path: str, answer: Callable[..., Response], *, summary: str, body: dict[str, Any]
     ) -> None:
-        """Add a route that takes JSON.
-
-        Args:
-            path: of the route.
-            answer: (object, query) -> response, in a thread.
-            summary: for the page of the interface.
-            body: JSON schema of the object.
-        """
+        """Add a route that takes JSON; `answer` maps (object, query) to a response, in a thread."""
         most, seconds = _BYTES * self.settings.max_characters + (1 << 20), self.settings.seconds
 
         def work(raw: bytes, query: Mapping[str, str]) -> Response:
@@ -153,7 +138,7 @@ class Service:
         about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
         app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=self._lifespan)
         self.app = app
-        app.get("/health", summary="Whether the process answers")(self._health)
+        app.get("/health", summary="Whether the process answers")(lambda: {"status": "ok"})
         app.get("/ready", summary="Whether the models answer as their cards say")(self._ready)
         app.get("/metrics", summary="Numbers for Prometheus")(self._metrics)
         app.get("/v1", summary="The tasks, what they read and give, and the limits")(self._about)
@@ -208,8 +193,7 @@ class Service:
         return Answer(body, error.status_code, error.headers)
 
     @asynccontextmanager
-    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        del app
+    async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         yield
         self.close()
 
@@ -219,27 +203,17 @@ class Service:
         for _, worker in self._workers.values():
             worker.close()
 
-    # --- what operators ask
-
-    async def _health(self) -> Answer:
-        return Answer({"status": "ok"})
-
     async def _ready(self) -> Answer:
         ready = {"ready": not self._fault, "models": [m.name for m in self._models]}
         return Answer(ready | {"why": self._fault}, 503 if self._fault else 200)
 
     async def _about(self) -> Answer:
         tasks = {
-            name: {
-                "model": model.name,
-                "reads": [column.name for column in worker.task.columns],
-                "gives": [*worker.task.output.names, "status", "reason"],
-            }
+            name: {"model": model.name, "reads": [column.name for column in worker.task.columns]}
             for name, (model, worker) in self._workers.items()
         }
-        names = ("max_characters", "max_records", "max_requests", "seconds")
-        limits = {name: getattr(self.settings, name) for name in names}
-        return Answer({"version": domainbert.__version__, "tasks": tasks, "limits": limits})
+        settings = self.settings.model_dump(include={"max_characters", "max_records", "seconds"})
+        return Answer({"version": domainbert.__version__, "tasks": tasks, "limits": settings})
 
     async def _card(self, name: str) -> Response:
         cards = [model.card for model in self._models if model.name == name]

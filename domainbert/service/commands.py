@@ -30,7 +30,6 @@ def serve(
     ledger: Annotated[Path | None, typer.Option(help="SQLite file for risks, feedback.")] = None,
     report: Annotated[str, typer.Option(help="Where the model's report is, for cards.")] = "",
     max_characters: Annotated[int, typer.Option(min=1, help="Of a request.")] = 500_000,
-    max_records: Annotated[int, typer.Option(min=1, help="Of a request.")] = 1000,
     seconds: Annotated[float, typer.Option(help="Longest time for a request.")] = 60.0,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     certificate: Annotated[Path | None, typer.Option(help="For TLS, PEM.")] = None,
@@ -41,7 +40,8 @@ def serve(
     try:
         import uvicorn
 
-        from domainbert.service.app import LOOPBACK, ServiceSettings
+        from domainbert.service.app import ServiceSettings
+        from domainbert.service.http import LOOPBACK
         from domainbert.service.served import announced, find_kind
     except ModuleNotFoundError as error:
         raise UserError(f"no {error.name}: pip install 'domainbert[service]'") from None
@@ -60,7 +60,6 @@ def serve(
             fhir=tuple(fhir or ()),
             report=report,
             max_characters=max_characters,
-            max_records=max_records,
             seconds=seconds,
             workers=workers,
             trust=str(trust.resolve()) if trust else None,

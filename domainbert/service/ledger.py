@@ -19,7 +19,7 @@ from domainbert.errors import UserError
 from domainbert.tables import TableError, id_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import pandas as pd
 
@@ -70,27 +70,22 @@ class Ledger:
             con.execute("DELETE FROM tokens WHERE until < ?", (time.time(),))
             return con.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?)", row).rowcount == 1
 
-    def served(
-        self, task: str, model: str, rows: Iterable[Mapping[str, Any]], *, card: str = ""
-    ) -> None:
+    def served(self, task: str, model: str, rows: Iterable[dict[str, Any]], card: str = "") -> None:
         """Keep the risks of rows of results."""
-        ids = [(row, id_key(row.get("stay_id"))) for row in rows]
-        kept = [
-            (card, found and self._hash(found), *map(row.get, ("status", "probability", "alert")))
-            for row, found in ids
-        ]
-        self._append("served", [(task, model, *each) for each in kept])
+        for row in rows:
+            stay = id_key(row.get("stay_id"))
+            numbers = map(row.get, ("status", "probability", "alert"))
+            self._append("served", task, model, card, stay and self._hash(stay), *numbers)
 
-    def feedback(self, task: str, entries: Iterable[tuple[str, str, str]]) -> None:
-        """Keep what became of cards: (card, outcome, code of the reason or "")."""
-        self._append("feedback", [(task, *entry) for entry in entries])
+    def feedback(self, task: str, card: str, outcome: str, reason: str) -> None:
+        """Keep what became of a card; `reason` is a code, or ""."""
+        self._append("feedback", task, card, outcome, reason)
 
-    def _append(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+    def _append(self, table: str, *cells: Any) -> None:
+        marks = ",".join("?" * (1 + len(cells)))
         try:
             with closing(self._connect()) as con, con:
-                for row in rows:
-                    marks = ",".join("?" * (1 + len(row)))
-                    con.execute(f"INSERT INTO {table} VALUES ({marks})", (now(), *row))  # noqa: S608
+                con.execute(f"INSERT INTO {table} VALUES ({marks})", (now(), *cells))  # noqa: S608
         except sqlite3.Error as error:  # the answer matters more; the operator sees it
             log.error("ledger", extra={"facts": {"error": type(error).__name__}})
 
