@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 
 from clinical.bedside import fhir
@@ -82,7 +82,9 @@ class _Feedback(Message):
         return self
 
 
-class _FeedbackRequest(Message):
+class FeedbackRequest(Message):
+    """The body of the feedback endpoint."""
+
     feedback: list[_Feedback]
 
 
@@ -203,16 +205,12 @@ def add_services(service: Service, offered: Sequence[HookService]) -> None:
     service.app.get("/cds-services", summary="CDS Hooks: discovery")(discover)
     for each in offered:
         path, told = f"/cds-services/{each.id}", f"CDS Hooks: {each.about['title']}"
-        service.post(path, _calls(each), summary=told, body=HookRequest.model_json_schema())
-        body = _FeedbackRequest.model_json_schema()
-        service.post(
-            f"{path}/feedback", _feedback(service, each), summary=f"{told}: feedback", body=body
-        )
+        service.app.post(path, summary=told)(_answers(each))
+        service.app.post(f"{path}/feedback", summary=f"{told}: feedback")(_keeps(service, each))
 
 
-def _calls(offered: HookService) -> Any:
-    def answer(body: dict[str, Any], _: object) -> Answer:
-        request = _read(HookRequest, body)
+def _answers(offered: HookService) -> Any:
+    def answer(request: HookRequest) -> Answer:
         if request.hook not in offered.hooks:
             raise HTTPException(400, f"hook: expected {' or '.join(offered.hooks)}")
         return Answer({"cards": offered.cards(request)})
@@ -220,27 +218,14 @@ def _calls(offered: HookService) -> Any:
     return answer
 
 
-def _feedback(service: Service, offered: HookService) -> Any:
-    def answer(body: dict[str, Any], _: object) -> Answer:
-        for entry in _read(_FeedbackRequest, body).feedback:
+def _keeps(service: Service, offered: HookService) -> Any:
+    def answer(request: FeedbackRequest) -> Answer:
+        for entry in request.feedback:
             coded = (entry.overrideReason and entry.overrideReason.reason) or {}
-            code = str(
-                coded.get("code")
-            )  # a comment and codes of others are text: they are not kept
+            code = str(coded.get("code"))  # those of others, and comments, are text: not kept
             ours = coded.get("system") == SYSTEM and code in offered.reasons
             reason = code if ours else "other" if coded else ""
             service.ledger.feedback(offered.id, str(entry.card), entry.outcome, reason)
         return Answer({})
 
     return answer
-
-
-def _read(kind: type[Any], body: dict[str, Any]) -> Any:
-    """A message; an `HTTPException` that names the field and not its value."""
-    try:
-        return kind.model_validate(body)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, problem["loc"]))
-        said = problem["msg"].removeprefix("Value error, ")
-        raise HTTPException(400, f"{place}: {said}" if place else said) from None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request  # noqa: TC002  (FastAPI reads it)
@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 import domainbert
 from domainbert.errors import UserError
 from domainbert.service.batches import Worker, characters
-from domainbert.service.http import LOOPBACK, Answer, Shell, parse_json, read_body
+from domainbert.service.http import LOOPBACK, Answer, Shell
 from domainbert.service.ledger import Ledger, now
 from domainbert.service.served import Announced, Served, announced, find_kind
 from domainbert.service.trust import Trust
@@ -52,6 +52,13 @@ class ServiceSettings(Settings):
     workers: Count = 1
 
 
+class Records(BaseModel):
+    """The body of a request: records with the columns of the task, as in a table."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    records: list[dict[str, Any]] = Field(min_length=1)
+
+
 class Service:
     """The models of one process, and all that their routes need.
 
@@ -69,7 +76,7 @@ class Service:
         self.ledger = Ledger(settings.ledger or work / "run.sqlite")
         self.trust = Trust(Path(settings.trust), self.ledger) if settings.trust else None
         self.errors: dict[str, Callable[[int, str], Any]] = {}
-        self._pool = ThreadPoolExecutor(64)
+        self.most_bytes = _BYTES * settings.max_characters + (1 << 20)
         self._registry = CollectorRegistry()
         numbers = ("domainbert_request_seconds", "Time to answer", ["route", "status"])
         self.seconds = Histogram(*numbers, registry=self._registry)
@@ -93,12 +100,8 @@ class Service:
         """The output rows of records; it blocks: never call it from the event loop."""
         return self._workers[task][1].score(records, self.settings.seconds)
 
-    def check(self, records: Any) -> list[dict[str, Any]]:
-        """The records of a request; an `HTTPException`, 400 or 413, where they cannot be taken."""
-        if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
-            raise HTTPException(400, 'expected {"records": [{...}, ...]}')
-        if not records:
-            raise HTTPException(400, "records is empty; expected at least one")
+    def check(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The records of a request; an `HTTPException` 413 where they are too many or too long."""
         lists = [value for each in records for value in each.values() if isinstance(value, list)]
         sizes = {"records": max(len(records), sum(map(len, lists)))}
         sizes["characters"] = sum(map(characters, records))
@@ -106,33 +109,6 @@ class Service:
             if size > (most := getattr(self.settings, f"max_{what}")):
                 raise HTTPException(413, f"{size:,} {what}; expected at most {most:,}")
         return records
-
-    def post(
-        self, path: str, answer: Callable[..., Response], *, summary: str, body: dict[str, Any]
-    ) -> None:
-        """Add a route that takes JSON; `answer` maps (object, query) to a response, in a thread."""
-        most, seconds = _BYTES * self.settings.max_characters + (1 << 20), self.settings.seconds
-
-        def work(raw: bytes, query: Mapping[str, str]) -> Response:
-            try:
-                return answer(parse_json(raw), query)
-            except StopIteration as error:  # asyncio cannot carry it, and would wait for ever
-                raise RuntimeError from error
-
-        async def handle(request: Request) -> Response:
-            kind = request.headers.get("content-type", "")
-            raw = await read_body(request.receive, kind=kind, most=most, seconds=seconds)
-            run = asyncio.get_running_loop().run_in_executor
-            try:
-                return await run(self._pool, work, raw, request.query_params)
-            except UserError as error:
-                raise HTTPException(400, str(error)) from None
-            except TimeoutError:
-                why = f"not done within {seconds:g} s; send less, or send it again later"
-                raise HTTPException(503, why, {"retry-after": "5"}) from None
-
-        content = {"requestBody": {"content": {"application/json": {"schema": body}}}}
-        self.app.post(path, summary=summary, name=path, openapi_extra=content)(handle)
 
     def _application(self) -> FastAPI:
         about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
@@ -144,11 +120,8 @@ class Service:
         app.get("/v1", summary="The tasks, what they read and give, and the limits")(self._about)
         app.get("/v1/models/{name}", summary="The card of a model")(self._card)
         for name, (model, worker) in self._workers.items():
-            cells = {c.name: {"description": f"also: {c.also}"} for c in worker.task.columns}
-            records = {"type": "array", "items": {"type": "object", "properties": cells}}
-            body = {"required": ["records"], "properties": {"records": records}}
             summary = (type(worker.task).__doc__ or name).splitlines()[0]
-            self.post(f"/v1/{name}", self._answer(name, model), summary=summary, body=body)
+            app.post(f"/v1/{name}", summary=summary)(self._answer(name, model))
         app.mount("/docs", StaticFiles(packages=[("domainbert.service", "docs")], html=True))
         for model in self._models:
             if model.routes:
@@ -160,20 +133,19 @@ class Service:
         if self.trust is None:  # a page of another site must not reach us by a name of its own
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
         app.add_middleware(Shell, self)
-        app.add_exception_handler(HTTPException, self._on_http_error)
+        for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
+            app.add_exception_handler(kind, self._on_error)
         return app
 
     def _answer(self, task: str, model: Served) -> Callable[..., Response]:
         same = {"task": task, "model": model.name, "fingerprint": model.fingerprint}
         same["version"] = domainbert.__version__
 
-        def answer(body: dict[str, Any], query: Mapping[str, str]) -> Response:
-            if body.keys() - {"records"}:
-                raise HTTPException(400, "unknown keys beside records")
-            records, form = self.check(body.get("records")), query.get("format", "json")
-            if (task, form) in model.forms:
-                return model.forms[task, form](records, self.score)
-            if form != "json":
+        def answer(body: Records, format: str = "json") -> Response:  # noqa: A002
+            records = self.check(body.records)
+            if (task, format) in model.forms:
+                return model.forms[task, format](records, self.score)
+            if format != "json":
                 known = ["json", *(name for of, name in model.forms if of == task)]
                 raise HTTPException(400, f"format: expected {' or '.join(known)}")
             rows = self.score(task, records)
@@ -188,9 +160,18 @@ class Service:
         forms = [form for start, form in self.errors.items() if path.startswith(start)]
         return forms[0](status, why) if forms else {"error": why, "status": status}
 
-    async def _on_http_error(self, request: Request, error: Any) -> Response:
-        body = self.failed(request.url.path, error.status_code, str(error.detail))
-        return Answer(body, error.status_code, error.headers)
+    async def _on_error(self, request: Request, error: Any) -> Response:
+        status, why, headers = 400, str(error), None
+        if isinstance(error, HTTPException):
+            status, why, headers = error.status_code, error.detail, error.headers
+        elif isinstance(error, TimeoutError):
+            status, headers = 503, {"retry-after": "5"}
+            why = f"not done within {self.settings.seconds:g} s; send less, or send it again later"
+        elif isinstance(error, RequestValidationError):  # the field, never its value
+            problem = error.errors()[0]
+            place = ".".join(map(str, problem["loc"]))
+            why = f"{place}: {problem['msg'].removeprefix('Value error, ')}"
+        return Answer(self.failed(request.url.path, status, why), status, headers)
 
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -199,7 +180,6 @@ class Service:
 
     def close(self) -> None:
         """End the threads, after what they were asked for."""
-        self._pool.shutdown()
         for _, worker in self._workers.values():
             worker.close()
 

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -34,7 +33,8 @@ HEADERS = {
     "x-content-type-options": "nosniff",
 }
 DATA = ("/v1", "/cds-services")  # addresses that need a token; the others tell nothing of anyone
-_DRAIN, _DRAIN_SECONDS = 256 << 20, 10.0  # of a refused body, so that its sender reads the answer
+JSON = (b"application/json", b"application/fhir+json")
+_DRAIN = 256 << 20  # bytes of a refused body that are read
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 STOPPING = threading.Event()
 GONE = 499  # in logs: the client hung up
@@ -50,42 +50,25 @@ class Answer(Response):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def read_body(receive: Receive, *, kind: str, most: int, seconds: float) -> bytes:
-    """The body of a request with JSON, whose `Content-Type` is `kind`.
+def limited(receive: Receive, *, most: int, seconds: float) -> Receive:
+    """The body of a request, or an `HTTPException`: 408 too slow, 413 too long."""
+    size, until = 0, time.monotonic() + seconds
 
-    Raises:
-        HTTPException: 408 too slow, 413 too long, 415 not JSON.
-        ClientDisconnect: the client hung up.
-    """
-    chunks, size, more = [], 0, True
-    try:
-        async with asyncio.timeout(seconds):
-            while more and size <= _DRAIN:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                size += len(chunk := message.get("body", b""))
-                more = message.get("more_body", False)
-                if size <= most:
-                    chunks.append(chunk)
-    except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {seconds:g} s") from None
-    if kind.partition(";")[0].strip().lower() not in ("application/json", "application/fhir+json"):
-        raise HTTPException(415, "expected Content-Type: application/json")
-    if size > most:
-        raise HTTPException(413, f"the body has {size:,} bytes; expected at most {most:,}")
-    return b"".join(chunks)
+    async def receiving() -> Message:
+        nonlocal size
+        try:
+            message = await asyncio.wait_for(receive(), until - time.monotonic())
+            size += len(message.get("body", b""))
+            while most < size < _DRAIN and message.get("more_body"):  # so that it reads the answer
+                message = await asyncio.wait_for(receive(), until - time.monotonic())
+                size += len(message.get("body", b""))
+        except TimeoutError:
+            raise HTTPException(408, f"the body did not arrive within {seconds:g} s") from None
+        if size > most:
+            raise HTTPException(413, f"the body has {size:,} bytes; expected at most {most:,}")
+        return message
 
-
-def parse_json(raw: bytes) -> dict[str, Any]:
-    """The object of a body; an `HTTPException` where there is none, without its text."""
-    try:
-        found = from_json(raw, allow_inf_nan=False)
-    except ValueError as error:  # says what was expected, and the line and column
-        raise HTTPException(400, f"the body is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise HTTPException(400, "the body: expected a JSON object")
-    return found
+    return receiving
 
 
 class Shell:
@@ -113,13 +96,15 @@ class Shell:
         self._now += 1
         try:
             try:
-                await self._admit(
-                    scope, headers.get(b"authorization", b"").decode("latin-1"), facts
-                )
+                if scope["path"].startswith(DATA) and scope["method"] != "OPTIONS":
+                    most, longest = self._service.most_bytes, self._service.settings.seconds
+                    receive = limited(receive, most=most, seconds=longest)
+                    await self._admit(scope, headers, facts)
                 await self._app(scope, receive, sending)
             except HTTPException as refused:
                 with suppress(HTTPException):  # its sender has to read the answer
-                    await read_body(receive, kind="", most=0, seconds=_DRAIN_SECONDS)
+                    while (await receive()).get("more_body"):
+                        pass
                 body = self._service.failed(scope["path"], refused.status_code, refused.detail)
                 answer = Answer(body, refused.status_code, refused.headers)
                 await answer(scope, receive, sending)
@@ -129,32 +114,30 @@ class Shell:
             log.error("internal error", extra={"facts": facts | where(error)})
             if not status:
                 why = f"internal error; report the request id {facts['request']}"
-                await Answer(self._service.failed(scope["path"], 500, why), 500)(
-                    scope, receive, sending
-                )
+                answer = Answer(self._service.failed(scope["path"], 500, why), 500)
+                await answer(scope, receive, sending)
         finally:
             self._now -= 1
             seconds = time.perf_counter() - started
             # The pattern of the route, not the path: a path may hold an id.
-            facts |= {
-                "route": getattr(scope.get("route"), "path", "none"),
-                "status": status or GONE,
-            }
-            log.info("request", extra={"facts": facts | {"ms": round(1000 * seconds, 1)}})
-            self._service.seconds.labels(facts["route"], facts["status"]).observe(seconds)
+            route, status = getattr(scope.get("route"), "path", "none"), status or GONE
+            facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
+            log.info("request", extra={"facts": facts})
+            self._service.seconds.labels(route, status).observe(seconds)
 
-    async def _admit(self, scope: Scope, authorization: str, facts: dict[str, Any]) -> None:
-        if not scope["path"].startswith(DATA) or scope["method"] == "OPTIONS":
-            return
+    async def _admit(self, scope: Scope, headers: dict[bytes, bytes], facts: dict) -> None:
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if self._now > (most := self._service.settings.max_requests):
             why = f"{most} requests are being answered; try again soon"
             raise HTTPException(429, why, {"retry-after": "1"})
         if trust := self._service.trust:
+            given = headers.get(b"authorization", b"").decode("latin-1")
             try:
-                check = asyncio.to_thread(trust.check, authorization, scope["path"])
-                facts["client"] = await check
+                facts["client"] = await asyncio.to_thread(trust.check, given, scope["path"])
             except NotTrustedError as error:
                 raise HTTPException(401, str(error), {"www-authenticate": "Bearer"}) from None
+        if scope["method"] == "POST" and kind not in JSON:
+            raise HTTPException(415, "expected Content-Type: application/json")
 
 
 def _request_id(given: bytes) -> str:

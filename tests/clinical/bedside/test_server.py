@@ -102,7 +102,7 @@ def test_clients_that_hang_up_or_send_half_lose_no_worker(server):
     ("body", "status", "words"),
     [
         (b" " * 50_000_000, 413, "50,000,000 bytes"),
-        (b'{"records": [{"text": "' + b"x" * 100, 400, "not JSON"),
+        (b'{"records": [{"text": "' + b"x" * 100, 400, "JSON decode error"),
         (json.dumps({"records": [{"text": "a"}] * 10_000}).encode(), 413, "10,000 records"),
     ],
 )
