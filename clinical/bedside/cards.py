@@ -11,7 +11,7 @@ from clinical.bedside.fhir import receipt
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from clinical.bedside.fhir import Documents
+    from clinical.bedside.fhir import Documents, Row
 
 LONGEST = 300  # characters shown of a passage
 SYSTEM = "urn:domainbert:override-reasons"
@@ -26,8 +26,8 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
 
 
 def risk_card(
-    row: Mapping[str, Any],
-    passages: Sequence[Mapping[str, Any]],
+    row: Row,
+    passages: Sequence[Row],
     documents: Documents,
     *,
     name: str,
@@ -36,13 +36,8 @@ def risk_card(
 ) -> dict[str, Any]:
     """The card of a risk: `warning` from the model's alert threshold on, else `info`.
 
-    Args:
-        row: of the task `readmission`.
-        passages: of the task `passages`, strongest first.
-        documents: the notes that were read.
-        name: its UUID.
-        model: its `name`, `fingerprint`, and the addresses of its `card` and `report`, or "".
-        page: address of the page with the evidence, or "".
+    `row` and `passages` are of the tasks; `name` is the card's UUID; `model` has `name`,
+    `fingerprint`, and the addresses `card` and `report`; `page` shows the evidence, or is "".
     """
     chance, percent = row["probability"], round(100 * row["probability"])
     summary = f"30-day readmission risk {percent}%: about {percent} of 100 such patients come back"
@@ -78,7 +73,7 @@ def risk_card(
     } | ({"links": [link]} if page else {})
 
 
-def _origin(passage: Mapping[str, Any], documents: Documents) -> str:
+def _origin(passage: Row, documents: Documents) -> str:
     """Type and date of the note that a passage is in; a model that joins notes does not tell it."""
     record = documents.records[passage["note"]]
     return documents.about[record["note_id"]] if passage["text"] in record["text"] else "notes"

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException as WireError
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -19,6 +20,7 @@ from clinical.cohort.fhir import attachment_text
 from domainbert.service.http import LOOPBACK, Answer
 from domainbert.service.ledger import now
 
+Row = Mapping[str, Any]
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
 _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}\Z")
@@ -61,7 +63,7 @@ def entries(value: Any) -> list[dict[str, Any]]:
 
 
 def read_documents(
-    resources: Iterable[Mapping[str, Any]], patient: str, stay: str, admitted: str | None = None
+    resources: Iterable[Row], patient: str, stay: str, admitted: str | None = None
 ) -> Documents:
     """The notes of a stay: the plain text of its DocumentReferences that are no errors."""
     found = Documents()
@@ -94,14 +96,14 @@ def read_documents(
     return found
 
 
-def _note(document: Mapping[str, Any]) -> str:
+def _note(document: Row) -> str:
     try:
         return attachment_text(json.dumps(document.get("content"))) or ""
     except (AttributeError, TypeError):  # another form of JSON
         return ""
 
 
-def check_patient(resource: Mapping[str, Any], patient: str) -> None:
+def check_patient(resource: Row, patient: str) -> None:
     """Refuse data of another patient than the request is about."""
     subject = resource.get("subject")
     if isinstance(subject, dict) and _id_of(subject) not in ("", patient):
@@ -109,7 +111,7 @@ def check_patient(resource: Mapping[str, Any], patient: str) -> None:
         raise HTTPException(400, f"a {kind} is not of the patient in context.patientId")
 
 
-def _id_of(reference: Mapping[str, Any]) -> str:
+def _id_of(reference: Row) -> str:
     return _text(reference.get("reference")).split("/_history")[0].rpartition("/")[2]
 
 
@@ -169,9 +171,9 @@ def risk_assessments(name: str, fingerprint: str) -> Callable[..., Answer]:
     """Makes `?format=fhir`: one RiskAssessment, or for several stays a Bundle of them."""
     model = f"{name} {fingerprint[:12]}, domainbert {domainbert.__version__}"
 
-    def make(records: Sequence[Mapping[str, Any]], score: Callable[..., Any]) -> Answer:
+    def make(records: Sequence[Row], score: Callable[..., Any]) -> Answer:
         rows, passages = score("readmission", records), score("passages", records)
-        made = [_assessment(row, records, passages, model) for row in rows]
+        made = [_assessment(row, passages, model) for row in rows]
         failed = len(made) == 1 and made[0]["resourceType"] == "OperationOutcome"
         body = {"resourceType": "Bundle", "type": "collection"}
         bundle = body | {"entry": [{"resource": each} for each in made]}
@@ -181,12 +183,7 @@ def risk_assessments(name: str, fingerprint: str) -> Callable[..., Answer]:
     return make
 
 
-def _assessment(
-    row: Mapping[str, Any],
-    records: Sequence[Mapping[str, Any]],
-    passages: Sequence[Mapping[str, Any]],
-    model: str,
-) -> dict[str, Any]:
+def _assessment(row: Row, passages: Sequence[Row], model: str) -> dict[str, Any]:
     """The RiskAssessment of a row of risks; an OperationOutcome where there is no risk.
 
     `probabilityDecimal` is a percentage, 0 to 100: in R4 decimals are percentages (ras-2).
@@ -195,8 +192,9 @@ def _assessment(
     if row["status"] != "ok" or not stay or not patient:
         why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
         return operation_outcome(422, f"no risk: {why}")
-    notes = [each["note_id"] for each in records if each.get("note_id") and _stay(each) == stay]
-    raising = [p for p in passages if p["stay_id"] == stay and p["direction"] == "raises"]
+    own = [passage for passage in passages if passage["stay_id"] == stay]
+    basis = [_reference("DocumentReference", note) for note in own[0]["notes_read"] if note]
+    raising = [passage for passage in own if passage["direction"] == "raises"]
     said = "; ".join(f"“{' '.join(p['text'].split())}”" for p in raising) or "none"
     prediction = {"outcome": {"text": RISK}, "rationale": f"Passages that raise the risk: {said}"}
     prediction |= {"probabilityDecimal": round(100 * row["probability"], 4)}
@@ -208,14 +206,10 @@ def _assessment(
         "subject": _reference("Patient", patient),
         "encounter": encounter,
         "occurrenceDateTime": now(),
-        "basis": [_reference("DocumentReference", note) for note in notes] or [encounter],
+        "basis": basis or [encounter],
         "prediction": [prediction],
         "note": [{"text": receipt(row)}],
     }
-
-
-def _stay(record: Mapping[str, Any]) -> str:
-    return str(record.get("stay_id")).strip()
 
 
 def _reference(kind: str, name: Any) -> dict[str, Any]:
@@ -225,16 +219,12 @@ def _reference(kind: str, name: Any) -> dict[str, Any]:
     return {"type": kind, "identifier": {"value": str(name)}}
 
 
-def receipt(
-    row: Mapping[str, Any], notes: str = "", unread: Mapping[str, int] | None = None
-) -> str:
+def receipt(row: Row, notes: str = "", unread: Mapping[str, int] = MappingProxyType({})) -> str:
     """What was read of a stay, in words."""
     said = [f"All {row['n_tokens']:,} tokens{notes} were read."]
     if row["reason"]:
         said = [f"{row['n_tokens']:,} tokens{notes} were read; {row['reason']}."]
-    said += [
-        f"Documents {why}, not read: {count}." for why, count in (unread or {}).items() if count
-    ]
+    said += [f"Documents {why}, not read: {n}." for why, n in unread.items() if n]
     if not row["calibrated"]:
         said.append("The model has no calibrator: this is its score, not a calibrated chance.")
     return " ".join(said)

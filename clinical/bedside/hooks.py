@@ -170,7 +170,7 @@ class ReadmissionService(HookService):
         encounters = fhir.entries(sent.get("encounter"))
         for encounter in encounters:
             fhir.check_patient(encounter, patient)
-        periods = [each for each in (e.get("period") for e in encounters) if isinstance(each, dict)]
+        periods = fhir.dicts([encounter.get("period") for encounter in encounters])
         admitted = next((p["start"] for p in periods if isinstance(p.get("start"), str)), None)
         resources, more = fhir.entries(sent.get("notes")), fhir.next_page(sent.get("notes"))
         fault = "is missing" if "notes" not in sent else "has another page" if more else ""
@@ -187,9 +187,7 @@ class ReadmissionService(HookService):
     async def _evidence(self, card: str) -> Answer:
         until, evidence = self._kept.get(card, (0.0, {}))
         if until < time.monotonic():
-            raise HTTPException(
-                404, f"not here; evidence is kept for {KEPT_SECONDS / 60:g} minutes"
-            )
+            raise HTTPException(404, f"evidence is kept for {KEPT_SECONDS / 60:g} minutes")
         return Answer(evidence)
 
 
