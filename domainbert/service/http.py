@@ -186,4 +186,4 @@ def stop_gently(seconds: float) -> None:
         await asyncio.sleep(seconds)
         await plain(server, sockets)
 
-    uvicorn.Server.shutdown = shutdown  # type: ignore[method-assign]
+    uvicorn.Server.shutdown = shutdown  # type: ignore[assignment, method-assign]
