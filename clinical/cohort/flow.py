@@ -5,13 +5,11 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from clinical.cohort.source import step
 from domainbert.tables.csv_files import NO_ROW
 
 if TYPE_CHECKING:
     import duckdb
-    from numpy.typing import ArrayLike
 
     from clinical.cohort.definition import Request
     from clinical.cohort.source import Tables
@@ -61,10 +59,10 @@ def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
     removed["malformed_line"] = _one(con, malformed, {"table": table, "no_row": NO_ROW})
     left = kept + sum(removed.values())
     steps = [{"step": "admissions", "reason": "all admissions", "removed": 0, "left": left}]
-    for _, step, reason in STEPS:
-        count = removed.get(step, 0)
+    for _, name, reason in STEPS:
+        count = removed.get(name, 0)
         left -= count
-        steps.append({"step": step, "reason": reason, "removed": count, "left": left})
+        steps.append({"step": name, "reason": reason, "removed": count, "left": left})
     if left != kept:
         raise AssertionError(f"the flow leaves {left} stays of {kept}: a step is not listed")
 
@@ -98,22 +96,11 @@ def count_flow(con: duckdb.DuckDBPyConnection, *, table: str) -> dict[str, Any]:
 
 
 def _deaths(con: duckdb.DuckDBPyConnection) -> str:
-    """What deaths after discharge mean for readmissions, as a sentence; "" where not known.
-
-    Stays with a cut follow-up count until its end, and those left out for their death count too.
-    """
-    query = """
-        SELECT least(return_us, death_us, followed_us, horizon_us) / 86400e6 AS days,
-               CASE WHEN return_us > 0 AND return_us < least(horizon_us, followed_us) THEN 1
-                    WHEN death_us < least(horizon_us, followed_us) THEN 2 ELSE 0 END AS event
-        FROM stays, rules
-        WHERE outcome = 'readmission' AND deaths_known AND coalesce(followed_us > 0, true)
-          AND coalesce(exclusion, '') IN ('', 'censored', 'died_after_discharge', 'no_text')
-    """
-    followed = con.execute(query).fetchnumpy()
-    if not len(followed["days"]):
+    """What deaths after discharge mean for readmissions, as a sentence; "" where not known."""
+    con.execute(step("followed"))
+    back, dead = con.execute(step("incidence")).fetchall()[0]
+    if back is None:
         return ""
-    back, dead = cumulative_incidence(**followed)
     died = _one(con, "SELECT count(*) FROM cohort WHERE readmitted = 0 AND died_within_horizon")
     horizon = _one(con, "SELECT horizon_us / 86400e6 FROM rules")
     return (
@@ -121,24 +108,6 @@ def _deaths(con: duckdb.DuckDBPyConnection) -> str:
         "before they could (cumulative incidence with death as a competing event, Aalen-Johansen); "
         f"{died:,} of the stays that count as not readmitted had died."
     )
-
-
-def cumulative_incidence(days: ArrayLike, event: ArrayLike) -> list[float]:
-    """The chance of each event to come first, with the others competing (Aalen and Johansen 1978).
-
-    Args:
-        days: until the event, or until follow-up ended, shape (n,).
-        event: 1 or 2, and 0 where follow-up ended first, shape (n,).
-
-    Returns:
-        The chances of event 1 and event 2 by the last day.
-    """
-    kind = np.asarray(event)
-    times, place = np.unique(np.asarray(days, dtype=np.float64), return_inverse=True)
-    counts = np.stack([np.bincount(place[kind == k], minlength=len(times)) for k in (1, 2)])
-    at_risk = len(kind) - np.r_[0, np.cumsum(np.bincount(place))[:-1]]
-    free = np.cumprod(1 - counts.sum(axis=0) / at_risk)  # of both events, after each time
-    return (counts / at_risk * np.r_[1.0, free[:-1]]).sum(axis=1).tolist()
 
 
 def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
@@ -160,7 +129,7 @@ def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Table
     }
     environment = Environment(autoescape=False)  # noqa: S701 - plain text
     environment.filters["listed"] = _listed
-    template = (resources.files("clinical.cohort") / "caveats.j2").read_text("utf-8")
+    template = (resources.files(__package__) / "caveats.j2").read_text("utf-8")
     lines = environment.from_string(template).render(
         {name: _one(con, f"SELECT {query}") or 0 for name, query in counts.items()},
         known=tables.known,

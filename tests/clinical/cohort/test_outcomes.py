@@ -1,11 +1,12 @@
 """What is an admission, what is an outcome, and what a source is taken for."""
 
+import duckdb
 import pandas as pd
 import pytest
 
 from clinical.cohort.build import build_cohort
 from clinical.cohort.definition import load_definition
-from clinical.cohort.flow import cumulative_incidence
+from clinical.cohort.source import step
 from clinical.datasets.hospital import synthesize
 from domainbert.errors import UserError
 from domainbert.tables import TableError
@@ -185,6 +186,12 @@ def test_death_competes_with_readmission(hospital, define):
 def test_without_dates_of_death_nothing_is_said(hospital):
     hospital.stay(0, 3)
     assert hospital.build().summary["deaths"] == ""
+
+
+def cumulative_incidence(days, event):
+    with duckdb.connect() as con:
+        con.register("followed", pd.DataFrame({"days": days, "event": event}))
+        return con.execute(step("incidence")).fetchall()[0]
 
 
 def test_cumulative_incidence_by_hand():
