@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -32,13 +32,8 @@ class Example:
     end: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """A question for training; `tokens`: first and last of its commonest answer."""
-
-    question: Question = field(repr=False)
-    pieces: Pieces = field(repr=False)
-    tokens: tuple[int, int] | None
+# A question for training, its tokens, and the first and last token of its commonest answer.
+_Asked: TypeAlias = "tuple[Question, Pieces, tuple[int, int] | None]"
 
 
 class WindowMaker:
@@ -75,7 +70,7 @@ class WindowMaker:
                 self._read[question.context] = reader.read(question.context)
         self._asked = [asked for question in questions if (asked := self._prepared(question))]
         self.left_out = len(questions) - len(self._asked)
-        if not any(asked.tokens for asked in self._asked):
+        if not any(tokens for *_, tokens in self._asked):
             count = f"{questions.name} has {len(questions)} questions, but none with an answer that"
             raise QuestionError(f"{count} occurs in its context; training needs them")
 
@@ -84,14 +79,14 @@ class WindowMaker:
         if not question.is_answered or not 0 < len(pieces) <= self._reader.longest_question:
             return None
         if question.is_impossible:
-            return _Asked(question, pieces, None)
+            return question, pieces, None
         if not question.places:
             return None
         ((place, _),) = Counter(question.places).most_common(1)
         if not (tokens := self._read[question.context].covering(*place)):
             return None
         first, last = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
-        return _Asked(question, pieces, (first, last))
+        return question, pieces, (first, last)
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -102,12 +97,13 @@ class WindowMaker:
         return [window for asked in self._asked for window in self._windows(asked, generator)]
 
     def _windows(self, asked: _Asked, generator: np.random.Generator) -> Iterator[Example]:
-        text = asked.question.context
-        if asked.tokens is None:
+        question, pieces, tokens = asked
+        text = question.context
+        if tokens is None:
             yield self._example(asked, text, self._random_start(asked, text, generator))
             return
-        first, last = asked.tokens
-        capacity = self._reader.capacity(asked.pieces)
+        first, last = tokens
+        capacity = self._reader.capacity(pieces)
         earliest = max(0, last + 1 - capacity)
         latest = min(first, max(0, len(self._read[text]) - capacity))
         start = int(generator.integers(min(earliest, latest), latest + 1))
@@ -118,7 +114,7 @@ class WindowMaker:
                 yield negative
 
     def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
-        texts = list(self._texts[asked.question.article])
+        texts = list(self._texts[asked[0].article])
         # A long text has more windows than a short one.
         weights = np.array([len(self._read[text]) for text in texts], dtype=float)
         for _ in range(TRIES):
@@ -130,8 +126,8 @@ class WindowMaker:
 
     def _has_answer(self, asked: _Asked, text: str, start: int) -> bool:
         """Whether a window touches an answer's position or contains an answer's text."""
-        question, offsets = asked.question, self._read[text].offsets
-        shown = offsets[start : start + self._reader.capacity(asked.pieces)]
+        (question, pieces, _), offsets = asked, self._read[text].offsets
+        shown = offsets[start : start + self._reader.capacity(pieces)]
         begin, end = shown[0, 0], shown[-1, 1]
         touched = text == question.context and any(
             start < end and begin < stop for start, stop in question.places
@@ -140,14 +136,15 @@ class WindowMaker:
         return touched or any(answer.strip().casefold() in window for answer in question.answers)
 
     def _random_start(self, asked: _Asked, text: str, generator: np.random.Generator) -> int:
-        spare = len(self._read[text]) - self._reader.capacity(asked.pieces)
+        spare = len(self._read[text]) - self._reader.capacity(asked[1])
         return int(generator.integers(max(0, spare) + 1))
 
     def _example(
         self, asked: _Asked, text: str, start: int, answer: tuple[int, int] | None = None
     ) -> Example:
-        stop = start + self._reader.capacity(asked.pieces)
-        window = self._reader.window_of(asked.pieces, self._read[text], (start, stop))
-        first = len(asked.pieces) + 2  # after [CLS], the question and [SEP]
+        pieces = asked[1]
+        stop = start + self._reader.capacity(pieces)
+        window = self._reader.window_of(pieces, self._read[text], (start, stop))
+        first = len(pieces) + 2  # after [CLS], the question and [SEP]
         begin, end = (first + token - start for token in answer) if answer else (0, 0)
         return Example(window.ids, window.segments, begin, end)

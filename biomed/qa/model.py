@@ -38,9 +38,7 @@ class Answer:
         score: start plus end logit, minus those of [CLS], "no answer", in the same window; not a
             probability, but comparable across documents. Without an answer, the score of the best
             rejected candidate: -inf without any, NaN where the network's output is NaN.
-        score_kind: "logit_margin".
         document: number of the document that holds it, from 0.
-        passage_start, passage_end: the same of the window in which it was found.
         probability: how likely it is that the documents answer the question, from the score by
             the model's calibration; None if it has none.
         sentence: the sentence with the answer.
@@ -51,10 +49,7 @@ class Answer:
     start: int
     end: int
     score: float
-    score_kind: str = "logit_margin"
     document: int = 0
-    passage_start: int = 0
-    passage_end: int = 0
     probability: float | None = None
     sentence: str = field(default="", repr=False)
     sentence_start: int = 0
@@ -254,7 +249,7 @@ class AnswerModel(Model):
                 top_k=top_k,
             ):
                 place = window.passage, first + begin, first + end
-                yield Candidate(*place, score - null, window.tokens, bonus)
+                yield Candidate(*place, score - null, bonus)
 
 
 def _answer(pair: Pair, candidate: Candidate, *, probability: float | None) -> Answer:
@@ -272,8 +267,6 @@ def _answer(pair: Pair, candidate: Candidate, *, probability: float | None) -> A
         end=end,
         score=candidate.score,
         document=candidate.passage,
-        passage_start=int(offsets[candidate.window[0], 0]),
-        passage_end=int(offsets[candidate.window[1] - 1, 1]),
         probability=probability,
         sentence=document[first:last],
         sentence_start=first,

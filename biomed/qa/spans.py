@@ -214,7 +214,7 @@ def _numbered(text: str, offsets: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Tokens `first` to `last` of one passage, and the range of tokens of their window.
+    """Tokens `first` to `last` of one passage.
 
     The score is start plus end logit minus those of [CLS], in the window where this is largest.
     Candidates are ranked by score plus `bonus`.
@@ -224,7 +224,6 @@ class Candidate:
     first: int
     last: int
     score: float
-    window: tuple[int, int]
     bonus: float = 0.0
 
 

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from domainbert.tables import Row
 
 NO_ANSWER = "No answer was found."
-PLACES = ("start", "end", "document", "passage_start", "passage_end")
+PLACES = ("start", "end", "document")
 SENTENCE = ("sentence", "sentence_start", "sentence_end")
-COLUMNS = ("rank", "answer", "score", "score_kind", "probability", *PLACES, *SENTENCE)
-TYPES = {"score": "double", "probability": "double"} | dict.fromkeys(
-    ("answer", "score_kind", "sentence"), "string"
-)
+COLUMNS = ("rank", "answer", "score", "probability", *PLACES, *SENTENCE)
+TYPES = {"answer": "string", "score": "double", "probability": "double", "sentence": "string"}
 NO_PLACE = dict.fromkeys([*PLACES, *SENTENCE])
 
 
@@ -53,7 +51,7 @@ class AskTask(Task):
 
     @property
     def output(self) -> pa.Schema:
-        """Rank, answer, scores, position, document, window, and the sentence with the answer."""
+        """Rank, answer, scores, position, document, and the sentence with the answer."""
         import pyarrow as pa
 
         return pa.schema([(name, TYPES.get(name, "int64")) for name in COLUMNS])

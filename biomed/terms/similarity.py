@@ -82,14 +82,6 @@ COLUMNS = ("rank", "neighbour", "similarity", "match", "meaning")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What a term is read as: itself or what it stands for (several where nothing decides)."""
-
-    texts: tuple[str, ...] = field(repr=False)
-    reason: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True)
 class Neighbours:
     """The neighbours of a term, how it was read, and why it has none (`fault`, else "")."""
 
@@ -175,7 +167,7 @@ class TermIndex:
 
     def _look_up(self, terms: Sequence[str], k: int) -> Iterator[Neighbours]:
         readings = [self.read(term) for term in terms]
-        texts = [text for reading in readings for text in reading.texts]
+        texts = [text for read_as, _ in readings for text in read_as]
         parts = list(self.embedder.embed_many(texts))
         faults = iter([fault for part in parts for fault in part.faults])
         vectors = np.nan_to_num(unit(np.concatenate([part.vectors for part in parts])))
@@ -183,14 +175,14 @@ class TermIndex:
         left_out = max(self._spellings[term.casefold()] for term in terms)
         hits = top_k(vectors, [self._vectors], k=k + left_out + max(map(len, by_name)))
         near = zip(vectors, hits.rows.tolist(), by_name, strict=True)
-        for term, reading in zip(terms, readings, strict=True):
+        for term, (read_as, reason) in zip(terms, readings, strict=True):
             found = [
                 neighbour
-                for text, (vector, rows, named) in zip(reading.texts, near, strict=False)
+                for text, (vector, rows, named) in zip(read_as, near, strict=False)
                 for neighbour in self._ranked(term, text, vector, rows=rows, named=named)[:k]
             ]
-            fault = "".join(dict.fromkeys(next(faults) for _ in reading.texts))
-            yield Neighbours(tuple(found), reading.reason, fault)
+            fault = "".join(dict.fromkeys(next(faults) for _ in read_as))
+            yield Neighbours(tuple(found), reason, fault)
 
     def _ranked(
         self, term: str, text: str, vector: np.ndarray, *, rows: list[int], named: dict[int, str]
@@ -214,8 +206,8 @@ class TermIndex:
             for rank, (row, cosine) in enumerate(zip(order, cosines, strict=True), start=1)
         ]
 
-    def read(self, term: str) -> Reading:
-        """What a term is read as: itself, or what an abbreviation stands for.
+    def read(self, term: str) -> tuple[tuple[str, ...], str]:
+        """What a term is read as: itself, or what an abbreviation stands for; and why, or "".
 
         Synonyms in the user's own table decide; else the shipped tables.
         """
@@ -226,10 +218,10 @@ class TermIndex:
         known = meanings(term)
         texts = tuple(listed) if listed and (self._is_own or len(known) < 2) else known
         if texts in ((), (term,)):
-            return Reading((term,))
+            return (term,), ""
         if len(texts) == 1:
-            return Reading(texts, f"{term} is read as {texts[0]}")
-        return Reading(texts, f"{term} is ambiguous: {' or '.join(texts)}")
+            return texts, (f"{term} is read as {texts[0]}")
+        return texts, (f"{term} is ambiguous: {' or '.join(texts)}")
 
     def _by_name(self, text: str) -> dict[int, str]:
         """Row -> match of the vocabulary's terms with this name, or with another of its thing."""

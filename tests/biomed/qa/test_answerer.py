@@ -30,9 +30,7 @@ def test_an_answer_and_its_place(answerer):
     assert spans([answer]) == [(22, 29, "Insulin")]
     # Start and end logit of 6 each, minus 2.5 each for [CLS].
     assert answer.score == pytest.approx(7, abs=1e-3)
-    assert answer.score_kind == "logit_margin"
     assert (answer.document, answer.is_found) == (0, True)
-    assert text[answer.passage_start : answer.passage_end] == text
 
 
 @pytest.mark.parametrize("words", [("insulin",), ("heart", "of", "the", "failure")])
@@ -49,7 +47,6 @@ def test_an_answer_is_found_at_every_position_of_a_long_text(answerer, words):
     for text, start, (answer,) in zip(texts, starts, found, strict=True):
         assert (answer.start, answer.text) == (start, wanted)
         assert text[answer.start : answer.end] == wanted
-        assert answer.passage_start <= answer.start < answer.end <= answer.passage_end
         assert answer.score == pytest.approx(7, abs=1e-3)
 
 

@@ -30,5 +30,4 @@ def test_a_model_keeps_its_threshold_and_calibration(answerer, tmp_path):
     (none,) = again.answer("was it?", text)
     assert none.score == pytest.approx(3, abs=1e-3)
     assert none.probability == pytest.approx(platt(none.score, 0.5, -1.0))
-    assert none.score_kind == "logit_margin"
     assert not none.is_found

@@ -26,8 +26,8 @@ BAD = {
 def test_one_row_an_answer(answerer):
     table = score_frame(AskTask(answerer, top_k=2), pd.DataFrame(ROWS))
     assert list(table.columns) == [
-        *("question_id", "row", "rank", "answer", "score", "score_kind", "probability"),
-        *("start", "end", "document", "passage_start", "passage_end"),
+        *("question_id", "row", "rank", "answer", "score", "probability"),
+        *("start", "end", "document"),
         *("sentence", "sentence_start", "sentence_end", "status", "reason"),
     ]
     names = ["question_id", "row", "rank", "answer", "start", "end", "status"]
