@@ -103,9 +103,28 @@ class HookService(ABC):
     about: ClassVar[dict[str, Any]]
     reasons: ClassVar[tuple[str, ...]] = ()
 
+    def __init__(self, service: Service, served: Served) -> None:
+        self._service, self._served = service, served
+
     @abstractmethod
     def cards(self, request: HookRequest) -> list[dict[str, Any]]:
         """The cards for a call; an `HTTPException` 412 where data that is needed is missing."""
+
+    def answer(self, request: HookRequest) -> Answer:
+        """The response to a call."""
+        if request.hook not in self.hooks:
+            raise HTTPException(400, f"hook: expected {' or '.join(self.hooks)}")
+        return Answer({"cards": self.cards(request)})
+
+    def keep(self, request: FeedbackRequest) -> Answer:
+        """Keep feedback without text: no comments, no codes of others."""
+        for entry in request.feedback:
+            coded = (entry.overrideReason and entry.overrideReason.reason) or {}
+            code = str(coded.get("code"))
+            ours = coded.get("system") == SYSTEM and code in self.reasons
+            reason = code if ours else "other" if coded else ""
+            self._service.ledger.feedback(self.id, str(entry.card), entry.outcome, reason)
+        return Answer({})
 
 
 class ReadmissionService(HookService):
@@ -128,7 +147,7 @@ class ReadmissionService(HookService):
     }
 
     def __init__(self, service: Service, served: Served) -> None:
-        self._service, self._served = service, served
+        super().__init__(service, served)
         self._kept: dict[str, tuple[float, dict[str, Any]]] = {}
         service.app.get("/evidence/{card}", summary="Evidence of a card")(self._evidence)
 
@@ -203,27 +222,5 @@ def add_services(service: Service, offered: Sequence[HookService]) -> None:
     service.app.get("/cds-services", summary="CDS Hooks: discovery")(discover)
     for each in offered:
         path, told = f"/cds-services/{each.id}", f"CDS Hooks: {each.about['title']}"
-        service.app.post(path, summary=told)(_answers(each))
-        service.app.post(f"{path}/feedback", summary=f"{told}: feedback")(_keeps(service, each))
-
-
-def _answers(offered: HookService) -> Any:
-    def answer(request: HookRequest) -> Answer:
-        if request.hook not in offered.hooks:
-            raise HTTPException(400, f"hook: expected {' or '.join(offered.hooks)}")
-        return Answer({"cards": offered.cards(request)})
-
-    return answer
-
-
-def _keeps(service: Service, offered: HookService) -> Any:
-    def answer(request: FeedbackRequest) -> Answer:
-        for entry in request.feedback:
-            coded = (entry.overrideReason and entry.overrideReason.reason) or {}
-            code = str(coded.get("code"))  # those of others, and comments, are text: not kept
-            ours = coded.get("system") == SYSTEM and code in offered.reasons
-            reason = code if ours else "other" if coded else ""
-            service.ledger.feedback(offered.id, str(entry.card), entry.outcome, reason)
-        return Answer({})
-
-    return answer
+        service.app.post(path, summary=told)(each.answer)
+        service.app.post(f"{path}/feedback", summary=f"{told}: feedback")(each.keep)

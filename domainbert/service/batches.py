@@ -42,12 +42,7 @@ class _Shared:
 
 
 class Worker:
-    """A thread that runs one task for all requests.
-
-    Args:
-        task: to run.
-        seen: called with the number of items of each batch.
-    """
+    """A thread that runs one task for all requests; `seen` gets the items of each, counted."""
 
     def __init__(self, task: Task, seen: Callable[[int], None]) -> None:
         self.task, self._seen = task, seen

@@ -35,11 +35,7 @@ _APPLICATION = 0x64624C31  # in the header of the file
 
 
 class Ledger:
-    """A file that the workers of a service share, made if it is not there.
-
-    Raises:
-        UserError: the file cannot be written, or belongs to another program.
-    """
+    """A file that the workers of a service share, made if it is not there."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -91,11 +87,7 @@ class Ledger:
 
 
 def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The tables `served` and `feedback`.
-
-    Raises:
-        TableError: no file that `domainbert serve --ledger` wrote.
-    """
+    """The tables `served` and `feedback`; a `TableError` where the file is no ledger."""
     import pandas as pd
 
     try:

@@ -1,12 +1,4 @@
-"""Which clients a service trusts: their signed tokens (JWT), as CDS Hooks asks for.
-
-The file is TOML, one table a client:
-
-    [[client]]
-    issuer = "https://ehr.example.org/"
-    jwks = "ehr-keys.json"                  # beside this file, or an https address
-    audience = "https://cds.example.org"    # where clients find this service
-"""
+"""Which clients a service trusts: their signed tokens (JWT); see docs/howto/bedside.md."""
 
 from __future__ import annotations
 
@@ -47,11 +39,7 @@ class NotTrustedError(Exception):
 
 
 class Trust:
-    """Checks the token of each call; `ledger` remembers those that were used.
-
-    Raises:
-        UserError: a file that cannot be read, or that names no client.
-    """
+    """Checks the token of each call by a TOML file of clients; `ledger` remembers used tokens."""
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         try:
@@ -68,11 +56,7 @@ class Trust:
         self._keys: dict[str, tuple[float, KeySet]] = {}  # by `jwks`, and when they were read
 
     def check(self, authorization: str, path: str) -> str:
-        """The issuer of the token in the header `Authorization` of a call of `path`.
-
-        Raises:
-            NotTrustedError: the token is missing, forged, old, used before, or for another call.
-        """
+        """The issuer of the token in the header `Authorization` of a call, or `NotTrustedError`."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise NotTrustedError("expected the header Authorization: Bearer JWT")
