@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.flow import STEPS, SUMMARY_KEY
+from clinical.cohort.source import step
 from clinical.stays.cohorts import read_stays
 from domainbert.errors import UserError
 from domainbert.statistics.figures import drawing
-from domainbert.tables import TableError, atomic_path, is_missing, read_metadata, read_table
+from domainbert.tables import TableError, atomic_path, read_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,19 +92,11 @@ class Cohort:
 
         A prediction is made at discharge, or so many hours after the episode began.
         """
-        import pandas as pd
+        import duckdb
 
-        columns = ["patient_id", "stay_id", "admit_time", "discharge_time", "episode_start"]
-        rows = read_table(self.path, columns=[*columns, "readmitted", "exclusion"])
-        rows = rows[rows["exclusion"].map(is_missing)].reset_index(drop=True)
-        for name in columns[2:]:
-            rows[name] = pd.to_datetime(rows[name]).astype("datetime64[us]")
-        hours = self.summary["hours"]
-        early = rows["episode_start"] + pd.Timedelta(hours=hours or 0)
-        return rows[columns[:4]].assign(
-            prediction_time=early if hours else rows["discharge_time"],
-            boolean_value=rows["readmitted"].astype(float) == 1,
-        )
+        values = {"path": glob.escape(str(self.path)), "hours": self.summary["hours"]}
+        with duckdb.connect() as con:
+            return con.execute(step("labels"), values).df()
 
     def list_issues(self) -> pd.DataFrame:
         """Every faulty row of the source: `source, row, id, problem`; rows count from 1.

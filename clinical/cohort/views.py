@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,7 +137,7 @@ class ViewSource(Source):
             return name
         parts = []
         for names, group in groupby(self._shards(table), key=lambda shard: shard[0]):
-            files = ", ".join(quoted(str(path.absolute())) for _, path in group)
+            files = ", ".join(quoted(glob.escape(str(path.absolute()))) for _, path in group)
             own = [name for name in columns if name in names]
             parts.append(select_text(own, f"read_parquet([{files}], hive_partitioning = false)"))
         return f"({' UNION ALL BY NAME '.join(parts)})"

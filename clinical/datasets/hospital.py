@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import glob
 import random
 import tempfile
 import zlib
@@ -122,13 +123,15 @@ def _translate(mimic3: Path, folder: Path, form: str) -> None:
     script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
     with duckdb.connect() as con:
         for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
-            path = quoted(str(mimic3 / f"{name}.csv"))
+            path = quoted(glob.escape(str(mimic3 / f"{name}.csv")))
             con.execute(f"CREATE VIEW {name} AS FROM read_csv({path}, all_varchar = true)")
         subjects = [row[0] for row in con.execute("SELECT SUBJECT_ID FROM PATIENTS").fetchall()]
         con.register(
             "SPLITS", pa.table([subjects, list(assign_splits(subjects))], ["subject_id", "split"])
         )
-        con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
+        for place, path in (("folder", str(folder)), ("pattern", glob.escape(str(folder)))):
+            script = script.replace(f"{{{place}}}", path.replace("'", "''"))
+        con.execute(script)
     for shard in folder.glob("data/*.parquet"):  # MEDS wants large strings, which DuckDB lacks
         table = pq.read_table(shard)
         place = table.schema.get_field_index("text_value")

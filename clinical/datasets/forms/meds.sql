@@ -34,7 +34,7 @@ COPY (
 
 COPY (
     SELECT DISTINCT code, NULL::VARCHAR AS description, NULL::VARCHAR[] AS parent_codes
-    FROM '{folder}/data/0.parquet' ORDER BY code
+    FROM '{pattern}/data/0.parquet' ORDER BY code
 ) TO '{folder}/metadata/codes.parquet';
 
 COPY (

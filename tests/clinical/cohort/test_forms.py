@@ -26,7 +26,8 @@ LABELS = [
 
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("forms")
+    folder = tmp_path_factory.mktemp("forms") / "it's [a] hospital"  # no pattern, no end of a text
+    folder.mkdir()
     for form in ("mimic3", *FORMS):
         synthesize(folder / form, stays=150, seed=6, dates="real", form=form)
     return folder
