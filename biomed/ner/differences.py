@@ -24,7 +24,7 @@ _OPPOSITES = [
         *("tachycardia bradycardia", "hyper- hypo-"),
     )
 ]
-_ENDING = re.compile(r"\w+(?:itis|oma)(?=s?\b)", re.I)
+_ENDING = re.compile(r"\b\w+(?:itis|oma)(?=s?\b)", re.I)
 
 
 def differ(name: str, other: str) -> bool:
