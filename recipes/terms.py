@@ -11,18 +11,23 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import numpy as np
 import pandas as pd
 import typer
 from pydantic import Field
 
 from biomed.sentences.data import read_pairs
+from biomed.sentences.evaluation import Evaluation, evaluate_pairs, mean_scores
 from biomed.sentences.training import SentenceRecipe, fit_encoder
-from biomed.terms.evaluation import evaluate_terms
+from biomed.terms.evaluation import evaluate_categories, measured_terms
 from biomed.terms.names import medical_terms
 from biomed.terms.similarity import TermModel
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
+from domainbert.errors import UserError
+from domainbert.models.pooling import unit
 from domainbert.settings import Settings
+from domainbert.statistics.bootstrap import RESAMPLES
 from domainbert.training.checkpoints import training_run
 from domainbert.training.recipes import read_recipe, recipe_file
 from recipes.relations import (
@@ -186,13 +191,49 @@ def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[An
 
 def measure(embedder: TermModel, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
     """The rows of the card's table of scores; rated pairs where the file is there."""
-    rated = read_pairs(pairs) if pairs.is_file() else None
-    measured = evaluate_terms(embedder, pairs=rated, vocabulary=vocabulary)
+    measured = {"pairs": evaluate_pairs(embedder, read_pairs(pairs))} if pairs.is_file() else {}
+    measured["categories"] = evaluate_categories(embedder, vocabulary)
+    measured["synonyms"] = evaluate_synonyms(embedder, vocabulary)
     return {
         f"{name}, {len(evaluation.table)} {kind}": asdict(score)
         for kind, evaluation in measured.items()
         for name, score in evaluation.scores.items()
     }
+
+
+def evaluate_synonyms(
+    embedder: TermModel, vocabulary: pd.DataFrame, *, bootstrap: int = RESAMPLES
+) -> Evaluation:
+    """Search each synonym among all terms by its vector.
+
+    Args:
+        embedder: gives the vectors.
+        vocabulary: `term, synonyms`; with a column `held_out` only the synonyms of held-out terms
+            are searched, among all terms.
+        bootstrap: resamples of synonyms.
+
+    Returns:
+        The score "own term first for a synonym" (the share of synonyms whose own term is
+        nearest); the table `synonym, term, found` (the nearest term) and `own_rank` (of the own
+        term, from 1), the worst synonyms first.
+
+    Raises:
+        UserError: no term has a synonym.
+    """
+    rows = vocabulary.reset_index(drop=True)
+    pairs = rows.loc[measured_terms(rows), "synonyms"].explode().dropna()
+    if pairs.empty:
+        raise UserError("no term of this vocabulary has a synonym; expected a column synonyms")
+    terms = rows["term"].to_numpy(dtype=object)
+    cosines = unit(embedder.embed(pairs.tolist())) @ unit(embedder.embed(terms.tolist())).T
+    each, own = np.arange(len(pairs)), pairs.index.to_numpy()
+    ranks = 1 + (cosines > cosines[each, own][:, None]).sum(axis=1)
+    columns = {"synonym": pairs.to_numpy(), "term": terms[own]}
+    table = pd.DataFrame({**columns, "found": terms[cosines.argmax(axis=1)], "own_rank": ranks})
+    name = "own term first for a synonym"
+    scores = mean_scores(pd.DataFrame({name: ranks == 1}), [name], bootstrap=bootstrap)
+    table = table.sort_values("own_rank", ascending=False, kind="stable", ignore_index=True)
+    return Evaluation(scores, table)
 
 
 @one_line_errors

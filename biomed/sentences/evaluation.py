@@ -15,7 +15,7 @@ from domainbert.models.pooling import unit
 from domainbert.statistics.bootstrap import RESAMPLES, Interval, bootstrap_interval, resample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
@@ -244,11 +244,6 @@ def evaluate_models(
         rows[name] |= ways.pop("meaning").scores
         rows |= {f"{name}, {way}": measured.scores for way, measured in ways.items()}
     return compare(rows)
-
-
-def merged(evaluations: Iterable[Evaluation]) -> dict[str, Interval]:
-    """The scores of several evaluations of one model."""
-    return {name: score for each in evaluations for name, score in each.scores.items()}
 
 
 def compare(scores: Mapping[str, Mapping[str, Interval]]) -> pd.DataFrame:

@@ -148,7 +148,7 @@ def plot(
 @app.command()
 @one_line_errors
 def evaluate(
-    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
+    out: Annotated[Path, typer.Option(help="Folder for the table.")],
     model: Annotated[
         list[str] | None, typer.Option(help="May be repeated; by default the two shipped ones.")
     ] = None,
@@ -157,26 +157,21 @@ def evaluate(
     ] = None,
     vocabulary: VocabularyFile = None,
 ) -> None:
-    """Compare encoders: rated pairs, clinical categories, and synonyms."""
+    """Compare encoders: rated pairs and clinical categories."""
     from biomed.sentences.data import read_pairs
-    from biomed.sentences.evaluation import compare, merged
-    from biomed.terms.evaluation import evaluate_terms
+    from biomed.sentences.evaluation import compare, evaluate_pairs
+    from biomed.terms.evaluation import evaluate_categories
     from biomed.terms.names import medical_terms, read_vocabulary
     from domainbert.encoders.loading import DEFAULT_ENCODER
-    from domainbert.tables import write_table
 
     rated = read_pairs(pairs) if pairs else None
     terms = read_vocabulary(vocabulary) if vocabulary else medical_terms()
-    evaluations = {
-        name: evaluate_terms(_load(name), pairs=rated, vocabulary=terms)
-        for name in model or ("terms", DEFAULT_ENCODER)
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    first = next(iter(evaluations.values()))
-    for measured, file in (("pairs", "disagreements.csv"), ("synonyms", "synonyms.csv")):
-        if measured in first:
-            write_table(first[measured].table.head(25), out / file)
-    write_comparison(compare({n: merged(e.values()) for n, e in evaluations.items()}), out)
+    scores = {}
+    for name in model or ("terms", DEFAULT_ENCODER):
+        embedder = _load(name)
+        agreement = {} if rated is None else evaluate_pairs(embedder, rated).scores
+        scores[name] = {**agreement, **evaluate_categories(embedder, terms).scores}
+    write_comparison(compare(scores), out)
 
 
 @app.command()

@@ -56,21 +56,13 @@ def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int, first: i
                 part = min(len(block), max(4 * k, 2048))
                 bound = np.partition(products[:, :part], part - k, axis=1)[:, part - k]
             query, column = np.nonzero(products >= bound[:, None])
-            _keep_best(scores[some], rows[some], query, column + first, products[query, column])
+            score = np.concatenate([scores[some].ravel(), products[query, column]])
+            row = np.concatenate([rows[some].ravel(), column + first])
+            number = np.arange(len(products))
+            query = np.concatenate([number.repeat(k), query])
+            order = np.lexsort((row, -score, query))
+            best = order[np.searchsorted(query[order], number)[:, None] + np.arange(k)]
+            scores[some], rows[some] = score[best], row[best]
         first += len(block)
     empty = ~np.isfinite(scores)
     return Hits(np.where(empty, -1, rows), np.where(empty, np.nan, scores))
-
-
-def _keep_best(
-    scores: np.ndarray, rows: np.ndarray, query: np.ndarray, row: np.ndarray, score: np.ndarray
-) -> None:
-    """Put candidates (sorted by query, then row) into the k best of each query, in place."""
-    k = scores.shape[1]
-    edges = np.searchsorted(query, np.arange(len(scores) + 1))
-    for number in np.flatnonzero(np.diff(edges)).tolist():
-        candidates = slice(edges[number], edges[number + 1])
-        both = np.concatenate([scores[number], score[candidates]])
-        numbers = np.concatenate([rows[number], row[candidates]])
-        order = np.lexsort((numbers, -both))[:k]
-        scores[number], rows[number] = both[order], numbers[order]

@@ -2,8 +2,10 @@
 
 import re
 
+import pandas as pd
 import pytest
 
+from biomed.embedder import TermEmbedder
 from biomed.terms.names import medical_terms
 from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe, recipe_file
@@ -21,7 +23,13 @@ from recipes.relations import (
     vocabulary_relations,
     without_names,
 )
-from recipes.terms import MedicalTermRecipe, all_relations, repeated, train_medical_terms
+from recipes.terms import (
+    MedicalTermRecipe,
+    all_relations,
+    evaluate_synonyms,
+    repeated,
+    train_medical_terms,
+)
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +171,26 @@ def test_the_shipped_recipe_runs_on_real_text(tiny_encoder, some_data, tmp_path)
     card = (tmp_path / "model" / "README.md").read_text()
     for part in ("# Vectors", "Spearman, 224 pairs", "training rows, names"):
         assert part in card
+
+
+def test_a_synonym_searches_its_own_term_among_all(tiny_encoder):
+    embedder = TermEmbedder.from_pretrained(tiny_encoder)
+    words = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
+    vocabulary = pd.DataFrame({"term": words})
+    pieces = [["heart attack", "cardiac"], [], ["edema"]]
+    table = vocabulary.assign(
+        synonyms=[*pieces, *[[]] * 9], held_out=[True] * 3 + [False] * 4 + [True] * 5
+    )
+    found = evaluate_synonyms(embedder, table, bootstrap=50)
+    pairs = {(row.synonym, row.term) for row in found.table.itertuples()}
+    assert pairs == {("heart attack", "heart"), ("cardiac", "heart"), ("edema", "left")}
+    for row in found.table.itertuples():
+        cosines = embedder.similarity_matrix([row.synonym], words).iloc[0]
+        assert row.found == cosines.idxmax()
+        assert row.own_rank == 1 + (cosines > cosines[row.term]).sum()
+    (first,) = found.scores.values()
+    assert first.value == pytest.approx((found.table["own_rank"] == 1).mean())
+    assert first.low <= first.value <= first.high
+    assert found.table["own_rank"].is_monotonic_decreasing
+    with pytest.raises(ValueError, match="no term of this vocabulary has a synonym"):
+        evaluate_synonyms(embedder, table.iloc[3:])

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from biomed.sentences.data import read_pairs
-from biomed.sentences.evaluation import compare, evaluate_pairs, merged
-from biomed.terms.evaluation import evaluate_categories, evaluate_synonyms, evaluate_terms
+from biomed.sentences.evaluation import evaluate_pairs
+from biomed.terms.evaluation import evaluate_categories
 
 WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
 
@@ -90,44 +90,11 @@ def test_too_few_terms_or_categories_are_refused(embedder, vocabulary):
         evaluate_categories(embedder, vocabulary.iloc[4:8])
 
 
-def test_a_synonym_searches_its_own_term_among_all(embedder, vocabulary):
-    pieces = [["heart attack", "cardiac"], [], ["edema"]]
-    table = vocabulary.assign(
-        synonyms=[*pieces, *[[]] * 9], held_out=[True] * 3 + [False] * 4 + [True] * 5
-    )
-    found = evaluate_synonyms(embedder, table, bootstrap=50)
-    pairs = {(row.synonym, row.term) for row in found.table.itertuples()}
-    assert pairs == {("heart attack", "heart"), ("cardiac", "heart"), ("edema", "left")}
-    for row in found.table.itertuples():
-        cosines = embedder.similarity_matrix([row.synonym], WORDS).iloc[0]
-        assert row.found == cosines.idxmax()
-        assert row.own_rank == 1 + (cosines > cosines[row.term]).sum()
-    (first,) = found.scores.values()
-    assert first.value == pytest.approx((found.table["own_rank"] == 1).mean())
-    assert first.low <= first.value <= first.high
-    assert found.table["own_rank"].is_monotonic_decreasing
-    *_, last = evaluate_terms(embedder, vocabulary=table).values()
-    assert list(last.scores) == ["own term first for a synonym"]
-    with pytest.raises(ValueError, match="no term of this vocabulary has a synonym"):
-        evaluate_synonyms(embedder, table.iloc[3:])
-
-
-def test_encoders_stand_side_by_side(embedder, pairs, vocabulary):
-    measured = evaluate_terms(embedder, pairs=pairs, vocabulary=vocabulary)
-    table = compare({"encoder": merged(measured.values())})
-    assert list(table.columns) == ["encoder", "measure", "value", "low", "high"]
-    assert table["measure"].tolist() == [
-        "Spearman",
-        *("category accuracy of 5 neighbours", "category purity of 5 neighbours"),
-    ]
-    assert (table["low"] <= table["value"]).all()
-    assert (table["value"] <= table["high"]).all()
-    with pytest.raises(ValueError, match="nothing to measure"):
-        evaluate_terms(embedder)
+def test_a_vocabulary_needs_categories_and_each_term_once(embedder, vocabulary):
     with pytest.raises(ValueError, match="12 terms of the vocabulary occur twice"):
-        evaluate_terms(embedder, vocabulary=pd.concat([vocabulary, vocabulary]))
+        evaluate_categories(embedder, pd.concat([vocabulary, vocabulary]))
     with pytest.raises(ValueError, match="no column 'category'"):
-        evaluate_terms(embedder, vocabulary=vocabulary[["term"]])
+        evaluate_categories(embedder, vocabulary[["term"]])
 
 
 @pytest.mark.data
