@@ -154,10 +154,10 @@ class ReadmissionService(HookService):
     def cards(self, request: HookRequest) -> list[dict[str, Any]]:
         """One card; none where a record is opened outside of a stay."""
         stay = (request.context.encounterId or "").rpartition("/")[2]
-        if not stay and request.hook == "encounter-discharge":
-            raise HTTPException(400, "context.encounterId: required for encounter-discharge")
-        if not stay:
+        if not stay and request.hook == "patient-view":
             return []
+        if not stay:
+            raise HTTPException(400, "context.encounterId: required for encounter-discharge")
         documents = self._documents(request, stay)
         if not documents.records:
             why = "; ".join(f"{why}: {n}" for why, n in documents.unread.items()) or "none was sent"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
+from starlette.exceptions import HTTPException
 
 from domainbert.errors import UserError
 from domainbert.settings import Settings
@@ -34,8 +35,8 @@ class Client(Settings):
     audience: str
 
 
-class NotTrustedError(Exception):
-    """Why a token is refused; it never quotes the token."""
+def _refused(why: str) -> HTTPException:
+    return HTTPException(401, why, {"www-authenticate": "Bearer"})
 
 
 class Trust:
@@ -56,44 +57,39 @@ class Trust:
         self._keys: dict[str, tuple[float, KeySet]] = {}  # by `jwks`, and when they were read
 
     def check(self, authorization: str, path: str) -> str:
-        """The issuer of the token in the header `Authorization` of a call, or `NotTrustedError`."""
+        """The issuer of the token of a call; an `HTTPException` 401, which never quotes it."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise NotTrustedError("expected the header Authorization: Bearer JWT")
+            raise _refused("expected the header Authorization: Bearer JWT")
         try:
             return self._check(token.strip(), path)
         except JoseError as error:  # of a claim, its description names no more than the claim
             said = error.description if "claim" in type(error).__name__.lower() else ""
-            raise NotTrustedError(f"the token: {said or type(error).__name__}") from None
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            RecursionError,
-        ) as error:
-            raise NotTrustedError(f"the token is not valid ({type(error).__name__})") from None
+            raise _refused(f"the token: {said or type(error).__name__}") from None
+        except HTTPException:
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever a forged token makes a reader raise)
+            raise _refused(f"the token is not valid ({type(error).__name__})") from None
 
     def _check(self, token: str, path: str) -> str:
         unchecked = jws.extract_compact(token.encode("ascii"))
         header, issuer = unchecked.headers(), json.loads(unchecked.payload).get("iss")
         client = self._clients.get(issuer)
         if client is None:
-            raise NotTrustedError("the token's iss is no client of this service")
+            raise _refused("the token's iss is no client of this service")
         if header.get("alg") not in ALGORITHMS:
-            raise NotTrustedError(f"the token's alg: expected {' or '.join(ALGORITHMS)}")
+            raise _refused(f"the token's alg: expected {' or '.join(ALGORITHMS)}")
         if header.get("jku", client.jwks) != client.jwks:
-            raise NotTrustedError("the token's jku is not the address of this client's keys")
+            raise _refused("the token's jku is not the address of this client's keys")
         key = self._key(client.jwks, header.get("kid"))
         claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
         needed: Any = {name: {"essential": True} for name in ("exp", "iat", "jti")}
         needed["aud"] = {"essential": True, "value": client.audience.rstrip("/") + path}
         jwt.JWTClaimsRegistry(leeway=LEEWAY, **needed).validate(claims)
         if not isinstance(claims["jti"], str) or not claims["jti"]:
-            raise NotTrustedError("the token's jti: expected text")
+            raise _refused("the token's jti: expected text")
         if not self._ledger.use_token(issuer, claims["jti"], claims["exp"] + LEEWAY):
-            raise NotTrustedError("this token was used before; sign a new one for each call")
+            raise _refused("this token was used before; sign a new one for each call")
         return str(issuer)
 
     def _key(self, jwks: str, kid: Any) -> Any:
@@ -112,5 +108,5 @@ class Trust:
                 self._keys[jwks] = time.time(), keys
                 known = [key for key in keys if key.kid == kid]
         if not known:
-            raise NotTrustedError("no key of this client has the token's kid")
+            raise _refused("no key of this client has the token's kid")
         return known[0]
