@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -249,12 +248,11 @@ def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
 
 def evenly(questions: QuestionSet, count: int) -> QuestionSet:
     """At most `count` questions, as evenly as possible from the articles, in their order."""
-    seen: Counter[str] = Counter()
-    ranked = []
-    for number, question in enumerate(questions):
-        seen[question.article] += 1
-        ranked.append((seen[question.article], number))
-    chosen = sorted(number for _, number in sorted(ranked)[:count])
+    import pandas as pd
+
+    articles = pd.Series([question.article for question in questions], dtype=object)
+    ranks = articles.groupby(articles).cumcount().sort_values(kind="stable")
+    chosen = sorted(ranks.index[:count])
     return questions.subset(questions.questions[number] for number in chosen)
 
 

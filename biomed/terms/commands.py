@@ -34,16 +34,12 @@ def embed(
     *,
     scoring: options.ScoringOptions,
     model: options.EncoderModel = "terms",
-    pooling: Annotated[str | None, typer.Option(help="mean, cls or max.")] = None,
-    layers: Annotated[str | None, typer.Option(help="last, mean4 or sum4.")] = None,
-    unit_norm: Annotated[bool, typer.Option("--unit-norm", help="Scale to length 1.")] = False,
 ) -> None:
     """Write the vector of every term of a file; each row has a status and a reason."""
     from biomed.terms.task import EmbedTask
 
-    chosen = {"pooling": pooling, "layers": layers, "unit_norm": unit_norm or None}
     options.score_source(
-        lambda: EmbedTask(_load(model, device=scoring.device, **chosen)),
+        lambda: EmbedTask(_load(model, device=scoring.device)),
         source,
         out,
         scoring,

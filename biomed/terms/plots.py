@@ -41,23 +41,18 @@ class TermLayout:
     Attributes:
         table: `term, category` (where categories were given), `x, y`.
         perplexity: of t-SNE.
-        k: neighbours per term behind the next number.
-        trustworthiness: in [0, 1]; 1 means that no term has a false neighbour in the picture
+        trustworthiness: of the nearest neighbours, in [0, 1]; 1 means that none is false
             (Venna and Kaski 2001, by scikit-learn).
     """
 
     table: pd.DataFrame = field(repr=False)
     perplexity: float
-    k: int
     trustworthiness: float
 
     def caption(self) -> str:
         """Method and trustworthiness of the picture."""
-        return (
-            f"t-SNE, perplexity {self.perplexity:.3g} of {len(self.table):,} terms; "
-            f"trustworthiness of nearest neighbours ({self.k} per term): "
-            f"{self.trustworthiness:.2f} (1 is best)."
-        )
+        how = f"t-SNE, perplexity {self.perplexity:.3g} of {len(self.table):,} terms"
+        return f"{how}; trustworthiness of neighbours: {self.trustworthiness:.2f} (1 is best)."
 
 
 def layout_terms(
@@ -106,7 +101,7 @@ def layout_terms(
     if categories is not None:
         table["category"] = list(categories)
     table[["x", "y"]] = places
-    return TermLayout(table, perplexity, k, trust)
+    return TermLayout(table, perplexity, trust)
 
 
 def place_labels(

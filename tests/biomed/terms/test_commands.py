@@ -45,8 +45,7 @@ def invoke(*arguments):
 def test_embed_counts_what_has_no_vector(tiny_encoder, tmp_path):
     source, out = tmp_path / "terms.txt", tmp_path / "vectors.parquet"
     source.write_text("edema\n\ninsulin\n")
-    options = ("--model", tiny_encoder, "--pooling", "max", "--unit-norm")
-    said = invoke("embed", source, "--out", out, *options)
+    said = invoke("embed", source, "--out", out, "--model", tiny_encoder)
     assert "3 rows in, 3 rows out: 1 empty, 2 ok" in said
     assert read_table(out)["status"].tolist() == ["ok", "empty", "ok"]
 
@@ -122,7 +121,6 @@ def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, term
     [
         (["embed", "absent.csv", "--out", "o.csv"], "no such file"),
         (["embed", "TERMS", "--out", "o.csv", "--text", "name"], "no column 'name'"),
-        (["embed", "TERMS", "--out", "o.csv", "--pooling", "median"], "pooling: expected"),
         (["plot", "ONE", "--out", "o.png"], "a picture needs at least 4 terms, got 1"),
         (["evaluate", "--out", "x", "--pairs", "TERMS"], "no column 'first'"),
         (["train", "nowhere.csv", "--out", "x"], "no such file"),

@@ -24,7 +24,7 @@ def crowd(n, *, categories=14):
     names = [f"category {i % categories}" for i in range(n)]
     table = pd.DataFrame({"term": terms, "category": names})
     table[["x", "y"]] = RNG.normal(size=(n, 2))
-    return TermLayout(table, 30.0, 5, 0.9)
+    return TermLayout(table, 30.0, 0.9)
 
 
 def labels(figure):
@@ -56,7 +56,7 @@ def test_few_terms_all_have_labels():
 
 def test_terms_and_categories_are_drawn_as_they_are_written():
     layout = crowd(3)
-    odd = TermLayout(layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), 30.0, 5, 0.9)
+    odd = TermLayout(layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), 30.0, 0.9)
     assert len(labels(plot_layout(odd))) == 3
 
 
