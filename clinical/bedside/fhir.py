@@ -86,10 +86,10 @@ def read_documents(
             continue
         date, kind = _text(document.get("date")), document.get("type")
         coded = dicts(kind, "coding")
-        said = [_text(kind.get("text")) if isinstance(kind, dict) else ""]
-        said += [_text(each.get("display")) for each in coded]
-        is_summary = any(each.get("code") == SUMMARY for each in coded)
-        category = "Discharge summary" if is_summary else next(filter(None, said), "Note")
+        names = [each.get("text") or each.get("display") for each in (*dicts([kind]), *coded)]
+        category = next(filter(None, map(_text, names)), "Note")
+        if any(each.get("code") == SUMMARY for each in coded):
+            category = "Discharge summary"
         found.about[name] = ", ".join(filter(None, (category, date[:10])))
         ids = {"patient_id": patient, "stay_id": stay, "note_id": name, "category": category}
         found.records.append({**ids, "chart_time": date, "admit_time": admitted, "text": text})
@@ -125,8 +125,7 @@ def _text(value: Any) -> str:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect would take the token to another host."""
 
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Never."""
+    redirect_request = staticmethod(lambda *_: None)  # type: ignore[assignment]
 
 
 def next_page(bundle: Any) -> str:

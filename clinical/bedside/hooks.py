@@ -89,19 +89,12 @@ class FeedbackRequest(Message):
 
 
 class HookService(ABC):
-    """One CDS service: what discovery says of it, and how it answers.
+    """One CDS service: what discovery says of it, and how it answers."""
 
-    Attributes:
-        id: last part of its address.
-        hooks: that it answers; each is one entry of discovery.
-        about: title, description, usageRequirements and prefetch templates.
-        reasons: codes for overriding its cards.
-    """
-
-    id: ClassVar[str]
-    hooks: ClassVar[tuple[str, ...]]
-    about: ClassVar[dict[str, Any]]
-    reasons: ClassVar[tuple[str, ...]] = ()
+    id: ClassVar[str]  # last part of its address
+    hooks: ClassVar[tuple[str, ...]]  # each is one entry of discovery
+    about: ClassVar[dict[str, Any]]  # title, description, usageRequirements, prefetch
+    reasons: ClassVar[tuple[str, ...]] = ()  # codes for overriding its cards
 
     def __init__(self, service: Service, served: Served) -> None:
         self._service, self._served = service, served
@@ -177,9 +170,8 @@ class ReadmissionService(HookService):
         page = f"{settings.address}/#card={name}" if settings.workers == 1 else ""
         evidence = {"records": documents.records, "risk": row, "passages": passages}
         self._kept[name] = time.monotonic() + KEPT_SECONDS, evidence
-        old = [each for each, (until, _) in [*self._kept.items()] if until < time.monotonic()]
-        for each in (*old, *list(self._kept)[:-KEPT]):
-            self._kept.pop(each, None)
+        kept = [*self._kept.items()][-KEPT:]
+        self._kept = {each: k for each, k in kept if k[0] > time.monotonic()}
         self._service.ledger.served(self.id, model.fingerprint, [row], card=name)
         return [risk_card(row, passages, documents, name=name, model=told, page=page)]
 

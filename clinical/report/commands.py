@@ -124,9 +124,8 @@ def in_service(ledger: Path, model: RiskModel) -> list[str]:
     risks = served[(served["status"] == "ok") & (served["model"] == model.fingerprint())]
     if risks.empty:
         return ["No risk of this model was served."]
-    lines = [f"Served: {len(risks):,} risks."]
-    if risks["alert"].notna().any():
-        lines = [f"Served: {len(risks):,} risks, {100 * risks['alert'].mean():.1f} of 100 alerts."]
+    alerts = 100 * risks["alert"].astype(float).mean()
+    lines = [f"Served: {len(risks):,} risks, {alerts:.1f} of 100 alerts."]
     lines += compare_inputs(model, risks)[1]
     cards = feedback[feedback["card"].isin(risks["card"])]
     overridden = cards[cards["outcome"] == "overridden"]

@@ -60,16 +60,7 @@ class Records(BaseModel):
 
 
 class Service:
-    """The models of one process, and all that their routes need.
-
-    Attributes:
-        app: the ASGI application.
-        settings: what was asked for.
-        ledger: risks, feedback, used tokens.
-        trust: checks tokens; None where any caller is answered.
-        seconds: metric of requests.
-        errors: start of a path -> (status, why) -> body of an answer without a result.
-    """
+    """The models of one process, and all that their routes need; `app` is the application."""
 
     def __init__(self, settings: ServiceSettings, kinds: Sequence[Announced] | None = None) -> None:
         self.settings, work = settings, Path(settings.work)

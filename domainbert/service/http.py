@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ JSON = (b"application/json", b"application/fhir+json")
 _DRAIN = 256 << 20  # bytes of a refused body that are read
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 STOPPING = threading.Event()
-GONE = 499  # in logs: the client hung up
 
 
 class Answer(Response):
@@ -106,8 +104,6 @@ class Shell:
                 body = self._service.failed(scope["path"], refused.status_code, refused.detail)
                 answer = Answer(body, refused.status_code, refused.headers)
                 await answer(scope, receive, sending)
-        except ClientDisconnect:
-            status = status or GONE
         except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
             log.error("internal error", extra={"facts": facts | where(error)})
             if not status:
@@ -118,7 +114,7 @@ class Shell:
             self._now -= 1
             seconds = time.perf_counter() - started
             # The pattern of the route, not the path: a path may hold an id.
-            route, status = getattr(scope.get("route"), "path", "none"), status or GONE
+            route, status = getattr(scope.get("route"), "path", "none"), status or 499
             facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
             log.info("request", extra={"facts": facts})
             self._service.seconds.labels(route, status).observe(seconds)
