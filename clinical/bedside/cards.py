@@ -50,11 +50,9 @@ def risk_card(
         meaning = f"**Score {chance:.3f}.** It ranks stays."
     lines = [meaning, "", "What raises it most:"]
     for number, each in enumerate([p for p in passages if p["direction"] == "raises"], start=1):
-        lines += [
-            "",
-            f"{number}. {escaped(_origin(each, documents))}",
-            f"   > {escaped(each['text'])}",
-        ]
+        record = documents.records[each["note"]]  # a model that joins notes does not tell which
+        origin = documents.about[record["note_id"]] if each["text"] in record["text"] else "notes"
+        lines += ["", f"{number}. {escaped(origin)}", f"   > {escaped(each['text'])}"]
     count = len(documents.records)
     lines += ["", receipt(row, f" of {count} note{'s' * (count != 1)}", documents.unread), ""]
     version = f"{escaped(model['name'])} {model['fingerprint'][:12]}, {domainbert.__version__}"
@@ -71,12 +69,6 @@ def risk_card(
         "source": {"label": f"domainbert, {model['name'][-60:]}", "url": model["card"]},
         "overrideReasons": reasons,
     } | ({"links": [link]} if page else {})
-
-
-def _origin(passage: Row, documents: Documents) -> str:
-    """Type and date of the note that a passage is in; a model that joins notes does not tell it."""
-    record = documents.records[passage["note"]]
-    return documents.about[record["note_id"]] if passage["text"] in record["text"] else "notes"
 
 
 def escaped(text: str) -> str:

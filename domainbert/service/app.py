@@ -137,8 +137,7 @@ class Service:
             if (task, format) in model.forms:
                 return model.forms[task, format](records, self.score)
             if format != "json":
-                known = ["json", *(name for of, name in model.forms if of == task)]
-                raise HTTPException(400, f"format: expected {' or '.join(known)}")
+                raise HTTPException(400, "format: no such form; leave it out for JSON")
             rows = self.score(task, records)
             risks = [row for row in rows if row.get("stay_id") and "alert" in row]
             self.ledger.served(task, model.fingerprint, risks)

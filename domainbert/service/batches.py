@@ -77,10 +77,7 @@ class Worker:
 
     def _run_shared(self, items: list[Any], size: int, until: float) -> Iterator[Any]:
         job = _Job(items, size)
-        if items:
-            self._jobs.put(job)
-        else:
-            job.done.set_result([])
+        self._jobs.put(job)
         try:
             return iter(job.done.result(timeout=max(0.0, until - time.monotonic())))
         except TimeoutError:

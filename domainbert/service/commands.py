@@ -15,7 +15,6 @@ from domainbert.errors import UserError
 
 _SETTINGS = "DOMAINBERT_SERVICE"  # how the workers learn what was asked for
 _LINGER_SECONDS = 1.0  # for requests that are on their way at the end
-_GRACE_SECONDS = 5.0  # beside the time that a request may take
 
 
 @one_line_errors
@@ -68,8 +67,8 @@ def serve(
         os.environ |= {_SETTINGS: settings.model_dump_json(), f"{_SETTINGS}_LOG": log_level}
         if workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = work
-        tls: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": key}
-        logs: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": log_level}
+        more: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": key}
+        more |= {"access_log": False, "log_config": None, "log_level": log_level}
         say(f"loading {', '.join(model)}; then open {settings.address}")
         with suppress(KeyboardInterrupt):  # a stop that was asked for, after the last answer
             uvicorn.run(
@@ -79,9 +78,8 @@ def serve(
                 port=port,
                 workers=workers,
                 timeout_keep_alive=75,  # longer than proxies keep an idle connection
-                timeout_graceful_shutdown=int(seconds + _GRACE_SECONDS),
-                **tls,
-                **logs,
+                timeout_graceful_shutdown=int(seconds + 5),
+                **more,
             )
 
 
