@@ -22,7 +22,7 @@ from domainbert.errors import UserError
 
 LOCK = ".lock"
 _LONGEST = 100  # characters of a name within a temporary one
-_PARTIAL = re.compile(r"\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?")
+_PARTIAL = re.compile(r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?")
 _ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
 
 
