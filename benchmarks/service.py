@@ -152,9 +152,8 @@ def main() -> None:
         if not busy.is_alive():
             break
     busy.join()
-    say(
-        f"95th percentiles {np.percentile(alone, 95):.3f}, {np.percentile(loaded, 95):.3f} s; memory"
-    )
+    both = [float(np.percentile(times, 95)) for times in (alone, loaded)]
+    say(f"95th percentiles {both[0]:.3f} and {both[1]:.3f} s; memory")
     before, requests = service.megabytes(), 500 if asked.quick else asked.requests
     together(service.port, bodies((short * (1 + requests // len(short)))[:requests], "m"))
     after = service.megabytes()
