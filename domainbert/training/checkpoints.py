@@ -104,9 +104,9 @@ def _is_whole(path: Path) -> bool:
 def _mend_best(path: Path) -> None:
     """Find the best checkpoint again where the folder has moved."""
     state = json.loads((path / STATE).read_text("utf-8"))
-    if best := state.get("best_model_checkpoint"):
-        best = path.parent / Path(best).name
-        write_json({**state, "best_model_checkpoint": str(best)}, path / STATE)
+    named = state.get("best_model_checkpoint")
+    if named and named != (best := str(path.parent / Path(named).name)):
+        write_json({**state, "best_model_checkpoint": best}, path / STATE)
 
 
 def checkpoint_step(checkpoint: Path) -> int:
