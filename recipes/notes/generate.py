@@ -20,7 +20,7 @@ import typer
 from biomed.corpora.documents import Document, Span, TaggedText, tagged
 from domainbert.cli.console import one_line_errors, say
 from recipes.corpora import write_iob2
-from recipes.notes.names import CHEMICAL, DISEASE, Names, read_names
+from recipes.notes.names import CHEMICAL, DISEASE, Names, read_names, with_open_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,6 +88,8 @@ class Generator:
         shape, _, item = slot.partition("_")
         if slot in LABELS:
             yield _misspelt(self.names.draw(LABELS[slot], random), random), LABELS[slot]
+        elif slot == "other":
+            yield _choice(self.names.others, random), ""
         elif slot == "number":
             yield str(random.integers(2, 400 if random.random() < 0.3 else 100)), ""
         elif slot == "small":
@@ -120,7 +122,12 @@ class Generator:
 
 
 def write_notes(
-    folder: Path, *, data: Path | None = None, texts: int = 12_000, seed: int = 0
+    folder: Path,
+    *,
+    data: Path | None = None,
+    texts: int = 12_000,
+    seed: int = 0,
+    use_open: bool = False,
 ) -> tuple[int, int]:
     """Write a corpus folder with train and devel sides in IOB2.
 
@@ -130,6 +137,7 @@ def write_notes(
             for more names; None uses the shipped tables only.
         texts: notes for training; devel has a tenth as many.
         seed: of the random choices.
+        use_open: also names, and abbreviations that are no entity, of the open lists in `data`.
 
     Returns:
         The number of texts written to train and to devel.
@@ -137,6 +145,9 @@ def write_notes(
     templates = (DATA / "templates.txt").read_text("utf-8").splitlines()
     fillers = tomllib.loads((DATA / "fillers.toml").read_text("utf-8"))
     names = read_names(data)
+    if use_open and data is not None:
+        names = with_open_names(names, data)
+        templates += (DATA / "templates_open.txt").read_text("utf-8").splitlines()
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"train": texts, "devel": max(1, texts // 10)}
     for side, size in sizes.items():
@@ -177,9 +188,12 @@ def main(
     ] = None,
     texts: Annotated[int, typer.Option(min=1, help="Number of notes for training.")] = 12_000,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
+    use_open: Annotated[  # noqa: FBT002
+        bool, typer.Option("--open", help="Also use the open lists in `names/` of --data.")
+    ] = False,
 ) -> None:
     """Write a corpus of generated notes with names of diseases and drugs."""
-    train, devel = write_notes(out, data=data, texts=texts, seed=seed)
+    train, devel = write_notes(out, data=data, texts=texts, seed=seed, use_open=use_open)
     say(f"{out}: {train} texts for training; {devel} for devel, whose names training does not have")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from biomed.terms.names import COMMON_WORDS, DATA, abbreviations, medical_terms, percent
 from domainbert.tables import read_table
+from recipes.notes import open_names
 from recipes.relations import medquad_documents
 
 if TYPE_CHECKING:
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DISEASE, CHEMICAL = "Disease", "Chemical"
+# With the open lists, see `open_names`: names that real notes have count most.
+OPEN_WEIGHTS = {
+    "abbreviations": 0.35,
+    "inventories": 0.25,
+    "vocabulary": 0.3,
+    "notes": 0.45,
+    "brands": 0.25,
+    "lists": 0.1,
+    "medquad": 0.1,
+    "icd9": 0.04,
+}
+LISTED = 4000  # names of each type that are drawn from the lists
 DEVEL = 10  # percent of the names
 SYMPTOMS = 780  # the first ICD-9 category of symptoms, which injuries follow
 # Weight of each source of names.
@@ -33,14 +46,16 @@ _NO_NAME = frozenset(
 
 @dataclass(frozen=True)
 class Names:
-    """Names of each entity type from each source."""
+    """Names of each entity type from each source, and abbreviations that are no entity."""
 
     pools: dict[str, dict[str, tuple[str, ...]]]
+    others: tuple[str, ...] = ()
 
     def draw(self, label: str, random: np.random.Generator) -> str:
         """A name of this type: a source by its weight, then any of its names."""
         pools = {source: names for source, names in self.pools[label].items() if names}
-        weights = np.array([WEIGHTS[source] for source in pools])
+        weigh = OPEN_WEIGHTS if self.others else WEIGHTS
+        weights = np.array([weigh[source] for source in pools])
         names = list(pools.values())[random.choice(len(pools), p=weights / weights.sum())]
         return names[int(random.integers(len(names)))]
 
@@ -53,7 +68,8 @@ class Names:
                     for source, names in pools.items()
                 }
                 for label, pools in self.pools.items()
-            }
+            },
+            tuple(name for name in self.others if is_devel(name) == held_out),
         )
 
 
@@ -98,6 +114,25 @@ def read_names(data: Path | None = None) -> Names:
             for label, each in pools.items()
         }
     )
+
+
+def with_open_names(names: Names, data: Path) -> Names:
+    """The names, and those of `names/` in the public data; see `recipes.notes.open_names`."""
+    known, others = open_names.abbreviations(data)
+    seen, drawn = open_names.in_real_notes(data), np.random.default_rng(0)
+    pools = {}
+    for label, each in names.pools.items():
+        rest = sorted({name for kind, name in open_names.names_of(data) if kind == label})
+        pools[label] = {
+            **each,
+            "inventories": tuple(known[label]),
+            # A name that is four times as frequent is drawn twice as often.
+            "notes": tuple(
+                name for name, count in seen[label].items() for _ in range(round(count**0.5))
+            ),
+            "lists": tuple(drawn.choice(rest, LISTED, replace=False).tolist()),
+        }
+    return Names(pools, tuple(others))
 
 
 def _medquad(path: Path) -> Iterator[tuple[str, str]]:

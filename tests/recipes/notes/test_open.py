@@ -1,0 +1,42 @@
+"""Names and abbreviations from the open lists, and corpora of real text."""
+
+import pytest
+
+
+def test_abbreviations_of_real_notes_are_told_apart(data_folder):
+    from recipes.notes.open_names import abbreviations
+
+    known, others = abbreviations(data_folder)
+    assert {"DKA", "MI", "CKD", "OSA", "HTN", "COPD"} <= set(known["Disease"])
+    assert {"cont", "wk", "nebs", "LLL", "CPAP"} <= set(others)
+    assert not {"DKA", "MI", "CHF", "ASA"} & set(others)
+
+
+def test_names_of_real_notes_are_medical(data_folder):
+    from recipes.notes.open_names import in_real_notes
+
+    seen = in_real_notes(data_folder)
+    assert seen["Disease"]["hypertension"] > 100
+    assert seen["Chemical"]["metformin"] > 50
+    assert not {"will", "mother", "sterile"} & set(seen["Disease"])
+    assert not {"blood", "same", "monitor"} & set(seen["Chemical"])
+
+
+@pytest.mark.slow
+def test_notes_with_open_names_have_abbreviations_that_are_no_entity(data_folder, tmp_path):
+    from recipes.notes.generate import write_notes
+
+    write_notes(tmp_path, data=data_folder, texts=400, use_open=True)
+    rows = [line.split("\t") for line in (tmp_path / "train.tsv").read_text().splitlines() if line]
+    assert {tag for _, tag in rows} >= {"O", "B-Disease", "B-Chemical"}
+
+
+def test_biored_has_no_abstract_that_is_measured_on(data_folder):
+    from recipes.notes.real import biored
+
+    documents = list(biored(data_folder))
+    assert 300 < len(documents) < 500
+    assert {span.label for document in documents for span in document.spans} == {
+        "Disease",
+        "Chemical",
+    }
