@@ -300,18 +300,25 @@ def test_the_shared_table() -> None:
     assert unnamed.mean() < 0.02
 
 
-def test_the_command_writes_a_cohort(folder: Path, tmp_path: Path) -> None:
+def test_the_command_writes_a_cohort_with_targets_on_the_train_side(tmp_path: Path) -> None:
     import typer
     from typer.testing import CliRunner
 
     from recipes.diabetes130.__main__ import main
 
+    rows = tuple(
+        PLAIN | {"encounter_id": str(n), "patient_nbr": str(n), "readmitted": ("NO", "<30")[n % 2]}
+        for n in range(80)
+    )
     app = typer.Typer()
     app.command()(main)
-    run = CliRunner().invoke(app, [str(folder), "--out", str(tmp_path / "cohort.parquet")])
+    source, out = write_source(tmp_path, rows), tmp_path / "cohort.parquet"
+    run = CliRunner().invoke(app, [str(source), "--out", str(out)])
     assert run.exit_code == 0
-    assert "3 stays" in run.output + run.stderr
-    assert len(pd.read_parquet(tmp_path / "cohort.parquet")) == 4
+    assert "80 stays" in run.output + run.stderr
+    cohort = pd.read_parquet(out)
+    assert len(cohort) == 80
+    assert (cohort["target"].notna() == (cohort["split"] == "train")).all()
 
 
 def test_the_teacher_mixes_and_never_teaches_its_own_patient():
