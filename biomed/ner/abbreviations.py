@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _BRACKETS = re.compile(r"\(([^()\n]{2,120})\)")
-_SHORT = re.compile(r"(?=.*[^\W\d_])\w[^\s,;:()]{1,9}(?: [^\s,;:()]{1,8})?")
+_SHORT = re.compile(r"\A(?=.{0,9}[^\W\d_])\w[^\s,;:()]{1,9}(?: [^\s,;:()]{1,8})?")
 _LAST = re.compile(r"(?<!\S)\S+$")
 _STOP = re.compile(r"[.;:!?()]\s|\n\s*\n")  # no long form reaches over these
 _FARTHEST = 200  # characters of the longest long form

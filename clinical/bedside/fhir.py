@@ -23,7 +23,7 @@ from domainbert.service.ledger import now
 Row = Mapping[str, Any]
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
-_ID = re.compile(r"[A-Za-z0-9\-.]{1,64}\Z")
+_ID = re.compile(r"\A[A-Za-z0-9\-.]{1,64}\Z")
 _CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
 SUMMARY = "18842-5"  # of LOINC: discharge summary
 RISK = "Unplanned readmission within 30 days of discharge"
