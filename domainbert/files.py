@@ -22,8 +22,14 @@ from domainbert.errors import UserError
 
 LOCK = ".lock"
 _LONGEST = 100  # characters of a name within a temporary one
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _PARTIAL = re.compile(r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?")
 _ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
+
+
+def whole_text(text: str) -> str:
+    """A text as files and tokenizers take it: U+FFFD for half a surrogate pair."""
+    return _HALF_PAIR.sub("\ufffd", text)
 
 
 def file_sha256(path: Path) -> str:

@@ -6,7 +6,6 @@ window where it has the most context.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -16,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from biomed.ner.decoding import Spans, find_entities, read_labels
+from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import calibrated
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 TASK = "entities"
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # lone surrogates, which tokenizers refuse
 _REMEMBERED = 200_000  # words in the cache: the vocabulary of a large corpus, some 50 MB
 
 WordSpan = tuple[int, int, str, float]
@@ -95,8 +94,8 @@ class WordReader:
         return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0)
 
     def _tokenised(self, word: str) -> tuple[int, ...]:
-        text = _HALF_PAIR.sub("\ufffd", word)
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        encoded = self._tokenizer.encode(whole_text(word), add_special_tokens=False)
+        return tuple(encoded.ids)
 
     def window(self, ids: np.ndarray) -> np.ndarray:
         """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from domainbert.errors import UserError
+from domainbert.files import whole_text
 from domainbert.text.sentences import sentence_spans
 from domainbert.text.windows import own_tokenizer, plan_windows, too_long
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedTokenizerBase
 
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # no tokenizer accepts a text with one
 _UNITS = r"(?:years?|months?|weeks?|days?|hours?|minutes?|min|fold|percent|mg|ml|kg|g)\b"
 _PART = (
     r"(?:\d++(?:[.,·]\d++|:\d\d)*(?!(?:st|nd|rd|th)\b)|\b(?:zero|none|one|two|three|four|five|six|seven|"
@@ -153,7 +153,7 @@ class PairReader:
         raise UserError(msg)
 
     def _tokenised(self, text: str) -> Pieces:
-        encoded = self._tokenizer.encode(_HALF_PAIR.sub("\ufffd", text), add_special_tokens=False)
+        encoded = self._tokenizer.encode(whole_text(text), add_special_tokens=False)
         words = np.array(encoded.word_ids, dtype=np.int64)
         changes = words[1:] != words[:-1]
         edge = np.ones(min(1, len(words)), dtype=bool)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
-from domainbert.tables.ids import whole_text
 from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import own_tokenizer, plan_windows, too_long
 

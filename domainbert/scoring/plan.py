@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.files import whole_text
 from domainbert.scoring.store import disk_errors
 from domainbert.tables import (
     Row,
@@ -21,7 +22,6 @@ from domainbert.tables import (
     id_text,
     match_columns,
     require_columns,
-    whole_text,
 )
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from domainbert.tables.frames import (
     to_frame,
     write_table,
 )
-from domainbert.tables.ids import id_key, id_text, is_missing, whole_text
+from domainbert.tables.ids import id_key, id_text, is_missing
 from domainbert.tables.rows import (
     Row,
     frame_rows,
@@ -61,6 +61,5 @@ __all__ = [
     "table_columns",
     "table_format",
     "to_frame",
-    "whole_text",
     "write_table",
 ]

@@ -12,7 +12,6 @@ from typing import Any
 _ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def is_missing(value: Any) -> bool:
@@ -67,8 +66,3 @@ def guard(text: str) -> str:
 def unguard(text: str) -> str:
     """An id as it was before `guard`."""
     return text[1:] if _GUARDED.match(text) else text
-
-
-def whole_text(text: str) -> str:
-    """A text as files can hold it: U+FFFD for half a surrogate pair."""
-    return _HALF_PAIR.sub("\ufffd", text)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from domainbert.files import whole_text
 from domainbert.tables.columns import ReadOptions, TableError
 from domainbert.tables.csv_files import unchanged
-from domainbert.tables.ids import id_text, whole_text
+from domainbert.tables.ids import id_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

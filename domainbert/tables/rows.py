@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from domainbert.files import whole_text
 from domainbert.tables.columns import DATABASES, DEFAULTS, ReadOptions, TableError, table_format
 from domainbert.tables.csv_files import (
     UNDECODABLE,
@@ -24,7 +25,7 @@ from domainbert.tables.csv_files import (
     csv_rows,
     open_text,
 )
-from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard, whole_text
+from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard
 from domainbert.tables.parquet_files import (
     Cells,
     Wanted,

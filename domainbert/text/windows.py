@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.files import whole_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +33,6 @@ _DROPPED = re.compile(
     "\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]+"
 )
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # tokenizers refuse a text with one
 
 
 def too_long(text: str) -> str:
@@ -161,7 +161,7 @@ class Windower:
             if reason := too_long(text):
                 raise UserError(f"a text has {reason}")
         encoded = self._tokenizer.encode_batch(
-            [_HALF_PAIR.sub("\ufffd", text) for text in texts], add_special_tokens=False
+            list(map(whole_text, texts)), add_special_tokens=False
         )
         return [self._windowed(*pair) for pair in zip(texts, encoded, strict=True)]
 
