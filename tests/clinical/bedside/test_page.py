@@ -1,20 +1,15 @@
 """The page in a real browser: by keyboard, narrow and wide; nothing is kept or comes from afar."""
 
 import json
-import shutil
 import threading
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from tests.clinical.bedside.conftest import document, hook_request
+from tests.clinical.conftest import serious_faults, set_scheme
 
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
 NOTES = (
     "Nursing: pt. alert 🙂, lives alone, admits he stopped his furosemide two weeks ago.",
     "Brief course: 71M with decompensated heart failure, diuresed. <b>Discharged</b> home.",
@@ -42,22 +37,6 @@ def address(tmp_path_factory):
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("no browser: install chromium and chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield running
-    running.quit()
 
 
 def open_page(browser, url, width):
@@ -161,22 +140,10 @@ def test_faults_are_said(browser, address):
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")])
 def test_axe_finds_no_serious_fault(browser, address, width, scheme):
-    axe = pytest.importorskip("axe_core_python")
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    set_scheme(browser, scheme)
     open_page(browser, address, width)
     read_by_keyboard(browser)
-    script = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")
-    browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
-    browser.execute_script(script)
-    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
-    assert len(found["passes"]) > 10  # it did run
-    faults = [
-        (each["impact"], each["id"], each["nodes"][0]["html"][:100])
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert faults == []
+    assert serious_faults(browser) == []
 
 
 def test_the_link_of_a_card_opens_its_evidence(browser, address):

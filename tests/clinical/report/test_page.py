@@ -3,8 +3,6 @@
 import base64
 import io
 import re
-import shutil
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,11 +10,7 @@ import pytest
 from clinical.report.facts import About
 from clinical.report.hospital import Hospital
 from clinical.report.page import write_report
-
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
+from tests.clinical.conftest import serious_faults, set_scheme
 
 
 @pytest.fixture(scope="module")
@@ -27,22 +21,6 @@ def report(about, comparison, tmp_path_factory):
     return write_report(
         comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, about=full
     )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("no browser: install chromium and chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    service = webdriver.ChromeService(driver)
-    running = webdriver.Chrome(options=options, service=service)
-    yield running
-    running.quit()
 
 
 def open_page(browser, report, width):
@@ -69,19 +47,9 @@ def test_nothing_scrolls_sideways(browser, report, width):
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")])
 def test_axe_finds_no_serious_fault(browser, report, width, scheme):
-    axe = pytest.importorskip("axe_core_python")
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    set_scheme(browser, scheme)
     open_page(browser, report, width)
-    browser.execute_script(Path(axe.__file__).with_name("axe.min.js").read_text("utf-8"))
-    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
-    assert len(found["passes"]) > 10  # it did run
-    faults = [
-        (each["impact"], each["id"], each["nodes"][0]["html"][:100])
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert faults == []
+    assert serious_faults(browser) == []
 
 
 def test_the_printed_pages_have_every_figure(browser, report):
