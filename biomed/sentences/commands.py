@@ -298,11 +298,11 @@ def distill(
     shipped = "distill-language" if language else "distill-small"
     plan = read_recipe(distilled.DistillRecipe, recipe or shipped, changes)
     with training_run(out) as run:
+        translations = None
         if language:
-            pairs = read_translations(sentences, language)
-            texts, translations = pairs["first"].tolist(), pairs["second"].tolist()
+            texts, translations = zip(*read_translations(sentences, language), strict=True)
         else:
-            texts, translations = list(dict.fromkeys(filter(None, read_sentences(sentences)))), None
+            texts = tuple(dict.fromkeys(filter(None, read_sentences(sentences))))
         start = _encoder(student) if student else None
         trained = distilled.distill(plan, texts, translations=translations, student=start)
         run.save(trained)

@@ -136,14 +136,12 @@ def read_sentences(source: str | Path) -> list[str]:
     return [(row.cells["text"] or "").strip() for row in rows]
 
 
-def read_translations(source: str | Path, translation: str | Path) -> pd.DataFrame:
-    """Sentences (`first`) and their translations (`second`), line by line, without repeated pairs.
+def read_translations(source: str | Path, translation: str | Path) -> list[tuple[str, str]]:
+    """Sentences and their translations, line by line, without repeated and empty pairs.
 
     Raises:
         TableError: files of unequal length, or a line that is empty in one of them only.
     """
-    import pandas as pd
-
     first, second = read_sentences(source), read_sentences(translation)
     if len(first) != len(second):
         msg = (
@@ -151,16 +149,15 @@ def read_translations(source: str | Path, translation: str | Path) -> pd.DataFra
             f"{len(second)}; a translation has one line for each line of its source"
         )
         raise TableError(msg)
-    for number, (a, b) in enumerate(zip(first, second, strict=True), start=1):
+    pairs = list(zip(first, second, strict=True))
+    for number, (a, b) in enumerate(pairs, start=1):
         if bool(a) != bool(b):
             name = Path(translation if a else source).name
             msg = f"{name}: sentence number {number} is empty, and in the other file it is not"
             raise TableError(msg)
-    pairs = pd.DataFrame({"first": first, "second": second}).drop_duplicates()
-    pairs = pairs[pairs["first"] != ""].reset_index(drop=True)
-    if pairs.empty:
+    if not any(first):
         raise TableError(f"{Path(source).name} has no sentence")
-    return pairs
+    return [pair for pair in dict.fromkeys(pairs) if pair[0]]
 
 
 def _rows(source: str | Path) -> Iterator[Cells]:

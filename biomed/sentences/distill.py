@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from sentence_transformers.sentence_transformer.losses import MSELoss
-from torch.nn.functional import normalize
+from torch.nn.functional import mse_loss, normalize
 
 from biomed.sentences.encoder import SentenceEncoder
 from domainbert.errors import UserError
@@ -16,17 +15,15 @@ from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
 from domainbert.training.objective import Objective, SimilarLengths
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.sentences import EMBEDDING, WINDOWS, GivenVectors, vectors_of, windows_of
+from domainbert.training.sentences import WINDOWS, vectors_of, windows_of
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
 
-Side = tuple[list[str], np.ndarray]  # texts, and the vector that each should have
 HELD_OUT = 20  # one text of so many chooses the weights
 MOST_HELD_OUT = 500
 
@@ -60,20 +57,21 @@ def distill(
 ) -> SentenceEncoder:
     """Train a student whose vectors are the teacher's (Reimers and Gurevych 2020, 2004.09813).
 
-    With translations, the target of a sentence's translation is the sentence's vector too. One
-    sentence of twenty, 500 at most, chooses the weights.
+    With translations, the target of a sentence's translation is the sentence's vector too. All
+    weights are trained. One sentence of twenty, 500 at most, chooses them.
 
     Args:
         recipe: the plan.
         sentences: in the teacher's language.
         translations: of each, in a language that the student's vocabulary has.
-        student: what to start from; by default a copy of the teacher.
+        student: what to start from, and is trained in place; by default a copy of the teacher.
 
     Raises:
         UserError: fewer than two sentences, another number of translations, an empty text, or a
             student of another width.
     """
-    teacher = SentenceEncoder.from_pretrained(recipe.model.encoder)
+    name, training = recipe.model.encoder, recipe.training
+    teacher = SentenceEncoder.from_pretrained(name)
     if student is None:
         network = copy.deepcopy(teacher.network)
         student = SentenceEncoder(network, teacher.tokenizer, settings=teacher.settings)
@@ -82,85 +80,58 @@ def distill(
     if (width := teacher.dimension) != student.dimension:
         msg = f"the teacher's vectors have {width} numbers, the student's {student.dimension}; "
         raise UserError(f"{msg}choose a student of the same width")
-    if len(sentences) < 2:
-        msg = f"distillation needs at least two sentences, got {len(sentences)}"
-        raise UserError(msg)
     sides = {"sentences": sentences}
     if translations is not None:
         sides["translations"] = translations
-    for name, texts in sides.items():
-        if len(texts) != len(sentences):
-            msg = f"{len(sentences)} sentences but {len(texts)} {name}; give one for each"
-            raise UserError(msg)
-        if unread := list(student.windower.without_tokens(texts)):
-            msg = f"{len(unread)} {name} have no character that the student reads, the first is "
-            raise UserError(f"{msg}number {unread[0]}; leave them out")
-    vectors = teacher.embed(sentences)
-    order = np.random.default_rng(recipe.training.seed).permutation(len(sentences))
-    held = max(1, min(MOST_HELD_OUT, len(sentences) // HELD_OUT))
-
-    def targeted(rows: np.ndarray) -> dict[str, Any]:
-        return {
-            name: ([texts[row] for row in rows], vectors[rows]) for name, texts in sides.items()
-        }
-
-    trained = _fit(
-        student,
-        list(targeted(order[held:]).values()),
-        validation=targeted(order[:held]),
-        teacher=recipe.model.encoder,
-        training=recipe.training,
-    )
-    trained.manifest |= {
-        "card": recipe.card.model_dump(),
-        "scores": {"validation": trained.manifest["validation"]},
-        "scores_note": f"Cosines with the teacher's vectors, {held} held-out sentences.",
-    }
-    return trained
-
-
-def _fit(
-    student: SentenceEncoder,
-    texts: Sequence[Side],
-    *,
-    validation: Mapping[str, Side],
-    teacher: str | Path,
-    training: TrainingSettings,
-) -> SentenceEncoder:
-    """Train all weights of a student to give texts the vectors of a teacher.
-
-    Args:
-        student: what to start from; its network is trained in place.
-        texts: see `TeacherObjective`; likewise `validation`.
-        validation: other texts and vectors, by name.
-        teacher: its name: an encoder, or a model of the student's task.
-        training: see `TrainingSettings`.
-
-    Raises:
-        UserError: no text, or no such teacher.
-    """
+    _check_sides(student, sides)
     student.network.requires_grad_()  # adapters, when they are merged, leave it frozen
     for module in student.network.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = training.dropout
-    stage = TeacherObjective(student, texts, validation, training)
-    trained = train(student, Stage(stage, training.replaced(full=True)), encoder=teacher)
-    trained.name = str(teacher)
-    counts = {"training texts": sum(len(part) for part, _ in texts)}
-    trained.manifest |= {"objective": "the teacher's vectors", "counts": counts}
+    objective = TeacherObjective(student, sides, teacher.embed(sentences), training)
+    trained = train(student, Stage(objective, training.replaced(full=True)), encoder=name)
+    trained.name = str(name)
+    trained.manifest |= {
+        "objective": "the teacher's vectors",
+        "counts": {"training texts": len(objective.texts)},
+        "card": recipe.card.model_dump(),
+        "scores": {"validation": trained.manifest["validation"]},
+        "scores_note": f"Cosines with the teacher's vectors, {len(objective.held)} held-out "
+        "sentences.",
+    }
     return trained
+
+
+def _check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) -> None:
+    """Raise a `UserError` if there are too few sentences, or a side does not fit."""
+    count = len(sides["sentences"])
+    if count < 2:
+        msg = f"distillation needs at least two sentences, got {count}"
+        raise UserError(msg)
+    for name, texts in sides.items():
+        if len(texts) != count:
+            msg = f"{count} sentences but {len(texts)} {name}; give one for each"
+            raise UserError(msg)
+        if unread := list(student.windower.without_tokens(texts)):
+            msg = f"{len(unread)} {name} have no character that the student reads, the first is "
+            raise UserError(f"{msg}number {unread[0]}; leave them out")
 
 
 class TeacherObjective(Objective):
     """The vectors of a teacher: the squared distance to them, summed over dimensions.
 
-    Weights are chosen by the mean of the cosines with the teacher's vectors on other texts.
+    Weights are chosen by the mean of the cosines with the teacher's vectors on held-out texts.
 
     Args:
         student: the embedder that trains.
-        train: sets of texts, and the vectors they should have, shape (texts, dimension).
-        validation: other texts and vectors, by name.
+        sides: texts by name, equally many, such as sentences and their translations.
+        vectors: that the texts at the same place of each side should have, shape (texts,
+            dimension).
         training: see `TrainingSettings`.
+
+    Attributes:
+        texts: the training texts of all sides.
+        held: places of the held-out texts.
     """
 
     metric = "cosine"
@@ -168,16 +139,18 @@ class TeacherObjective(Objective):
     def __init__(
         self,
         student: SentenceEncoder,
-        train: Sequence[Side],
-        validation: Mapping[str, Side],
+        sides: Mapping[str, Sequence[str]],
+        vectors: np.ndarray,
         training: TrainingSettings,
     ) -> None:
-        self._student, self._validation = student, validation
-        given: Any = GivenVectors()
-        self._loss = MSELoss(given)
-        self._texts = [(text,) for part, _ in train for text in part]
-        self._targets = torch.from_numpy(np.concatenate([vectors for _, vectors in train]))
-        self._plan = SimilarLengths(self._texts, batch_size=training.batch_size, seed=training.seed)
+        self._student, self._sides, self._vectors = student, sides, vectors
+        order = np.random.default_rng(training.seed).permutation(len(vectors))
+        share = max(1, min(MOST_HELD_OUT, len(vectors) // HELD_OUT))
+        self.held, rest = order[:share], order[share:]
+        self.texts = [side[place] for side in sides.values() for place in rest]
+        self._targets = torch.from_numpy(np.tile(vectors[rest], (len(sides), 1)))
+        rows = [(text,) for text in self.texts]
+        self._plan = SimilarLengths(rows, batch_size=training.batch_size, seed=training.seed)
 
     def batches(self) -> BatchPlan:
         """Batches of text numbers."""
@@ -186,7 +159,7 @@ class TeacherObjective(Objective):
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """The windows of the texts, and the vectors they should have."""
         del epoch
-        windows = windows_of(self._student, [self._texts[number][0] for number in batch])
+        windows = windows_of(self._student, [self.texts[number] for number in batch])
         return {"targets": self._targets[batch], **windows}
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -195,14 +168,15 @@ class TeacherObjective(Objective):
         if self._student.settings.unit_norm:
             vectors = normalize(vectors)
         # Summed over dimensions: a mean would be too small for the optimiser's epsilon.
-        return self._loss([{EMBEDDING: vectors}], batch["targets"]) * vectors.shape[1]
+        return mse_loss(vectors, batch["targets"]) * vectors.shape[1]
 
     def score(self, network: Any) -> dict[str, float]:
-        """The mean cosine of each part of the validation side, and the mean of all."""
-        cosines = {}
-        for name, (texts, vectors) in self._validation.items():
-            ours = unit(self._student.vectors_of(texts, network=network))
-            cosines[name] = float((ours * unit(vectors)).sum(axis=1).mean())
+        """The mean cosine of each side's held-out texts, and the mean of all."""
+        wanted, cosines = unit(self._vectors[self.held]), {}
+        for name, texts in self._sides.items():
+            held = [texts[place] for place in self.held]
+            ours = unit(self._student.vectors_of(held, network=network))
+            cosines[name] = float((ours * wanted).sum(axis=1).mean())
         return {"cosine": float(np.mean(list(cosines.values()))), **cosines}
 
     def facts(self) -> dict[str, Any]:
