@@ -54,7 +54,7 @@ class Comparison:
             threshold, else that for 10 alerts per 100 discharges; None without either.
         curve, benefit, burden: the tables of `clinical.evaluation.decision`.
         periods: from `by_period`; None without dates that mean anything, and `dates` says why.
-        inputs, findings: drift since training, from `compare_inputs`.
+        inputs, findings: drift since validation, from `compare_inputs`.
         caveats: what a reader of the numbers should know.
     """
 
@@ -176,7 +176,7 @@ def measure(
         risks: by name, shape (stays,), the model's first.
         thresholds: the alert threshold of each, chosen on validation.
         points: alert thresholds for the model, from `alert_points`.
-        model: for the drift since its training.
+        model: for the drift since its validation.
         caveats: see `Comparison`.
         bootstrap: resamples of patients for intervals.
     """
@@ -275,7 +275,7 @@ def _val_percentiles(
     model: RiskModel | None, val: pd.DataFrame, scores: pd.DataFrame | None
 ) -> tuple[list[float], str]:
     """Percentiles 1 to 99 of validation risks, and whose they are; none without such risks."""
-    profile = model.manifest.get("profile", {}) if model else {}
+    profile = model.manifest.get("profile") or {} if model else {}
     if kept := profile.get("val", {}).get("probability", {}).get("percentiles"):
         return kept, "the model's validation side"
     if scores is not None:

@@ -1,6 +1,7 @@
-"""How far the notes and risks of today are from those at training, in numbers only.
+"""How far the notes and risks of today are from those of validation, in numbers only.
 
-The profiles that are kept in a model's manifest hold shares and quantiles: no word, no id.
+Validation has one source; training may have several (`clinical train --also`). The profile in a
+model's manifest holds shares and quantiles: no word, no id.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from clinical.stays.stays import clean
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
@@ -30,7 +31,6 @@ QUANTITIES = {
     "unknown_tokens": "Share of tokens that are unknown",
     "probability": "Predicted risk",
 }
-SINCE = {"train": "training", "val": "validation"}
 
 MOST_STAYS = 2000
 """A profile is made from at most this many stays, drawn at random."""
@@ -41,25 +41,17 @@ WATCH, ACT = 0.1, 0.25  # the usual marks of the population stability index
 _BINS = 10
 
 
-def sample(stays: Sequence[Any], *, seed: int = 0) -> list[Any]:
-    """At most `MOST_STAYS` of the stays, in their order."""
-    if len(stays) <= MOST_STAYS:
-        return list(stays)
-    places = np.random.default_rng(seed).choice(len(stays), MOST_STAYS, replace=False)
-    return [stays[place] for place in np.sort(places)]
-
-
-def describe_notes(model: RiskModel, stays: Iterable[Sequence[str]]) -> pd.DataFrame:
-    """What the model's tokenizer finds in each stay: the first five of `QUANTITIES`.
+def describe_notes(
+    model: RiskModel, stays: pd.Series, *, seed: int = 0
+) -> dict[str, NDArray[np.float64]]:
+    """What the model's tokenizer finds in a sample of stays: the first five of `QUANTITIES`.
 
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
     misspellings, abbreviations, another language. Stays without a token have no shares (NaN).
     """
-    import pandas as pd
-
     tokenizer, unknown = own_tokenizer(model.tokenizer), model.tokenizer.unk_token_id
     rows = []
-    for stay in stays:
+    for stay in stays.sample(min(len(stays), MOST_STAYS), random_state=seed):
         notes = [stay] if isinstance(stay, str) else list(stay)
         if model.settings.clean_notes:
             notes = [clean(note) for note in notes]
@@ -69,16 +61,10 @@ def describe_notes(model: RiskModel, stays: Iterable[Sequence[str]]) -> pd.DataF
             pieces = np.bincount(np.array(ids, dtype=np.intp))
             tokens, words = tokens + len(read.ids), words + int((pieces > 0).sum())
             split, missing = split + int((pieces > 1).sum()), missing + read.ids.count(unknown)
-        rows.append(
-            {
-                "notes": len(notes),
-                "characters": sum(map(len, notes)),
-                "tokens": tokens,
-                "split_words": split / words if words else np.nan,
-                "unknown_tokens": missing / tokens if tokens else np.nan,
-            }
-        )
-    return pd.DataFrame(rows, columns=[name for name in QUANTITIES if name != "probability"])
+        shares = split / words if words else np.nan, missing / tokens if tokens else np.nan
+        rows.append((len(notes), sum(map(len, notes)), tokens, *shares))
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
+    return dict(zip(QUANTITIES, columns, strict=False))
 
 
 def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
@@ -103,14 +89,6 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
         if name == "probability":
             kept[name]["percentiles"] = np.quantile(values, np.arange(1, 100) / 100).tolist()
     return kept
-
-
-def side_profile(
-    model: RiskModel, texts: Iterable[Any], *, probability: ArrayLike | None = None
-) -> dict[str, Any]:
-    """The profile of one side: of a sample of its notes, and of the probabilities if given."""
-    described = dict(describe_notes(model, sample(list(texts))).items())
-    return profile(described | ({} if probability is None else {"probability": probability}))
 
 
 def _finite(values: ArrayLike) -> Floats:
@@ -186,33 +164,23 @@ def drift(
 def compare_inputs(
     model: RiskModel | None, rows: pd.DataFrame, *, seed: int = 0
 ) -> tuple[pd.DataFrame, list[str]]:
-    """`drift` since training and since validation, and what it says, a sentence for each change.
-
-    The table has the column `side` in front, "train" or "val". Without the column `text` only the
-    risks are compared. A change since training alone is no finding where validation, which has one
-    source only, has none: training had another source too (`clinical train --also`).
+    """`drift` since validation, and what it says, a sentence for each change.
 
     Args:
         model: with a profile in its manifest; the table is empty without one.
         rows: `probability` and, where known, `text`, one row a stay.
         seed: of the sample of stays whose notes are compared.
     """
-    import pandas as pd
-
-    kept = (model.manifest.get("profile") if model else None) or {}
-    now = {"probability": rows["probability"]}
+    kept = (model.manifest.get("profile") or {}).get("val", {}) if model else {}
+    now: dict[str, ArrayLike] = {"probability": rows["probability"]}
     if kept and model and "text" in rows.columns:
-        now |= dict(describe_notes(model, sample(rows["text"].tolist(), seed=seed)).items())
-    tables = [drift(kept.get(side, {}), now).assign(side=side) for side in SINCE]
-    table = pd.concat([t for t in tables if len(t)] or tables[:1], ignore_index=True)
-    table.insert(0, "side", table.pop("side"))
-    stable = table[(table["side"] == "val") & (table["finding"] == "stable")]["quantity"]
-    excused = (table["side"] == "train") & table["quantity"].isin(stable)
+        now |= describe_notes(model, rows["text"], seed=seed)
+    table = drift(kept, now)
     return table, [
         f"{QUANTITIES[row.quantity]}: {'a clear change' if row.finding == 'act' else 'a change'} "
-        f"since {SINCE[row.side]} (median {size(row.then)} then, {size(row.now)} now; stability "
+        f"since validation (median {size(row.then)} then, {size(row.now)} now; stability "
         f"index {row.psi:.2f}, by chance up to {row.chance:.2f})."
-        for row in table[(table["finding"] != "stable") & ~excused].itertuples()
+        for row in table[table["finding"] != "stable"].itertuples()
     ]
 
 

@@ -1,4 +1,4 @@
-"""A model in use: drift of notes and risks since training, and quality by month of discharge."""
+"""A model in use: drift of notes and risks since validation, and quality by month of discharge."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Monitoring:
 def monitor(
     model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000, seed: int = 0
 ) -> Monitoring:
-    """Compare new stays with those the model was trained and validated on.
+    """Compare new stays with those the model was validated on.
 
     Args:
         model: with a profile in its manifest, as every newly trained model has.
@@ -59,7 +59,7 @@ def monitor(
     """
     if not model.manifest.get("profile"):
         raise UserError(
-            "this model's folder has no profile of its training data, so there is nothing to "
+            "this model's folder has no profile of its validation side, so there is nothing to "
             "compare with; train it again with this version"
         )
     new = new_stays(stays)

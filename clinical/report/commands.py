@@ -94,7 +94,7 @@ def monitor(
     ] = None,
     bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
-    """Compare new stays with a model's training: drift, and quality by month of discharge."""
+    """Compare new stays with a model's validation: drift, and quality by month of discharge."""
     from clinical.evaluation.monitoring import monitor as watch
     from clinical.report.page import write_monitoring
     from clinical.risk.model import RiskModel
@@ -102,11 +102,10 @@ def monitor(
 
     table, loaded = read_stays(stays), RiskModel.from_pretrained(model)
     watched = watch(loaded, table, bootstrap=bootstrap)
-    shown = Table("quantity", "since", "then", "now", "index", "by chance", "finding")
+    shown = Table("quantity", "then", "now", "index", "by chance", "finding")
     for row in watched.inputs.to_dict("records"):
         numbers = [f"{row[name]:.3g}" for name in ("then", "now", "psi", "chance")]
-        since = "training" if row["side"] == "train" else "validation"
-        shown.add_row(row["quantity"].replace("_", " "), since, *numbers, row["finding"])
+        shown.add_row(row["quantity"].replace("_", " "), *numbers, row["finding"])
     stdout.print(shown)
     for line in watched.findings:
         stdout.print(line, soft_wrap=True)

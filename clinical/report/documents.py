@@ -1,4 +1,4 @@
-"""Source attributes, TRIPOD+AI and the CHAI card: texts filled with facts, and what stays open."""
+"""Source attributes and TRIPOD+AI: texts filled with facts, and what stays open."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from clinical.evaluation.measures import GROUP_MEASURES
-from clinical.report.facts import environment
 from clinical.report.hospital import read_data
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from clinical.evaluation.comparison import Comparison
     from clinical.report.facts import Facts
 
 RULE = "45 CFR 170.315(b)(11)(iv)(B)"
@@ -78,43 +75,3 @@ def tripod(facts: Facts) -> list[Item]:
         Item(key, "", item["topic"], *fill(item["answer"], facts), where=item["where"])
         for key, item in read_data("tripod.toml").items()
     ]
-
-
-def chai_card(facts: Facts, comparison: Comparison) -> str:
-    """The Applied Model Card of the Coalition for Health AI, v0.2: XML that its schema accepts."""
-
-    def answer(*parts: str) -> str:
-        known, missing = fill(parts, facts)
-        return " ".join([*known, *([f"Open: {', '.join(missing)}."] if missing else [])])
-
-    template = environment().get_template("chai.xml.j2")
-    return template.render(answer=answer, results=_results(comparison)) + "\n"
-
-
-def _results(comparison: Comparison) -> dict[str, dict[str, Any]]:
-    """The numbers of the three key metrics, by label; None for NaN."""
-
-    def of(*names: str) -> dict[str, Any]:
-        return {name: vars(comparison.model.intervals[name]) for name in names}
-
-    def ends(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-        values = {end or "value": row[f"{name}{end}"] for end in ("", "_low", "_high")}
-        return {end: None if value != value else value for end, value in values.items()}
-
-    useful = of("auroc", "auprc", "recall_at_threshold", "precision_at_threshold")
-    safe = of("observed_expected", "calibration_in_the_large", "calibration_slope", "ece", "brier")
-    for row in comparison.benefit.to_dict("records"):
-        useful[f"net benefit at {row['threshold']:g}"] = ends(row, "net_benefit")
-    for row in comparison.inputs.to_dict("records"):
-        safe[f"{row['quantity']} {row['side']} psi"] = row["psi"]
-    fair = {
-        f"{measure.name}, {row['column']} {row['group']}": ends(row, f"{measure.field}_difference")
-        for row in comparison.groups.to_dict("records")
-        if row["reason"] == ""
-        for measure in GROUP_MEASURES
-    }
-    return {
-        "UsefulnessUsabilityEfficacy": useful,
-        "FairnessEquity": fair,
-        "SafetyReliability": safe,
-    }

@@ -69,7 +69,6 @@ def gather(
             "manifest": manifest,
             "cohort": summary,
             "own": comparison.model,
-            "verdict_texts": [v.text for v in comparison.verdicts()],
             "group_texts": [v.text for v in group_verdicts(comparison.groups)],
             "groups": comparison.groups.groupby("column", sort=False),
             "use": comparison,

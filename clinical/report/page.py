@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.evaluation.drift import QUANTITIES, SINCE, size
+from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
 from clinical.report import documents, figures
@@ -43,7 +43,7 @@ def write_report(
 
     The page is one file with its figures and style inside, which loads nothing. With `about`, it
     also has the source attributes, TRIPOD+AI and the open questions, and beside it are
-    `source_attributes.json`, `tripod_ai.json`, `chai_card.xml` and `hospital-template.toml`.
+    `source_attributes.json`, `tripod_ai.json` and `hospital-template.toml`.
 
     Args:
         comparison: what was measured.
@@ -81,7 +81,6 @@ def write_report(
         "measures": MEASURES,
         "group_measures": GROUP_MEASURES,
         "quantities": QUANTITIES,
-        "since": SINCE,
         "size": size,
         "smallest_group": SMALLEST_GROUP,
         "rule": documents.RULE,
@@ -97,7 +96,6 @@ def write_report(
             ("tripod_ai", {"checklist": documents.CHECKLIST}, checklist),
         ):
             _write(folder, f"{name}.json", _json({**head, "items": [i.to_dict() for i in items]}))
-        _write(folder, "chai_card.xml", documents.chai_card(names, comparison))
         _write(folder, "hospital-template.toml", hospital_template(about.hospital))
     return _write(folder, "report.html", page)
 

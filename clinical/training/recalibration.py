@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation.drift import side_profile
+from clinical.evaluation.drift import describe_notes, profile
 from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
 from clinical.stays.choice import CHOICE, choice_of
@@ -115,7 +115,6 @@ def recalibrate(model: RiskModel, cohort: pd.DataFrame, *, split: str = "val") -
     model.manifest.pop("calibration_refused", None)
     if stored := model.manifest.get("patients"):
         model.manifest["patients"] = with_patients(stored, rows["patient_id"], side="val")
-    if known := model.manifest.get("profile"):
-        now = side_profile(model, rows["text"], probability=probability)
-        model.manifest["profile"] = {**known, "val": now}
+    found = describe_notes(model, rows["text"]) | {"probability": probability}
+    model.manifest["profile"] = {"val": profile(found)}
     model.manifest["recalibrated"] = {"stays": len(readable), "readmitted": int(outcome.sum())}

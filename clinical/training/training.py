@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from clinical.evaluation.drift import side_profile
+from clinical.evaluation.drift import describe_notes, profile
 from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
 from clinical.risk.model import ReadmissionSettings, RiskModel
 from clinical.stays.choice import CHOICE, choice_of
@@ -131,11 +131,8 @@ def fit(
         log.warning("no calibration: %s", refused)
         model.manifest["calibration_refused"] = str(refused)
     probability = model.calibrated(aggregate_stays(values, counts, c=model.c))
-    texts = {side: used.loc[used["split"] == side, "text"] for side in ("train", "val")}
-    model.manifest["profile"] = {
-        "train": side_profile(model, texts["train"]),
-        "val": side_profile(model, texts["val"], probability=probability),
-    }
+    found = describe_notes(model, used.loc[used["split"] == "val", "text"])
+    model.manifest["profile"] = {"val": profile(found | {"probability": probability})}
     return model
 
 

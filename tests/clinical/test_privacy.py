@@ -140,7 +140,7 @@ def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard
     table = cohort()
     notes = table[["stay_id", "text"]].explode("text").head(3)
     write_table(notes, tmp_path / "notes.parquet")
-    model.manifest["profile"] = {"train": {}, "val": {}}
+    model.manifest["profile"] = {"val": {}}
     with overheard() as said:
         found = compare(model, table, bootstrap=0)
         about = About(gather(model, found, name="tiny"))

@@ -15,8 +15,6 @@ from clinical.evaluation.drift import (
     describe_notes,
     drift,
     profile,
-    sample,
-    side_profile,
     stability_index,
 )
 from clinical.evaluation.monitoring import monitor
@@ -28,7 +26,9 @@ NOTE = "Patient admitted with chest pain. Heart failure. "
 
 def test_what_is_described_of_a_stay_by_hand(model):
     # "failure" is a word of the tiny vocabulary, "zz" is read in two pieces, the sign is unknown.
-    found = describe_notes(model, [["heart failure", "zz heart ☃"], [""]])
+    stays = pd.Series([["heart failure", "zz heart ☃"], [""]])
+    found = pd.DataFrame(describe_notes(model, stays)).sort_values("notes", ascending=False)
+    found = found.reset_index(drop=True)
     assert found.loc[0].to_dict() == {
         "notes": 2,
         "characters": 23,
@@ -69,27 +69,15 @@ def test_a_change_is_found_and_a_small_sample_alarms_nobody():
     assert drift(kept, {}).empty
 
 
-def two_sides(model, rows, *, probability):
-    train, val = (rows.loc[rows["split"] == side, "text"] for side in ("train", "val"))
-    return {
-        "train": side_profile(model, train),
-        "val": side_profile(model, val, probability=probability),
-    }
-
-
 def test_a_profile_holds_numbers_only_and_none_of_few_stays(model):
-    rows = pd.DataFrame(
-        {"text": [[NOTE + "zebrafinch " * n] for n in range(60)], "split": ["train", "val"] * 30}
-    )
-    found = two_sides(model, rows, probability=np.linspace(0, 1, 30))
-    text = json.dumps(found)
-    assert "zebrafinch" not in text
-    assert set(found) == {"train", "val"}
-    assert len(found["val"]["probability"]["percentiles"]) == 99
-    assert "probability" not in found["train"]
-    assert sum(found["train"]["tokens"]["shares"]) == pytest.approx(1)
+    notes = pd.Series([[NOTE + "zebrafinch " * n] for n in range(60)])
+    found = profile(describe_notes(model, notes) | {"probability": np.linspace(0, 1, 30)})
+    assert "zebrafinch" not in json.dumps(found)
+    assert len(found["probability"]["percentiles"]) == 99
+    assert sum(found["tokens"]["shares"]) == pytest.approx(1)
     assert profile({"tokens": np.arange(9)}) == {}
-    assert len(sample(list(range(3 * MOST_STAYS)))) == MOST_STAYS
+    many = pd.Series([["fever"]] * (MOST_STAYS + 5))
+    assert len(describe_notes(model, many)["tokens"]) == MOST_STAYS
 
 
 @pytest.fixture
@@ -104,8 +92,10 @@ def watched(model):
             "discharge_time": pd.date_range("2024-01-01", periods=160, freq="D"),
         }
     )
-    val = [risk.probability for risk in model.predict_many(rows["text"][1::2])]
-    model.manifest["profile"] = two_sides(model, rows, probability=val)
+    val = rows["text"][1::2]
+    risks = [risk.probability for risk in model.predict_many(val)]
+    kept = profile(describe_notes(model, val) | {"probability": risks})
+    model.manifest["profile"] = {"val": kept}
     return model, rows.drop(columns="split")
 
 
@@ -120,8 +110,8 @@ def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(watched, tmp_
     assert set(again.inputs["finding"]) == {"stable"}
     longer = rows.assign(text=[[note * 6 for note in stay] for stay in rows["text"]])
     changed = monitor(model, longer.drop(columns=["readmitted", "patient_id"]), bootstrap=20)
-    findings = changed.inputs.set_index(["side", "quantity"])["finding"]
-    assert findings["train", "tokens"] == findings["val", "tokens"] == "act"
+    findings = changed.inputs.set_index("quantity")["finding"]
+    assert findings["tokens"] == "act"
     assert any(line.startswith("Tokens of a stay: a clear change") for line in changed.findings)
     assert any("No outcomes were given" in line for line in changed.findings)
     assert changed.periods is None
@@ -153,16 +143,15 @@ def test_a_change_from_a_second_training_source_is_no_alarm(model):
     one, other = profile({"probability": rng.beta(2, 5, 400)}), profile({"probability": risk / 4})
     model.manifest["profile"] = {"train": other, "val": one}
     table, findings = compare_inputs(model, pd.DataFrame({"probability": risk}))
-    assert table.set_index("side")["finding"].to_dict() == {"train": "act", "val": "stable"}
-    assert findings == []
-    model.manifest["profile"] = {"train": other, "val": other}
-    assert len(compare_inputs(model, pd.DataFrame({"probability": risk}))[1]) == 2
+    assert (table["finding"].tolist(), findings) == (["stable"], [])
+    model.manifest["profile"] = {"val": other}
+    assert len(compare_inputs(model, pd.DataFrame({"probability": risk}))[1]) == 1
 
 
 def test_monitoring_says_what_it_needs(model, watched):
     _, rows = watched
     kept = model.manifest.pop("profile")
-    with pytest.raises(ValueError, match="no profile of its training data"):
+    with pytest.raises(ValueError, match="no profile of its validation side"):
         monitor(model, rows)
     model.manifest["profile"] = kept
     with pytest.raises(TableError, match="no column 'text'"):
