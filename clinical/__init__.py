@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from clinical.risk.aggregation import aggregate
     from clinical.risk.convert import convert_release
     from clinical.risk.model import ReadmissionSettings
-    from clinical.risk.trajectory import Trajectory, TrajectoryPoint
     from clinical.stays.patients import assign_splits, check_disjoint
     from clinical.stays.stays import Coverage, StayRisk, UnreadSpan, WindowRisk
     from clinical.training.estimator import ReadmissionClassifier
@@ -43,7 +42,6 @@ _HOMES = {
         "model": ("ReadmissionModel", "fit_readmission"),
         "risk.model": ("ReadmissionSettings",),
         "stays.stays": ("Coverage", "StayRisk", "UnreadSpan", "WindowRisk"),
-        "risk.trajectory": ("Trajectory", "TrajectoryPoint"),
         "training.training": ("ReadmissionRecipe",),
     }.items()
     for name in names
@@ -60,8 +58,6 @@ __all__ = [
     "ReadmissionRecipe",
     "ReadmissionSettings",
     "StayRisk",
-    "Trajectory",
-    "TrajectoryPoint",
     "UnreadSpan",
     "WindowRisk",
     "aggregate",

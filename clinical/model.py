@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clinical.risk.model import RiskModel
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from clinical.evidence.view import Explanation, StayView
     from clinical.risk.task import Notes
-    from clinical.risk.trajectory import Trajectory
     from clinical.training.training import ReadmissionRecipe
 
 
@@ -68,20 +67,6 @@ class ReadmissionModel(RiskModel):
         """The notes of a stay with those passages tinted, for a notebook."""
         return self.explain(stay).show()
 
-    def trajectory(self, notes: Sequence[str], *, times: Sequence[Any] | None = None) -> Trajectory:
-        """The risk of one stay after each of its notes; each window is scored once.
-
-        Args:
-            notes: of the stay, in time order.
-            times: when each was written, ISO dates or datetimes; the notes are sorted by them.
-
-        Raises:
-            UserError: a note is not a string, or the times are not dates, one for each note.
-        """
-        from clinical.risk.trajectory import trajectory
-
-        return trajectory(self, notes, times)
-
     def trajectory_frame(
         self,
         frame: pd.DataFrame,
@@ -90,9 +75,10 @@ class ReadmissionModel(RiskModel):
         keep: Sequence[str] = (),
         notes: Notes = "chosen",
     ) -> pd.DataFrame:
-        """The risk after each note of each stay of a table: one row a note.
+        """The risk after each note of each stay of a table: one row a note, in time order.
 
-        The table and its errors are as for `predict_frame`, but `stay_id` is needed.
+        Each window is scored once. `clinical.report.figures.plot_trajectory` draws the rows of one
+        stay. The table and its errors are as for `predict_frame`, but `stay_id` is needed.
         """
         from clinical.risk.task import TrajectoryTask
         from domainbert.scoring import score_frame

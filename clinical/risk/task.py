@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
-from clinical.risk.trajectory import follow
+import numpy as np
+
+from clinical.risk.aggregation import aggregate_running
 from clinical.stays.choice import AS_GIVEN, CHOICE, COLUMNS, checked_choice
 from clinical.stays.stays import listed, note_times
 from domainbert.errors import check_choice
@@ -13,16 +16,17 @@ from domainbert.scoring import Fault, Task
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from clinical.risk.model import RiskModel
-    from clinical.risk.trajectory import Trajectory
     from clinical.stays.stays import StayRisk
     from domainbert.tables import Column, Row
 
 Notes = Literal["chosen", "as-given"]
+Trajectory: TypeAlias = "tuple[StayRisk, list[dict[str, Any]]]"
+"""The risk of a stay, and `n_windows` and the numbers of the notes so far, after each note."""
 _DEFINITION = {"definition", "definition_sha256"}
 _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
@@ -123,14 +127,18 @@ class ReadmissionTask(Task):
 
 
 class TrajectoryTask(ReadmissionTask):
-    """The risk of each stay after each of its notes, in time order."""
+    """The risk of each stay after each of its notes, in time order.
+
+    Huang, Altosaar and Ranganath, "ClinicalBERT" (arXiv 1904.05342), predict in this way while a
+    stay lasts: the windows of a new note join those of the notes before, whose numbers stay.
+    """
 
     name: ClassVar[str] = "trajectory"
     columns = (PATIENT, replace(STAY, required=True), NOTE, TIME, TEXT)
 
     @property
     def output(self) -> pa.Schema:
-        """The note, and the numbers of `TrajectoryPoint`; `alert` where there is a threshold."""
+        """The note, and the risk of the notes so far; `alert` where there is a threshold."""
         import pyarrow as pa
 
         texts = [(name, pa.string()) for name in ("note_id", "chart_time")]
@@ -145,28 +153,78 @@ class TrajectoryTask(ReadmissionTask):
 
     def rows(self, item: ReadNotes, result: Trajectory) -> list[dict[str, Any]]:  # type: ignore[override]
         """One row for each note; one for a stay without a trajectory."""
-        calibrated = {"calibrated": result.calibrated}
-        if result.status != "ok":
-            reason = "; ".join([result.reason, *item.remarks])
-            return [{**calibrated, "status": result.status, "reason": reason}]
+        risk, points = result
+        calibrated = {"calibrated": self._model.settings.calibration is not None}
+        if risk.status != "ok":
+            reason = "; ".join([risk.reason, *item.remarks])
+            return [{**calibrated, "status": risk.status, "reason": reason}]
         notes, labels, rows = listed(item.notes), item.labels, []
         if len(labels) != len(notes):  # the notes of a list have none
             labels = [(None, None)] * len(notes)
-        for note, (note_id, time), point in zip(notes, labels, result.points, strict=True):
-            remarks = ["this note has no text", *filter(None, [result.reason]), *item.remarks]
+        for number, (note, (note_id, time), point) in enumerate(
+            zip(notes, labels, points, strict=True), start=1
+        ):
+            remarks = ["this note has no text", *filter(None, [risk.reason]), *item.remarks]
             row = {
                 **calibrated,
+                **point,
                 "note_id": note_id,
                 "chart_time": time,
-                "n_notes": point.n_notes,
-                "n_windows": point.n_windows,
+                "n_notes": number,
                 "reason": "; ".join(remarks if is_missing(note) else remarks[1:]),
-                "status": "ok" if point.n_windows else "empty",
+                "status": "ok" if point["n_windows"] else "empty",
             }
-            if point.n_windows:
-                row |= {name: getattr(point, name) for name in _NUMBERS}
-            rows.append(row | ({"alert": point.alert} if self._alerts else {}))
+            if self._alerts and point["n_windows"]:
+                row["alert"] = point["probability"] >= self._model.settings.alert_threshold
+            rows.append(row)
         return rows
+
+
+def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
+    """The trajectories of stays (each a note, or its notes in time order), in flat memory.
+
+    Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
+    after each note; of its windows, those that a new note left as they were are not scored again.
+    """
+    # What is scored for a stay: all its notes at once, or every beginning of them.
+    parts: deque[list[int]] = deque()
+
+    def asked() -> Iterator[list[Any]]:
+        for stay in stays:
+            notes = listed(stay)
+            first = min(1, len(notes)) if model.settings.join_notes else len(notes)
+            parts.append(list(range(first, len(notes) + 1)))
+            yield from (notes[:end] for end in parts[-1])
+
+    risks: list[StayRisk] = []
+    for risk in model.predict_many(asked()):
+        risks.append(risk)
+        if len(risks) < len(parts[0]):
+            continue
+        ends = parts.popleft()
+        if risk.status != "ok":
+            yield risk, []
+        elif model.settings.join_notes:
+            yield risk, [_point(one.coverage.windows, vars(one)) for one in risks]
+        else:
+            yield risk, _points(model, risk, notes=ends[-1])
+        risks = []
+
+
+def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, Any]]:
+    """The rule over the windows up to each note."""
+    values = np.array([window.probability for window in risk.windows])
+    score, largest, mean = aggregate_running(values, c=model.c)
+    numbers = np.stack((model.calibrated(score), score, largest, mean), axis=1).tolist()
+    ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right").tolist()
+    known = [dict(zip(_NUMBERS, row, strict=True)) for row in numbers]
+    return [_point(end, known[end - 1]) for end in ends]
+
+
+def _point(n_windows: int, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The risk of the notes so far, without a number as long as they have no text."""
+    kept = {name: numbers[name] if n_windows else None for name in _NUMBERS}
+    return {"n_windows": n_windows, **kept}
 
 
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:

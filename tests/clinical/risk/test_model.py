@@ -323,6 +323,8 @@ def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(network, tokeni
 
 def test_completion_shows_what_users_call(model):
     shown = dir(model)
-    assert {"predict", "predict_frame", "explain", "trajectory", "save_pretrained"} <= set(shown)
+    assert {"predict", "predict_frame", "explain", "trajectory_frame", "save_pretrained"} <= set(
+        shown
+    )
     assert not {"runner", "remember", "token_ids", "trains_further"} & set(shown)
     assert all(hasattr(model, name) for name in shown)

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
+from clinical.report.figures import plot_trajectory
 from clinical.risk.aggregation import aggregate, aggregate_running
-from clinical.risk.trajectory import Trajectory
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table, write_table
 from domainbert.text.runner import WindowRunner
@@ -44,6 +44,10 @@ def table():
     )
 
 
+def of_one_stay(notes, times=None):
+    return pd.DataFrame({"stay_id": "1", "text": notes, "chart_time": times})
+
+
 @given(arrays.arrays(float, st.integers(1, 30), elements=st.floats(0, 1)), st.floats(0.1, 100))
 def test_the_running_rule_is_the_rule_of_each_beginning(values, c):
     score, largest, mean = aggregate_running(values, c=c)
@@ -68,45 +72,38 @@ def test_each_point_is_the_risk_of_the_notes_so_far(request, kind, monkeypatch):
         return run(self, windows, **options)
 
     monkeypatch.setattr(WindowRunner, "run", counting)
-    found = model.trajectory(NOTES)
+    found = model.trajectory_frame(of_one_stay(NOTES))
     n_scored = len(scored)
-    assert [point.n_notes for point in found.points] == [1, 2, 3, 4, 5]
-    for n, point in enumerate(found.points, start=1):
+    assert found["n_notes"].tolist() == [1, 2, 3, 4, 5]
+    for n, point in enumerate(found.itertuples(), start=1):
         alone = model.predict(NOTES[:n])
         for name in ("probability", "score", "p_max", "p_mean"):
             assert getattr(point, name) == pytest.approx(getattr(alone, name), abs=1e-6), name
-        assert (point.n_windows, point.alert) == (alone.coverage.windows, alone.alert)
+        assert point.n_windows == alone.coverage.windows
+        assert getattr(point, "alert", None) == alone.alert
     whole = {w.tobytes() for end in range(1, 6) for w in model.token_ids([NOTES[:end]])[0]}
     assert n_scored == len(whole)
     if kind == "calibrated":  # its first note was copied forward
-        assert found.points[-1].n_windows > n_scored
+        assert found["n_windows"].iloc[-1] > n_scored
 
 
 def test_notes_are_sorted_by_their_times(calibrated):
     times = ["2026-03-05", "2026-03-01", "2026-03-02", "2026-03-04T10:00+01:00", "2026-03-04 09:30"]
-    found = calibrated.trajectory(NOTES, times=times).to_frame()
+    found = calibrated.trajectory_frame(of_one_stay(NOTES, times))
     order = [1, 2, 3, 4, 0]
     assert found["chart_time"].tolist() == [times[i] for i in order]
-    expected = calibrated.trajectory([NOTES[i] for i in order]).to_frame()
+    expected = calibrated.trajectory_frame(of_one_stay([NOTES[i] for i in order]))
     assert found["probability"].tolist() == expected["probability"].tolist()
 
 
 def test_before_the_first_text_there_is_no_risk(calibrated):
-    points = calibrated.trajectory(["", "  ", "fever"]).points
-    assert [np.isnan(point.probability) for point in points] == [True, True, False]
-    assert [point.n_windows for point in points] == [0, 0, 1]
-    assert [point.alert is None for point in points] == [True, True, False]
+    found = calibrated.trajectory_frame(of_one_stay(["", "  ", "fever"]))
+    assert found["probability"].isna().tolist() == [True, True, False]
+    assert found["n_windows"].tolist() == [0, 0, 1]
+    assert found["alert"].isna().tolist() == [True, True, False]
 
 
-def test_what_cannot_be_followed_is_refused_in_a_line(calibrated):
-    with pytest.raises(UserError, match="5 notes and 2 times; expected one time for each note"):
-        calibrated.trajectory(NOTES, times=["2026-03-05", "2026-03-01"])
-    with pytest.raises(UserError, match="times: number 1 is no date; expected ISO dates"):
-        calibrated.trajectory(["a", "b"], times=["2026-03-05", "3/4/26"])
-    empty = calibrated.trajectory([" "])  # as with predict
-    assert (empty.status, empty.points) == ("empty", ())
-    with pytest.raises(UserError, match="note 0 is bytes, not text"):
-        calibrated.trajectory([b"x"])
+def test_a_table_without_stays_is_refused_in_a_line(calibrated):
     with pytest.raises(TableError, match="no column 'stay_id'"):
         calibrated.trajectory_frame(pd.DataFrame({"text": ["a"]}))
 
@@ -128,7 +125,7 @@ def test_a_list_of_notes_in_one_row(calibrated):
     frame = pd.DataFrame({"stay_id": ["1", "2"], "text": [NOTES, ["fever"]]})
     found = calibrated.trajectory_frame(frame)
     assert found["stay_id"].tolist() == ["1"] * 5 + ["2"]
-    expected = [point.probability for point in calibrated.trajectory(NOTES).points]
+    expected = calibrated.trajectory_frame(of_one_stay(NOTES))["probability"].tolist()
     assert found["probability"][:5].tolist() == pytest.approx(expected, abs=1e-6)
 
 
@@ -151,11 +148,11 @@ def place(words, folder):
 @pytest.mark.parametrize("timed", [True, False])
 def test_the_figure_shows_every_note_in_its_place(calibrated, timed):
     times = [f"2026-03-0{day}" for day in (1, 2, 3, 4, 9)] if timed else None
-    found = calibrated.trajectory(NOTES, times=times)
-    (axes,) = found.plot().axes
+    found = calibrated.trajectory_frame(of_one_stay(NOTES, times))
+    (axes,) = plot_trajectory(found, alert_threshold=0.5).axes
     risk = axes.lines[0]
     assert risk.get_xdata().tolist() == pytest.approx([0, 1, 2, 3, 8] if timed else [1, 2, 3, 4, 5])
-    assert risk.get_ydata().tolist() == pytest.approx([p.probability for p in found.points])
+    assert risk.get_ydata().tolist() == pytest.approx(found["probability"].tolist())
     assert axes.get_xlabel() == ("days since the first note" if timed else "notes")
     with pytest.raises(UserError, match="nothing to draw"):
-        Trajectory((), calibrated=True).plot()
+        plot_trajectory(found.assign(probability=None))
