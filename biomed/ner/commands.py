@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -39,43 +39,28 @@ Labels = Annotated[
 
 @app.command()
 @one_line_errors
+@options.takes_options
 def train(
     corpora: Annotated[
         list[Path],
         typer.Argument(metavar="CORPUS...", help="Folders with train, devel and optionally test."),
     ],
     out: options.ModelFolder,
-    recipe: options.RecipeFile = None,
-    encoder: options.EncoderName = None,
-    epochs: options.Epochs = None,
-    learning_rate: options.LearningRate = None,
-    seed: options.Seed = None,
+    training: options.TrainingOptions,
     label: Labels = None,
-    full: options.FullWeights = False,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
 ) -> None:
     """Train on corpora in IOB2, PubTator or BRAT; devel chooses the weights, test measures them."""
     from biomed.corpora import read_corpus
     from biomed.ner.training import EntityRecipe, fit
-    from domainbert.training.checkpoints import training_run
-    from domainbert.training.recipes import read_recipe
 
-    overrides: dict[str, Any] = {
-        "model.encoder": encoder,
-        "training.epochs": epochs,
-        "training.learning_rate": learning_rate,
-        "training.seed": seed,
-        "training.full": full or None,
-    }
-    plan = read_recipe(EntityRecipe, recipe, overrides)
-    with training_run(out, checkpoints, resume=resume) as run:
+    plan = training.plan(EntityRecipe)
+    with training.run(out) as run:
         known, new = plan.corpora.labels, renaming(label)
         read = [read_corpus(f, labels={**known.get(f.resolve().name, {}), **new}) for f in corpora]
         for corpus in read:
             for gold in corpus.sides.values():
                 _say_remarks(gold)
-        model = fit(read, plan, checkpoints=run.checkpoints, resume=resume)
+        model = fit(read, plan, checkpoints=run.checkpoints, resume=run.resume)
         run.save(model)
     for side in ("devel", "test"):
         for name, scores in model.manifest[side].items():
@@ -85,7 +70,7 @@ def train(
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def tag(
     source: Annotated[
         str,

@@ -24,6 +24,7 @@ app = typer.Typer(
 
 @app.command()
 @one_line_errors
+@options.takes_options
 def train(
     questions: Annotated[
         list[Path],
@@ -33,30 +34,19 @@ def train(
         ),
     ],
     out: options.ModelFolder,
-    recipe: options.RecipeFile = None,
-    encoder: options.EncoderName = None,
-    epochs: options.Epochs = None,
-    learning_rate: options.LearningRate = None,
-    seed: options.Seed = None,
-    full: options.FullWeights = False,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
+    training: options.TrainingOptions,
 ) -> None:
     """Train in stages, choose and score on held-out articles, write the model folder."""
     from biomed.qa.questions import read_questions
     from biomed.qa.training import QuestionRecipe, fit
-    from domainbert.training.checkpoints import training_run
-    from domainbert.training.recipes import read_recipe
 
-    given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed, "full": full or None}
-    overrides = {f"training.{name}": value for name, value in given.items()}
-    plan = read_recipe(QuestionRecipe, recipe, {"model.encoder": encoder, **overrides})
+    plan, given = training.plan(QuestionRecipe), training.given()
     # An option applies to every stage.
-    stages = {name: values for name, values in plan.stages.items() if given.get(name) is None}
+    stages = {name: values for name, values in plan.stages.items() if name not in given}
     plan = plan.replaced(stages=stages)
-    with training_run(out, checkpoints, resume=resume) as run:
+    with training.run(out) as run:
         sets = [read_questions(path) for path in questions]
-        model = fit(plan, sets, checkpoints=run.checkpoints, resume=resume)
+        model = fit(plan, sets, checkpoints=run.checkpoints, resume=run.resume)
         run.save(model)
     scores = model.manifest["validation"]
     say(f"held-out articles: F1 {scores['f1']:.3f}, exact match {scores['exact']:.3f}")
@@ -65,7 +55,7 @@ def train(
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def ask(
     sources: Annotated[
         list[str],

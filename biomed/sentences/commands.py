@@ -30,7 +30,7 @@ Scale = Annotated[float | None, typer.Option(help="The largest score, such as 5.
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def encode(
     source: options.Source,
     out: options.Table,
@@ -77,7 +77,7 @@ def index(
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def search(
     queries: Annotated[str, typer.Argument(metavar="QUERY", help="A query; or a table of them.")],
     index_folder: Annotated[Path, typer.Option("--index", help="From `biomed sentences index`.")],
@@ -113,7 +113,7 @@ def search(
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def rerank(
     source: options.Source,
     out: options.Table,
@@ -174,55 +174,41 @@ def write_comparison(comparison: Any, out: Path) -> None:
 
 @app.command()
 @one_line_errors
+@options.takes_options
 def train(
     pairs: Pairs,
     out: options.ModelFolder,
+    training: options.TrainingOptions,
     validation: Validation,
-    recipe: options.RecipeFile = None,
     kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
     objective: Annotated[
         str | None,
         typer.Option(help="contrastive, regression, classification or triplet."),
     ] = None,
     scale: Scale = None,
-    encoder: options.EncoderName = None,
-    epochs: options.Epochs = None,
-    learning_rate: options.LearningRate = None,
-    seed: options.Seed = None,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
     merged: options.Merged = False,
 ) -> None:
     """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
     from biomed.sentences.data import read_pairs
     from biomed.sentences.training import SentenceRecipe, train_from_recipe
-    from domainbert.training.checkpoints import training_run
-    from domainbert.training.recipes import read_recipe
 
-    changes = {
-        "model.kind": kind,
-        "model.objective": objective,
-        "model.encoder": encoder,
-        "data.scale": scale,
-        "training.epochs": epochs,
-        "training.learning_rate": learning_rate,
-        "training.seed": seed,
-    }
-    plan = read_recipe(SentenceRecipe, recipe, changes)
-    with training_run(out, checkpoints, resume=resume) as run:
+    changes = {"model.kind": kind, "model.objective": objective, "data.scale": scale}
+    plan = training.plan(SentenceRecipe, changes)
+    with training.run(out) as run:
         sides = read_pairs(pairs), read_pairs(validation)
-        trained = train_from_recipe(plan, *sides, checkpoints=run.checkpoints, resume=resume)
+        trained = train_from_recipe(plan, *sides, checkpoints=run.checkpoints, resume=run.resume)
         run.save(trained, merged=merged)
     say(f"validation: {_validation(trained)}; model in {out}")
 
 
 @app.command()
 @one_line_errors
+@options.takes_options
 def augment(
     pairs: Pairs,
     validation: Validation,
     out: options.ModelFolder,
-    recipe: options.RecipeFile = None,
+    training: options.TrainingOptions,
     texts: Annotated[
         Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
     ] = None,
@@ -231,23 +217,16 @@ def augment(
     ] = False,
     silver: Annotated[Path | None, typer.Option(help="Write the silver pairs here.")] = None,
     scale: Scale = None,
-    encoder: options.EncoderName = None,
-    seed: options.Seed = None,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
 ) -> None:
     """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
     from biomed.sentences import augment as augmented
     from biomed.sentences.data import read_pairs
     from biomed.sentences.task import read_texts
     from domainbert.tables import write_table
-    from domainbert.training.checkpoints import training_run
-    from domainbert.training.recipes import read_recipe
 
-    changes = {"data.scale": scale, "model.encoder": encoder}
-    changes |= {"training.seed": seed, "cross.seed": seed}
-    plan = read_recipe(augmented.AugmentRecipe, recipe or "augmented", changes)
-    with training_run(out, checkpoints, resume=resume) as run:
+    changes = {"data.scale": scale, "cross.seed": training.seed}
+    plan = training.plan(augmented.AugmentRecipe, changes, default="augmented")
+    with training.run(out) as run:
         result = augmented.augment(
             plan,
             read_pairs(pairs),
@@ -255,7 +234,7 @@ def augment(
             texts=[t for t in read_texts(texts)[0] if t] if texts else None,
             silver_only=silver_only,
             checkpoints=run.checkpoints,
-            resume=resume,
+            resume=run.resume,
         )
         run.save(result.encoder)
     if silver:

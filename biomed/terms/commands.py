@@ -27,7 +27,7 @@ SOURCE_HELP = "Terms: a table with a column `term`, or .txt with one on each lin
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def embed(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
     out: options.Table,
@@ -50,7 +50,7 @@ def embed(
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def similar(
     term: Annotated[str | None, typer.Argument(help="A term; or none, with --terms.")] = None,
     *,
@@ -172,17 +172,11 @@ def evaluate(
 
 @app.command()
 @one_line_errors
+@options.takes_options
 def train(
     names: Annotated[Path, typer.Argument(help="A table: term, and synonyms or id.")],
     out: options.ModelFolder,
-    recipe: Annotated[
-        str, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
-    ] = "synonyms",
-    encoder: options.EncoderName = None,
-    epochs: options.Epochs = None,
-    seed: options.Seed = None,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
+    training: options.TrainingOptions,
 ) -> None:
     """Train term vectors on your own synonyms, and write the model folder.
 
@@ -191,19 +185,11 @@ def train(
     """
     from biomed.sentences.training import SentenceRecipe
     from biomed.terms.training import read_names, train_from_recipe
-    from domainbert.training.checkpoints import training_run
-    from domainbert.training.recipes import read_recipe
 
-    changes = {
-        "model.encoder": encoder,
-        "model.objective": "contrastive",
-        "training.epochs": epochs,
-        "training.seed": seed,
-    }
-    plan = read_recipe(SentenceRecipe, recipe, changes)
-    with training_run(out, checkpoints, resume=resume) as run:
+    plan = training.plan(SentenceRecipe, {"model.objective": "contrastive"}, default="synonyms")
+    with training.run(out) as run:
         table = read_names(names)
-        run.save(train_from_recipe(plan, table, checkpoints=run.checkpoints, resume=resume))
+        run.save(train_from_recipe(plan, table, checkpoints=run.checkpoints, resume=run.resume))
     say(f"model in {out}; its card says how it was made and how good it is")
 
 

@@ -12,7 +12,6 @@ from clinical.cohort.definition import SCHEMAS, Admissions, Notes, TableMap, loa
 from clinical.cohort.views import ViewSource
 from domainbert.errors import UserError
 from domainbert.tables import TableError, require_columns
-from domainbert.tables.csv_files import FlawedCSVError
 from domainbert.tables.sources import identifier, quoted
 
 if TYPE_CHECKING:
@@ -245,30 +244,20 @@ class Reader:
             self._scan(view, table, numbered=True, then="unreadable_notes")
 
     def _scan(self, create: str, table: Found, *, numbered: bool, then: str = "") -> None:
-        """Scan a table; a second time, without its malformed lines, if it has any."""
+        """Scan a table; its malformed lines are listed and left out."""
         import duckdb
 
-        for is_first in (True, False):
-            query = table.query(self.source, self.schema, numbered=numbered)
-            try:
-                kept = "" if isinstance(table.table, Admissions) else "WHERE other IS NULL"
-                self.con.execute(f"{create} SELECT * FROM ({query}) {kept}")  # noqa: S608
-                if then:
-                    self.con.execute(step(then))
-            except duckdb.Error:
-                parts = [part.lower() for part in self.source.parts(table.name)]
-                error = next(filter(None, map(self.source.errors.get, parts)), None)
-                if error is None:
-                    raise
-                if isinstance(error, TableError):  # it says itself what is wrong
-                    raise error from None
-                if not (is_first and isinstance(error, FlawedCSVError)):
-                    kind = type(error).__name__
-                    msg = f"{table.name} in {self.source.name} cannot be read to its end ({kind})"
-                    raise TableError(msg) from None
-                _log.info("%s has malformed lines: reading it line by line", table.name)
-            else:
-                return
+        query = table.query(self.source, self.schema, numbered=numbered)
+        kept = "" if isinstance(table.table, Admissions) else "WHERE other IS NULL"
+        try:
+            self.con.execute(f"{create} SELECT * FROM ({query}) {kept}")  # noqa: S608
+            if then:
+                self.con.execute(step(then))
+        except duckdb.Error:
+            parts = [part.lower() for part in self.source.parts(table.name)]
+            for error in filter(None, map(self.source.errors.get, parts)):
+                raise error from None  # it says itself what is wrong
+            raise
 
 
 def insert_columns(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def explain(
     source: options.Source,
     model: options.ModelName,

@@ -24,7 +24,7 @@ NotesOption = Annotated[
 
 
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def score(
     source: options.Source,
     model: options.ModelName,
@@ -60,7 +60,7 @@ def score(
 
 
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def trajectory(
     source: options.Source,
     model: options.ModelName,

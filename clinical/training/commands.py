@@ -12,24 +12,20 @@ from domainbert.cli.console import one_line_errors, say
 
 
 @one_line_errors
+@options.takes_options
 def train(
     cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
     out: options.ModelFolder,
+    training: options.TrainingOptions,
     also: Annotated[
         list[Path] | None,
         typer.Option(help="Another cohort whose train side is added; it must have other patients."),
     ] = None,
-    recipe: options.RecipeFile = None,
-    encoder: options.EncoderName = None,
     objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
     calibration: Annotated[
         str | None,
         typer.Option(help="validation, or cross-fitted for a hospital with few stays."),
     ] = None,
-    epochs: options.Epochs = None,
-    learning_rate: options.LearningRate = None,
-    seed: options.Seed = None,
-    full: options.FullWeights = False,
     forget_patients: Annotated[
         bool,
         typer.Option(
@@ -38,29 +34,23 @@ def train(
             "whether the model was trained on the patients it is measured on.",
         ),
     ] = False,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
 ) -> None:
     """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
     from clinical.evaluation.comparison import compare, record
     from clinical.stays.cohorts import read_cohort
     from clinical.training.training import ReadmissionRecipe, fit
-    from domainbert.training.checkpoints import training_run
-    from domainbert.training.recipes import read_recipe
 
-    chosen = {
-        "model.encoder": encoder,
-        "model.objective": objective,
-        "model.calibration": calibration,
-        "training.epochs": epochs,
-        "training.learning_rate": learning_rate,
-        "training.seed": seed,
-        "training.full": full or None,
-    }
-    plan = read_recipe(ReadmissionRecipe, recipe, chosen)
-    with training_run(out, checkpoints, resume=resume) as run:
-        table, keep = read_cohort(cohort_file, also=also or ()), not forget_patients
-        model = fit(table, plan, checkpoints=run.checkpoints, resume=resume, record_patients=keep)
+    chosen = {"model.objective": objective, "model.calibration": calibration}
+    plan = training.plan(ReadmissionRecipe, chosen)
+    with training.run(out) as run:
+        table = read_cohort(cohort_file, also=also or ())
+        model = fit(
+            table,
+            plan,
+            checkpoints=run.checkpoints,
+            resume=run.resume,
+            record_patients=not forget_patients,
+        )
         if (table["split"] == "test").any():
             comparison = compare(model, table)
             record(comparison, model)

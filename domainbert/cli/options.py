@@ -16,14 +16,19 @@ import typer
 from domainbert.cli.console import progress, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
     from domainbert.scoring.driver import AnyTask, Counts
     from domainbert.tables import ReadOptions
+    from domainbert.training.checkpoints import TrainingRun
+    from domainbert.training.recipes import AnyRecipe
 
 R = TypeVar("R")
 
 ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
 RecipeFile = Annotated[
-    Path | None, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
+    str | None, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
 ]
 EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
@@ -128,21 +133,64 @@ class ScoringOptions:
             raise typer.BadParameter(msg)
 
 
-def takes_scoring_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the options of `ScoringOptions`; its argument `scoring` holds their values."""
-    hints = get_type_hints(ScoringOptions, include_extras=True)
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """The options that all training commands share, as a command gets them."""
+
+    recipe: RecipeFile = None
+    encoder: EncoderName = None
+    epochs: Epochs = None
+    learning_rate: LearningRate = None
+    seed: Seed = None
+    full: FullWeights = False
+    checkpoints: Checkpoints = None
+    resume: Resume = False
+
+    def given(self) -> dict[str, object]:
+        """The settings of the table `[training]` that were named."""
+        values = {"epochs": self.epochs, "learning_rate": self.learning_rate, "seed": self.seed}
+        given: dict[str, object] = {k: value for k, value in values.items() if value is not None}
+        return {**given, "full": True} if self.full else given
+
+    def plan(
+        self,
+        kind: type[AnyRecipe],
+        changes: Mapping[str, object] | None = None,
+        *,
+        default: str | None = None,
+    ) -> AnyRecipe:
+        """The recipe with these options and other changes; `default` where none is named."""
+        from domainbert.training.recipes import read_recipe
+
+        named = {f"training.{name}": value for name, value in self.given().items()}
+        named["model.encoder"] = self.encoder
+        return read_recipe(kind, self.recipe or default, {**named, **(changes or {})})
+
+    def run(self, out: Path) -> AbstractContextManager[TrainingRun]:
+        """See `domainbert.training.checkpoints.training_run`."""
+        from domainbert.training.checkpoints import training_run
+
+        return training_run(out, self.checkpoints, resume=self.resume)
+
+
+def takes_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command the options of its argument `scoring` or `training`, which holds them."""
     signature = inspect.signature(command, eval_str=True)
+    kinds = {"scoring": ScoringOptions, "training": TrainingOptions}
+    (name,) = kinds.keys() & signature.parameters.keys()
+    kind = kinds[name]
+    hints = get_type_hints(kind, include_extras=True)
 
     @functools.wraps(command)
     def wrapped(**given: object) -> R:
-        shared = {name: given.pop(name) for name in hints}
-        return command(**given, scoring=ScoringOptions(**shared))  # type: ignore[arg-type]
+        shared = {option: given.pop(option) for option in hints}
+        return command(**given, **{name: kind(**shared)})
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [p.replace(kind=keyword) for n, p in signature.parameters.items() if n != "scoring"]
+    own = [p.replace(kind=keyword) for n, p in signature.parameters.items() if n != name]
     shared = [
         inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name])
-        for f in fields(ScoringOptions)
+        for f in fields(kind)
     ]
     wrapped.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}

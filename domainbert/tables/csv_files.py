@@ -17,7 +17,6 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from domainbert.errors import UserError
 from domainbert.tables.columns import TableError, are_names
 from domainbert.text.runner import read_ahead
 
@@ -35,6 +34,7 @@ _NO_ROW = (
 )
 _NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
+_TOGETHER = 1000  # rows that are checked at once
 _IN_SIGHT = 1 << 20  # bytes from the start of a row; more where the row is longer or flawed
 LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
@@ -44,10 +44,6 @@ UNDECODABLE = "undecodable bytes read as U+FFFD"
 
 _Bytes: TypeAlias = gzip.GzipFile | io.BufferedReader
 _Read: TypeAlias = "Callable[[int], bytes]"
-
-
-class FlawedCSVError(UserError):
-    """A file that is not CSV from the first byte to the last."""
 
 
 def csv_columns(
@@ -131,8 +127,8 @@ def stream_csv(
     path: Path,
     columns: Sequence[str],
     *,
-    on_error: Callable[[Exception], None],
-    flaws: list[tuple[str, int, str]] | None = None,
+    flaws: list[tuple[str, int, str]],
+    on_error: Callable[[TableError], None],
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> pa.RecordBatchReader:
@@ -141,11 +137,9 @@ def stream_csv(
     Args:
         path: the file.
         columns: names of its first line.
-        on_error: called with the error that ends the stream.
         flaws: gets file, line (from 1) and problem of every flaw: where a line begins no row,
             reading continues with the next line, and bytes that cannot be decoded become U+FFFD.
-            Without it reading is faster and ends at the first flaw with `FlawedCSVError`; that
-            is for UTF-8 with commas.
+        on_error: called with the error that ends the stream.
         delimiter: see `ReadOptions`.
         encoding: see `ReadOptions`.
     """
@@ -155,28 +149,18 @@ def stream_csv(
     names = csv_columns(path, delimiter=delimiter, encoding=encoding)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        if flaws is None:
-            with open_bytes(path) as raw:
-                for number, rows in enumerate(_whole_rows(raw)):
-                    yield from _parse(rows, columns, names=names if number else None)
-            return
-        for piece in _sound_pieces(path, len(names), separator, encoding, flaws):
-            yield from _parse(piece, columns, names=names, separator=separator)
-
-    def reported() -> Iterator[pa.RecordBatch]:
         try:
-            yield from batches()
-        except (pa.ArrowException, FlawedCSVError) as error:
+            for piece in _sound_pieces(path, len(names), separator, encoding, flaws):
+                yield from _parse(piece, columns, names=names, separator=separator)
+        except (TableError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
             # Arrow's own words may quote the line, and a line may be a note.
-            flaw = FlawedCSVError(type(error).__name__)
-            on_error(flaw)
-            raise flaw from None
-        except (TableError, OSError, EOFError, zlib.error) as error:
-            on_error(error)
-            raise
+            msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
+            known = error if isinstance(error, TableError) else TableError(msg)
+            on_error(known)
+            raise known from None
 
     schema = pa.schema([(name, pa.string()) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, read_ahead(reported()))
+    return pa.RecordBatchReader.from_batches(schema, read_ahead(batches()))
 
 
 def _sound_pieces(
@@ -184,7 +168,9 @@ def _sound_pieces(
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
     piece = bytearray()
-    for line, problem, text in _data_rows(path, width, separator, encoding):
+    # Rows that are replaced in part are told apart.
+    together = 1 if encoding else _TOGETHER
+    for line, problem, text in _data_rows(path, width, separator, encoding, together=together):
         if problem:
             flaws.append((path.name, line, problem))
         piece += text
@@ -196,13 +182,9 @@ def _sound_pieces(
 
 
 def _parse(
-    piece: bytes | memoryview,
-    columns: Sequence[str],
-    *,
-    names: list[str] | None,
-    separator: str = ",",
+    piece: bytes, columns: Sequence[str], *, names: list[str], separator: str
 ) -> list[pa.RecordBatch]:
-    """Whole rows as columns of text; without `names` the first row has them."""
+    """Whole rows as columns of text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -217,68 +199,8 @@ def _parse(
     return arrow_csv.read_csv(source, read, parse, convert).to_batches()
 
 
-def _whole_rows(raw: _Bytes) -> Iterator[memoryview]:
-    """The file in pieces that end where a row ends, each valid until the next is asked for.
-
-    A quote that neither opens nor closes a field nor is doubled raises FlawedCSVError.
-    """
-    # One buffer for all pieces: fresh memory for each would cost as much as the reading.
-    buffer = bytearray(_BLOCK)
-    if raw.read(len(_MARK)) != _MARK:
-        raw.seek(0)
-    held = _fill(raw, buffer, 0)
-    while held:
-        end = _last_row_end(buffer, held)
-        if held < len(buffer) and end < held:  # the file is over, and its last row has no line end
-            buffer[held] = ord("\n")
-            held += 1
-            if _last_row_end(buffer, held) < held:
-                raise FlawedCSVError
-            end = held
-        if end:
-            yield memoryview(buffer)[:end]
-        elif len(buffer) > LONGEST_ROW:
-            raise FlawedCSVError
-        else:
-            buffer = buffer + bytes(len(buffer))
-        rest = held - end
-        buffer[:rest] = buffer[end:held]
-        held = _fill(raw, buffer, rest)
-
-
-def _fill(raw: _Bytes, buffer: bytearray, held: int) -> int:
-    """Read until the buffer is full or the file is over; how much is in it then."""
-    view = memoryview(buffer)
-    while held < len(buffer) and (got := raw.readinto(view[held:])):
-        held += got
-    return held
-
-
-def _last_row_end(buffer: bytearray, held: int) -> int:
-    """Where the last whole row ends, if the buffer begins with a row; 0 if none does."""
-    import numpy as np
-
-    data = np.frombuffer(buffer, dtype=np.uint8, count=held)
-    quotes = np.flatnonzero(data == ord('"'))
-    edges = np.zeros(256, dtype=bool)
-    edges[list(b',\n\r"')] = True
-    opening, closing = quotes[::2], quotes[1::2]
-    before, after = opening[opening > 0] - 1, closing[closing < held - 1] + 1
-    if not (edges[data[before]].all() and edges[data[after]].all()):
-        raise FlawedCSVError
-    # Back from the end, through the stretches outside of quotes.
-    end = held
-    for number in range(len(quotes), -1, -1):
-        start = int(quotes[number - 1]) + 1 if number else 0
-        found = buffer.rfind(b"\n", start, end) if number % 2 == 0 else -1
-        if found >= 0:
-            return found + 1
-        end = start
-    return 0
-
-
 def _data_rows(
-    path: Path, width: int, separator: str, encoding: str | None
+    path: Path, width: int, separator: str, encoding: str | None, *, together: int = 1
 ) -> Iterator[tuple[int, str, bytes]]:
     """The rows and flaws of `_sound_rows` after the header, in UTF-8, without empty lines.
 
@@ -290,7 +212,7 @@ def _data_rows(
         if encoding:
             decoded = io.TextIOWrapper(raw, encoding, "replace", newline="")
             read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
-        for line, problem, text in _sound_rows(read, width=width, separator=separator):
+        for line, problem, text in _sound_rows(read, width, separator, together=together):
             is_replaced = encoding and "\ufffd".encode() in text
             if line > 1 and (problem or text):
                 yield line, UNDECODABLE if is_replaced else problem, text
@@ -302,21 +224,30 @@ def _data_rows(
                 raise TableError(msg)
 
 
-def _sound_rows(read: _Read, *, width: int, separator: str) -> Iterator[tuple[int, str, bytes]]:
-    """Every row as (its line, "", its bytes), and every flaw with a problem and what is left."""
+def _sound_rows(
+    read: _Read, width: int, separator: str, *, together: int
+) -> Iterator[tuple[int, str, bytes]]:
+    """Every row as (its line, "", its bytes), and every flaw with a problem and what is left.
+
+    Up to `together` rows without a flaw come as one, except the first.
+    """
     # A field that does not begin with a quote may hold some; possessive, so that nothing is tried
     # twice.
     comma = re.escape(separator).encode()
     quoted, bare = rb'"[^"]*+(?:""[^"]*+)*+"', rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma)
     field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
-    row = re.compile(field + rb"(?:%b" % comma + field + rb"){%d}(?:\r?\n|\Z)" % (width - 1))
+    row = field + rb"(?:%b" % comma + field + rb"){%d}\r?\n" % (width - 1)
+    one, many = re.compile(row), re.compile(rb"(?:%b){1,%d}+" % (row, together))
     buffer, place, line, is_over = read(len(_MARK)).removeprefix(_MARK), 0, 1, False
     is_rest = False  # of a line that is longer than the longest row
     in_sight = least = min(_IN_SIGHT, LONGEST_ROW)
+    alone = 1  # the last line of the rows that come one by one
     while True:
         if len(buffer) - place < in_sight and not is_over:
             chunk = read(2 * in_sight)
             buffer, place, is_over = buffer[place:] + chunk, 0, not chunk
+            if is_over and not buffer.endswith(b"\n") and buffer:
+                buffer += b"\n"
             continue
         if place >= len(buffer):
             return
@@ -324,25 +255,24 @@ def _sound_rows(read: _Read, *, width: int, separator: str) -> Iterator[tuple[in
             end = buffer.find(b"\n", place) + 1
             line, place, is_rest = line + bool(end), end or len(buffer), not end
             continue
-        match = row.match(buffer, place)
-        end = match.end() if match else buffer.find(b"\n", place) + 1 or len(buffer)
-        is_whole = match is not None and buffer.endswith(b"\n", place, end)
-        if not is_whole and in_sight < LONGEST_ROW and not is_over:
+        match = (one if line <= alone else many).match(buffer, place)
+        if not match and in_sight < LONGEST_ROW and not is_over:
             # With all of the longest row in sight, what does not match will not match at all.
             in_sight = min(4 * in_sight, LONGEST_ROW)
             continue
         in_sight = least
+        end = match.end() if match else buffer.find(b"\n", place) + 1 or len(buffer)
         text = buffer[place:end]
-        is_cut = end == len(buffer) and not (is_whole or is_over)  # longer than the longest row
-        is_row = match is not None and not is_cut and text.strip(b"\r\n")
-        if not is_row:
-            yield line, _NO_ROW if text.strip() else "", b""
-        else:
-            sound = text.decode("utf-8", "replace").encode()
+        sound = text.decode("utf-8", "replace").encode() if match else b""
+        if match and sound != text and line > alone:
+            alone = line + text.count(b"\n")
+            continue
+        if match and text.strip(b"\r\n"):
             yield line, "" if sound == text else _NOT_UTF8, sound
-        line += text.count(b"\n")
-        place = end
-        is_rest = is_cut and not text.endswith(b"\n")
+        else:
+            yield line, _NO_ROW if text.strip() else "", b""
+        line, place = line + text.count(b"\n"), end
+        is_rest = not text.endswith(b"\n")
 
 
 @contextmanager

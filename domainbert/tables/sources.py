@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.tables.columns import DEFAULTS, TableError
 from domainbert.tables.csv_files import (
-    FlawedCSVError,
     csv_columns,
-    default_delimiter,
     stream_csv,
     unchanged,
 )
@@ -39,14 +38,13 @@ class Source(ABC):
 
     Attributes:
         name: for messages.
-        errors: table in lower case -> why its last scan failed, if the file is to blame. After a
-            `FlawedCSVError` another scan skips the malformed lines.
+        errors: table in lower case -> why its last scan failed, if the file is to blame.
         flaws: table in lower case -> file, line and problem of its malformed lines.
     """
 
     def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
         self.name = name
-        self.errors: dict[str, Exception] = {}
+        self.errors: dict[str, TableError] = {}
         self.flaws: dict[str, list[tuple[str, int, str]]] = {}
         self._con = con
 
@@ -100,7 +98,7 @@ class FolderSource(Source):
         return self._names[path]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
-        """The file; CSV is a stream, and a slower one after a malformed line was found."""
+        """The file; CSV is a stream."""
         path = self._path(table)
         if path is None:
             raise AssertionError(table)
@@ -119,14 +117,8 @@ class FolderSource(Source):
         self._opened.close()
 
     def _stream(self, table: str, path: Path, columns: Sequence[str]) -> pa.RecordBatchReader:
-        def on_error(error: Exception) -> None:
-            self.errors[table] = error
-
-        is_plain = (self._csv["delimiter"] or default_delimiter(path)) == ","
-        is_flawed = isinstance(self.errors.get(table), FlawedCSVError)
-        if is_plain and not self._csv["encoding"] and not is_flawed:
-            return stream_csv(path, columns, on_error=on_error)
         flaws = self.flaws[table] = []  # a table may be read twice
+        on_error = partial(self.errors.__setitem__, table)
         return stream_csv(path, columns, flaws=flaws, on_error=on_error, **self._csv)
 
     def _path(self, table: str) -> Path | None:

@@ -149,10 +149,11 @@ def resume_hint(folder: Path, hint: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """Where a training command writes: its model and its checkpoints."""
+    """Where a training command writes its model and its checkpoints, and whether it resumes."""
 
     out: Path
     checkpoints: Path
+    resume: bool
 
     def save(self, model: Model, *, merged: bool = False) -> None:
         """Save the model in `out`; for `merged` see `Model.save_pretrained`.
@@ -211,6 +212,6 @@ def training_run(
         raise UserError(msg)
     hint = f"to resume, repeat the command with --resume; the checkpoints are in {folder}"
     with progress_on_stderr(), resume_hint(folder, hint):
-        yield TrainingRun(out, folder)
+        yield TrainingRun(out, folder, resume)
     if not checkpoints:
         shutil.rmtree(folder, ignore_errors=True)

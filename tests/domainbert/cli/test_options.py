@@ -22,7 +22,7 @@ app = typer.Typer()
 
 @app.command()
 @one_line_errors
-@options.takes_scoring_options
+@options.takes_options
 def count(
     source: options.Source,
     out: options.Table,

@@ -21,13 +21,8 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(csv_files, "_BLOCK", 7)
 
 
-def fast(path) -> list[tuple]:
-    """The rows, by the way for files without a flaw."""
-    return rows_of(stream_csv(path, ["a", "b", "c"], on_error=lambda error: None))
-
-
-def careful(path) -> tuple[list[tuple], list[tuple]]:
-    """The rows and the flaws, by the other way."""
+def read(path) -> tuple[list[tuple], list[tuple]]:
+    """The rows and the flaws."""
     flaws: list[tuple[str, int, str]] = []
     stream = stream_csv(path, ["a", "b", "c"], flaws=flaws, on_error=lambda error: None)
     return rows_of(stream), [
@@ -39,14 +34,6 @@ def rows_of(stream) -> list[tuple]:
     return [tuple(row.values()) for row in stream.read_all().to_pylist()]
 
 
-def is_flawed(path) -> bool:
-    try:
-        fast(path)
-    except Exception:
-        return True
-    return False
-
-
 @given(rows=st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6), end=st.sampled_from(["\n", "\r\n"]))
 def test_what_is_written_is_read(tmp_path_factory, rows, end):
     path = tmp_path_factory.getbasetemp() / "random.csv"
@@ -55,20 +42,22 @@ def test_what_is_written_is_read(tmp_path_factory, rows, end):
         writer.writerows([("a", "b", "c"), *rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "_BLOCK", 16)
-        assert fast(path) == rows
-        assert careful(path) == (rows, [])
+        assert read(path) == (rows, [])
 
 
-@given(text=st.text(alphabet='x",\n', max_size=40))
-def test_the_two_ways_agree_on_whatever_is_no_flaw(tmp_path_factory, text):
+@given(text=st.text(alphabet='xé",\n', max_size=40), cut=st.booleans())
+def test_rows_are_the_same_one_by_one_and_together(tmp_path_factory, text, cut):
     path = tmp_path_factory.getbasetemp() / "any.csv"
-    path.write_text(HEADER + text, newline="")
+    content = (HEADER + text).encode()
+    path.write_bytes(content.replace(b"\xc3", b"") if cut else content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "_BLOCK", 16)
-        rows, flaws = careful(path)
-        if not is_flawed(path):
-            assert (fast(path), []) == (rows, flaws)
-    if '"' not in text:
+        rows, flaws = read(path)
+        patch.setattr(csv_files, "_IN_SIGHT", 1)
+        assert read(path) == (rows, flaws)
+        patch.setattr(csv_files, "_TOGETHER", 1)
+        assert read(path) == (rows, flaws)
+    if '"' not in text and not cut:
         assert len(rows) + len(flaws) == sum(1 for line in text.split("\n") if line)
 
 
@@ -89,18 +78,15 @@ def test_the_two_ways_agree_on_whatever_is_no_flaw(tmp_path_factory, text):
 def test_flaws(tmp_path, small_blocks, text, rows, flaws):
     path = tmp_path / "table.csv"
     path.write_text(HEADER + text)
-    found, listed = careful(path)
+    found, listed = read(path)
     assert [row[0] for row in found] == rows
     assert listed == [(line, "line that is not a row") for line in flaws]
-    if flaws:
-        assert is_flawed(path)
 
 
 def test_bytes_that_are_no_text_cost_nothing_but_themselves(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(HEADER.encode() + "1,2,café\n4,5,6\n".encode("latin-1"))
-    assert is_flawed(path)
-    assert careful(path) == (
+    assert read(path) == (
         [("1", "2", "caf\ufffd"), ("4", "5", "6")],
         [(2, "text that is not UTF-8")],
     )
@@ -110,7 +96,7 @@ def test_a_row_longer_than_the_longest_is_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_files, "LONGEST_ROW", 1000)
     path = tmp_path / "table.csv"
     path.write_text(HEADER + "1,2," + "x" * 5000 + "\n4,5,6\n")
-    found, listed = careful(path)
+    found, listed = read(path)
     assert [row[0] for row in found] == ["4"]
     assert listed[0] == (2, "line that is not a row")
 
@@ -119,8 +105,7 @@ def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(b'\xef\xbb\xbf"a",b,c\r\n1,2,3\r\n'))
     assert csv_columns(path) == ["a", "b", "c"]
-    assert fast(path) == [("1", "2", "3")]
-    assert careful(path) == ([("1", "2", "3")], [])
+    assert read(path) == ([("1", "2", "3")], [])
 
 
 @pytest.mark.parametrize(
@@ -144,6 +129,6 @@ def test_a_quoted_note_longer_than_csv_expects_is_read(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text(f'{HEADER}1,2,"{note}"\n4,5\n')
     csv.field_size_limit(131_072)  # Python's own limit, that another reader may have raised
-    found, listed = careful(path)
+    found, listed = read(path)
     assert found == [("1", "2", note)]
     assert listed == [(3, "line that is not a row")]
