@@ -19,6 +19,7 @@ from domainbert.cli.options import ScoringOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
 from domainbert.models.shipped import score_text
+from domainbert.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def train(
         typer.Argument(metavar="CORPUS...", help="Folders with train, devel and optionally test."),
     ],
     out: options.ModelFolder,
-    training: options.TrainingOptions,
+    training: TrainingOptions,
     label: Labels = None,
 ) -> None:
     """Train on corpora in IOB2, PubTator or BRAT; devel chooses the weights, test measures them."""

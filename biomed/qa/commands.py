@@ -11,6 +11,7 @@ from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import write_json
+from domainbert.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from biomed.qa.task import AskTask
@@ -34,7 +35,7 @@ def train(
         ),
     ],
     out: options.ModelFolder,
-    training: options.TrainingOptions,
+    training: TrainingOptions,
 ) -> None:
     """Train in stages, choose and score on held-out articles, write the model folder."""
     from biomed.qa.questions import read_questions

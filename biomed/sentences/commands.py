@@ -9,6 +9,7 @@ import typer
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
+from domainbert.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
@@ -178,7 +179,7 @@ def write_comparison(comparison: Any, out: Path) -> None:
 def train(
     pairs: Pairs,
     out: options.ModelFolder,
-    training: options.TrainingOptions,
+    training: TrainingOptions,
     validation: Validation,
     kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
     objective: Annotated[
@@ -208,7 +209,7 @@ def augment(
     pairs: Pairs,
     validation: Validation,
     out: options.ModelFolder,
-    training: options.TrainingOptions,
+    training: TrainingOptions,
     texts: Annotated[
         Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
     ] = None,

@@ -10,6 +10,7 @@ import typer
 from biomed.sentences.commands import write_comparison
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
+from domainbert.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from biomed.terms.similarity import TermIndex, TermModel
@@ -176,7 +177,7 @@ def evaluate(
 def train(
     names: Annotated[Path, typer.Argument(help="A table: term, and synonyms or id.")],
     out: options.ModelFolder,
-    training: options.TrainingOptions,
+    training: TrainingOptions,
 ) -> None:
     """Train term vectors on your own synonyms, and write the model folder.
 

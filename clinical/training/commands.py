@@ -9,6 +9,7 @@ import typer
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
+from domainbert.training.options import TrainingOptions
 
 
 @one_line_errors
@@ -16,7 +17,7 @@ from domainbert.cli.console import one_line_errors, say
 def train(
     cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
     out: options.ModelFolder,
-    training: options.TrainingOptions,
+    training: TrainingOptions,
     also: Annotated[
         list[Path] | None,
         typer.Option(help="Another cohort whose train side is added; it must have other patients."),

@@ -7,7 +7,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
@@ -16,13 +16,8 @@ import typer
 from domainbert.cli.console import progress, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
-
     from domainbert.scoring.driver import AnyTask, Counts
     from domainbert.tables import ReadOptions
-    from domainbert.training.checkpoints import TrainingRun
-    from domainbert.training.recipes import AnyRecipe
 
 R = TypeVar("R")
 
@@ -133,52 +128,11 @@ class ScoringOptions:
             raise typer.BadParameter(msg)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """The options that all training commands share, as a command gets them."""
-
-    recipe: RecipeFile = None
-    encoder: EncoderName = None
-    epochs: Epochs = None
-    learning_rate: LearningRate = None
-    seed: Seed = None
-    full: FullWeights = False
-    checkpoints: Checkpoints = None
-    resume: Resume = False
-
-    def given(self) -> dict[str, object]:
-        """The settings of the table `[training]` that were named."""
-        values = {"epochs": self.epochs, "learning_rate": self.learning_rate, "seed": self.seed}
-        given: dict[str, object] = {k: value for k, value in values.items() if value is not None}
-        return {**given, "full": True} if self.full else given
-
-    def plan(
-        self,
-        kind: type[AnyRecipe],
-        changes: Mapping[str, object] | None = None,
-        *,
-        default: str | None = None,
-    ) -> AnyRecipe:
-        """The recipe with these options and other changes; `default` where none is named."""
-        from domainbert.training.recipes import read_recipe
-
-        named = {f"training.{name}": value for name, value in self.given().items()}
-        named["model.encoder"] = self.encoder
-        return read_recipe(kind, self.recipe or default, {**named, **(changes or {})})
-
-    def run(self, out: Path) -> AbstractContextManager[TrainingRun]:
-        """See `domainbert.training.checkpoints.training_run`."""
-        from domainbert.training.checkpoints import training_run
-
-        return training_run(out, self.checkpoints, resume=self.resume)
-
-
 def takes_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the options of its argument `scoring` or `training`, which holds them."""
+    """Give a command the options that a dataclass holds, such as its argument `scoring`."""
     signature = inspect.signature(command, eval_str=True)
-    kinds = {"scoring": ScoringOptions, "training": TrainingOptions}
-    (name,) = kinds.keys() & signature.parameters.keys()
-    kind = kinds[name]
+    (shared_by,) = (p for p in signature.parameters.values() if is_dataclass(p.annotation))
+    name, kind = shared_by.name, shared_by.annotation
     hints = get_type_hints(kind, include_extras=True)
 
     @functools.wraps(command)
