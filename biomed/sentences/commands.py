@@ -246,45 +246,39 @@ def augment(
 
 @app.command()
 @one_line_errors
+@options.takes_options
 def distill(
     out: options.ModelFolder,
     sentences: Annotated[Path, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")],
+    training: TrainingOptions,
     language: Annotated[
         Path | None, typer.Option(help="The translation of each sentence, in the same order.")
     ] = None,
     layers: Annotated[int | None, typer.Option(help="Layers that the student keeps.")] = None,
     student: Annotated[
-        str | None, typer.Option(help="Encoder to start from; by default the teacher.")
+        str | None, typer.Option(help="Encoder to start from; by default the teacher, --encoder.")
     ] = None,
-    recipe: options.RecipeFile = None,
-    teacher: options.EncoderName = None,
-    epochs: options.Epochs = None,
-    learning_rate: options.LearningRate = None,
-    seed: options.Seed = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
     from biomed.sentences import distill as distilled
     from biomed.sentences.data import read_sentences, read_translations
-    from domainbert.training.checkpoints import training_run
-    from domainbert.training.recipes import read_recipe
 
-    changes = {
-        "model.layers": layers,
-        "model.encoder": teacher,
-        "training.epochs": epochs,
-        "training.learning_rate": learning_rate,
-        "training.seed": seed,
-    }
     shipped = "distill-language" if language else "distill-small"
-    plan = read_recipe(distilled.DistillRecipe, recipe or shipped, changes)
-    with training_run(out) as run:
-        translations = None
+    plan = training.plan(distilled.DistillRecipe, {"model.layers": layers}, default=shipped)
+    with training.run(out) as run:
+        translations: tuple[str, ...] | None = None
         if language:
             texts, translations = zip(*read_translations(sentences, language), strict=True)
         else:
             texts = tuple(dict.fromkeys(filter(None, read_sentences(sentences))))
-        start = _encoder(student) if student else None
-        trained = distilled.distill(plan, texts, translations=translations, student=start)
+        trained = distilled.distill(
+            plan,
+            texts,
+            translations=translations,
+            student=_encoder(student) if student else None,
+            checkpoints=run.checkpoints,
+            resume=run.resume,
+        )
         run.save(trained)
     say(f"validation: {_validation(trained)}; model in {out}")
 

@@ -13,13 +13,14 @@ from biomed.sentences.encoder import SentenceEncoder
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
-from domainbert.training.objective import Objective, SimilarLengths
+from domainbert.training.objective import Objective, SimilarLengths, fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.sentences import WINDOWS, vectors_of, windows_of
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
@@ -54,6 +55,8 @@ def distill(
     *,
     translations: Sequence[str] | None = None,
     student: SentenceEncoder | None = None,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> SentenceEncoder:
     """Train a student whose vectors are the teacher's (Reimers and Gurevych 2020, 2004.09813).
 
@@ -65,6 +68,8 @@ def distill(
         sentences: in the teacher's language.
         translations: of each, in a language that the student's vocabulary has.
         student: what to start from, and is trained in place; by default a copy of the teacher.
+        checkpoints: see `domainbert.training.train.train`.
+        resume: see there.
 
     Raises:
         UserError: fewer than two sentences, another number of translations, an empty text, or a
@@ -89,7 +94,13 @@ def distill(
         if isinstance(module, torch.nn.Dropout):
             module.p = training.dropout
     objective = TeacherObjective(student, sides, teacher.embed(sentences), training)
-    trained = train(student, Stage(objective, training.replaced(full=True)), encoder=name)
+    trained = train(
+        student,
+        Stage(objective, training.replaced(full=True)),
+        encoder=name,
+        checkpoints=checkpoints,
+        resume=resume,
+    )
     trained.name = str(name)
     trained.manifest |= {
         "objective": "the teacher's vectors",
@@ -180,8 +191,10 @@ class TeacherObjective(Objective):
         return {"cosine": float(np.mean(list(cosines.values()))), **cosines}
 
     def facts(self) -> dict[str, Any]:
-        """Nothing: a student is trained in one go."""
-        return {}
+        """A hash of all texts, and the student's size."""
+        texts = {name: list(side) for name, side in self._sides.items()}
+        size = sum(weights.numel() for weights in self._student.network.parameters())
+        return {"objective": "vectors", "data": fingerprint(texts), "weights": size}
 
 
 def with_layers(student: SentenceEncoder, layers: int) -> None:

@@ -169,7 +169,7 @@ def test_the_commands_run_on_real_text(tiny_encoder, data_folder, tmp_path):
         rows = head[:60] if name.startswith("stsb") else head[:61]
         (tmp_path / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
     files = [str(tmp_path / "stsb_en_train.tsv"), str(tmp_path / "korsts_train.tsv")]
-    options = ["--teacher", str(tiny_encoder), "--epochs", "1"]
+    options = ["--encoder", str(tiny_encoder), "--epochs", "1"]
     run = CliRunner()
     out = str(tmp_path / "ko")
     done = run.invoke(
