@@ -22,11 +22,15 @@ import torch
 
 from clinical import ReadmissionModel
 from clinical.evidence.case import Case, Piece, sentence_pieces, word_starts
-from clinical.evidence.explain import occlusion, windows_that_matter
-from clinical.evidence.faithfulness import chosen_tokens
+from clinical.evidence.explain import (
+    RANDOM,
+    chosen_tokens,
+    measure_stays,
+    occlusion,
+    windows_that_matter,
+)
 from clinical.stays.cohorts import read_cohort, usable_stays
-from clinical.stays.patients import patient_codes, patient_keys
-from domainbert.cli.console import counted
+from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
 from domainbert.files import write_json
 from domainbert.markdown import table
@@ -36,8 +40,6 @@ from domainbert.text.runner import pad, plan_batches
 STEPS = 8
 """Points of the integral of the gradients."""
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-RANDOM = 2
-"""Random orders of the sentences that are averaged."""
 LIMITS = ("best", "worst")
 """Orders from a greedy search, which say what comprehensiveness the model allows for a stay."""
 CONTROLS = ("windows", "random")
@@ -218,26 +220,6 @@ def _intervals(columns: dict[tuple[str, str], Resampled]) -> dict[tuple[str, str
         for area in AREAS if name != DEFAULT else ():
             columns[name, lead(area)] = columns[DEFAULT, area] - columns[name, area]
     return {name: column.interval() for name, column in columns.items()}
-
-
-def measure_stays(
-    model: ReadmissionModel, stays: pd.DataFrame, measure: Callable[[Case], Numbers]
-) -> tuple[list[Numbers], list[str]]:
-    """What `measure` finds in each stay that can be scored, and the stays' patients.
-
-    Raises:
-        UserError: no stay can be scored.
-    """
-    rows, patients = [], []
-    texts = zip(stays["text"], patient_keys(stays["patient_id"]), strict=True)
-    for text, patient in counted(texts, what="explaining", total=len(stays)):
-        case = Case(model, text)
-        if case.risk.status == "ok":
-            rows.append(measure(case))
-            patients.append(str(patient))
-    if not rows:
-        raise UserError(f"none of the {len(stays)} stays can be scored")
-    return rows, patients
 
 
 def resampled(

@@ -33,7 +33,7 @@ def run_demo(
     from clinical.datasets.hospital import synthesize
     from clinical.evaluation.comparison import compare
     from clinical.model import ReadmissionModel
-    from clinical.report.facts import About, gather
+    from clinical.report.facts import gather
     from clinical.report.page import write_report
     from domainbert.tables import read_table
 
@@ -60,7 +60,7 @@ def run_demo(
             "expected AUROC on these stays": f"{own:.3f}; the best possible is {best:.3f}",
         },
         flow=cohort.flow,
-        about=About(gather(model, comparison, name=MODEL_NAME, summary=cohort.summary)),
+        about=gather(model, comparison, name=MODEL_NAME, summary=cohort.summary),
     )
     _write_risks(model, comparison, out)
     say(f"4/4  report in {report} ({time.perf_counter() - started:.0f} s)")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from clinical.evidence.faithfulness import evaluate_faithfulness
+from clinical.evidence.explain import evaluate_faithfulness
 from clinical.model import ReadmissionModel
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import check_unseen
@@ -29,8 +29,8 @@ def main(
     side = rows[rows["split"] == split]
     check_unseen(side["patient_id"], model.manifest, side=split)
     found = evaluate_faithfulness(model, side.sample(min(stays, len(side)), random_state=0))
-    say(found.verdict())
-    model.manifest["evidence"] = {"cohort": cohort.name, "side": split, **found.to_dict()}
+    say(found["verdicts"][0])
+    model.manifest["evidence"] = {"cohort": cohort.name, "side": split, **found}
     model.save_pretrained(folder)
 
 

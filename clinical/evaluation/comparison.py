@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evaluation.baselines import BaselineScores, baselines
+from clinical.evaluation.baselines import (
+    BaselineScores,
+    baselines,
+    point_scores,
+    with_history,
+)
 from clinical.evaluation.decision import (
     OWN,
     Point,
@@ -20,7 +25,6 @@ from clinical.evaluation.drift import compare_inputs
 from clinical.evaluation.groups import by_group, by_period, group_verdicts
 from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import precise_threshold
-from clinical.evaluation.point_scores import point_scores, with_history
 from clinical.evaluation.verdicts import Verdict, benefit_verdicts, verdicts
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays

@@ -86,7 +86,6 @@ class Case:
     Args:
         model: that scores the stay.
         notes: one note, or a list of notes in time order.
-        stay_id: returned with the risk.
 
     Attributes:
         model: as given.
@@ -95,10 +94,8 @@ class Case:
         risk: of the stay.
     """
 
-    def __init__(
-        self, model: RiskModel, notes: str | Sequence[str], *, stay_id: object = None
-    ) -> None:
-        self.model, self.stay = model, model.read(notes, stay_id)
+    def __init__(self, model: RiskModel, notes: str | Sequence[str]) -> None:
+        self.model, self.stay = model, model.read(notes)
         whole = [window.input_ids for _, window in self.stay.windows]
         self.probabilities = model.score_token_ids(whole)
         self.risk = model.risk_of(self.stay, self.probabilities)

@@ -1,35 +1,44 @@
-"""The sentences that raise or lower the risk of a stay, found by leaving each of them out."""
+"""The sentences that raise or lower the risk of a stay, found by leaving each of them out.
+
+`evaluate_faithfulness` measures how much more of the risk they carry than random sentences do.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clinical.evidence.case import Case, sentence_pieces
 from clinical.evidence.view import Explanation, Passage
+from clinical.stays.patients import patient_codes, patient_keys
+from domainbert.cli.console import counted
 from domainbert.errors import UserError
+from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import logit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    import pandas as pd
 
     from clinical.evidence.case import Piece
     from clinical.risk.model import RiskModel
+    from clinical.stays.stays import ReadStay
 
 TOP = 5
 
 EFFORT = 3.0
 """Occlusion reads up to this many times the tokens of the stay."""
 
+SHARE = 0.05
+"""Share of a stay's tokens that is removed to measure faithfulness."""
 
-def explain(
-    model: RiskModel,
-    stay: str | Sequence[str],
-    *,
-    top: int = TOP,
-    stay_id: object = None,
-) -> Explanation:
+RANDOM = 2
+"""Random orders of the sentences that are averaged."""
+
+
+def explain(model: RiskModel, stay: str | Sequence[str], *, top: int = TOP) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
 
     Each sentence of the riskiest windows is left out in turn; see `occlusion`. The strongest ones
@@ -39,14 +48,13 @@ def explain(
         model: that scores the stay.
         stay: one note, or a list of its notes in time order.
         top: at most this many raising passages, and as many lowering ones, at least 1.
-        stay_id: returned with the risk.
 
     Raises:
         UserError: `top` below 1.
     """
     if top < 1:
         raise UserError(f"top is {top}; expected at least 1")
-    case = Case(model, stay, stay_id=stay_id)
+    case = Case(model, stay)
     if case.risk.status != "ok":
         return Explanation(case.risk, (), (), None, None, case.stay.texts)
     pieces = sentence_pieces(case.stay)
@@ -125,3 +133,93 @@ def _named(
             effect = (float(values[i]), float(score), float(probability))
             named.append((piece, Passage(*place, *effect, text)))
     return named
+
+
+def evaluate_faithfulness(
+    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000, seed: int = 0
+) -> dict[str, Any]:
+    """How far the probability falls without `SHARE` of a stay's tokens, mean over stays.
+
+    Comprehensiveness as in ERASER (DeYoung et al. 2020, arXiv 1911.03429): without the sentences
+    that `explain` names first ("occlusion"), without as many random tokens ("random"), and the
+    difference in the same stays. `benchmarks/faithfulness.py` compares methods over several shares.
+
+    Args:
+        model: whose explanations are measured.
+        stays: `patient_id` and `text` (a note or a list of notes), neither trained on nor, to
+            report a number, chosen on.
+        bootstrap: resamples of patients for 95% intervals; 0 gives none.
+        seed: of random orders and of resampling.
+
+    Returns:
+        As a model's card holds it: the numbers of `stays` and `patients`, the `table`, the
+        `verdicts`, and `measures` with `method`, `measure`, `value`, `low` and `high`.
+
+    Raises:
+        UserError: no stay can be scored.
+    """
+    generator = np.random.default_rng(seed)
+    rows, patients = measure_stays(model, stays, lambda case: _falls(case, generator))
+    codes, falls = patient_codes(patients, n=len(rows)), np.array(rows)
+    means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap, seed=seed)
+    named, chance, lead = (m.interval() for m in (means[0], means[1], means[0] - means[1]))
+    intervals = {"occlusion": named, "random": chance, "occlusion minus random": lead}
+    measure = f"comprehensiveness {SHARE:.0%}"
+    shown = lead.low is not None and lead.low > 0
+    verdict = (
+        f"Without the {SHARE:.0%} of its tokens that explain names first, the probability of a "
+        f"stay {'falls further' if shown else 'is not shown to fall further'} than without random "
+        f"sentences of the same length (by {named} and {chance}, difference {lead})."
+    )
+    return {
+        "stays": len(rows),
+        "patients": len(set(patients)),
+        "table": [["", *intervals], [measure, *map(str, intervals.values())]],
+        "verdicts": [verdict],
+        "measures": [{"method": n, "measure": measure, **vars(i)} for n, i in intervals.items()],
+    }
+
+
+def measure_stays(
+    model: RiskModel, stays: pd.DataFrame, measure: Callable[[Case], Any]
+) -> tuple[list[Any], list[str]]:
+    """What `measure` finds in each stay that can be scored, and the stays' patients.
+
+    Raises:
+        UserError: no stay can be scored.
+    """
+    rows, patients = [], []
+    texts = zip(stays["text"], patient_keys(stays["patient_id"]), strict=True)
+    for text, patient in counted(texts, what="explaining", total=len(stays)):
+        case = Case(model, text)
+        if case.risk.status == "ok":
+            rows.append(measure(case))
+            patients.append(str(patient))
+    if not rows:
+        raise UserError(f"none of the {len(stays)} stays can be scored")
+    return rows, patients
+
+
+def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
+    """How far the probability falls without the named sentences, and without random ones."""
+    pieces = sentence_pieces(case.stay)
+    values = occlusion(case, pieces, windows_that_matter(case, pieces))
+    orders = [np.argsort(-values, kind="stable")]
+    orders += [generator.permutation(len(pieces)) for _ in range(RANDOM)]
+    chosen = [chosen_tokens(case.stay, [pieces[i] for i in one], share=SHARE) for one in orders]
+    left = case.risks([[~mask for mask in masks] for masks in chosen])[1]
+    falls = case.risk.probability - left
+    return float(falls[0]), float(falls[1:].mean())
+
+
+def chosen_tokens(stay: ReadStay, pieces: Sequence[Piece], *, share: float) -> list[np.ndarray]:
+    """Which tokens of each window are the first ones of pieces, up to a share of the stay's.
+
+    Equally many for any order of all pieces, because the last one is cut.
+    """
+    chosen = [np.zeros(len(window.offsets), dtype=bool) for _, window in stay.windows]
+    left = int(np.ceil(share * sum(map(len, chosen))))
+    for piece in pieces:
+        chosen[piece.window][piece.first : min(piece.last, piece.first + left)] = True
+        left -= min(len(piece), left)
+    return chosen

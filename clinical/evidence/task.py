@@ -60,7 +60,7 @@ class ExplainTask(ReadmissionTask):
 
     def run(self, items: Iterable[Any]) -> Iterator[Any]:
         """The explanation of each stay."""
-        return (explain(self._model, i.notes, stay_id=i.name, top=self._top) for i in items)
+        return (explain(self._model, item.notes, top=self._top) for item in items)
 
     def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
         """A row for each passage."""
@@ -72,9 +72,8 @@ class ExplainTask(ReadmissionTask):
         if result.raising:
             same |= {name: getattr(result, name) for name in _TOGETHER}
         if self._pages:
-            result.show().save_html(
-                self._pages / f"{quote(item.name, safe='')[:LONGEST_NAME]}.html"
-            )
+            path = self._pages / f"{quote(item.name, safe='')[:LONGEST_NAME]}.html"
+            result.show().save_html(path, title=f"Stay {item.name}")
         columns = set(self.output.names)
         rows = [
             {

@@ -110,17 +110,12 @@ class StayView:
         largest = max((abs(passage.value) for passage in found.passages), default=1.0)
         return _template("stay_view.html.j2").render(found=found, notes=notes, largest=largest)
 
-    def page(self) -> str:
-        """A whole HTML page, self-contained and escaped, without scripts."""
-        stay_id = self.explanation.risk.stay_id
-        title = f"Stay {stay_id}" if stay_id else "A stay"
-        return _template("stay_page.html.j2").render(title=title, body=self._repr_html_())
-
-    def save_html(self, path: str | Path) -> Path:
-        """Write `page`."""
+    def save_html(self, path: str | Path, *, title: str = "A stay") -> Path:
+        """Write a whole HTML page, self-contained and escaped, without scripts."""
+        page = _template("stay_page.html.j2").render(title=title, body=self._repr_html_())
         path = Path(path)
         with atomic_path(path) as temporary:
-            temporary.write_text(self.page(), encoding="utf-8", errors="replace")
+            temporary.write_text(page, encoding="utf-8", errors="replace")
         return path
 
     def _parts(self, note: int) -> Iterator[tuple[str, int, bool]]:

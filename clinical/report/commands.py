@@ -44,15 +44,15 @@ def evaluate(
 ) -> None:
     """Evaluate a model, or a table of risks, on one side of a cohort; write the report."""
     from clinical.evaluation.comparison import compare
-    from clinical.report.facts import About, gather
-    from clinical.report.hospital import Hospital
+    from clinical.report.facts import Hospital, gather
     from clinical.report.page import write_report
     from clinical.risk.model import RiskModel
     from clinical.stays.cohorts import read_cohort
+    from domainbert.training.recipes import read_recipe
 
     if model is None and scores is None:
         raise UserError("nothing to evaluate: pass --model, --scores, or both")
-    answers = Hospital.read(hospital) if hospital else Hospital()
+    answers = read_recipe(Hospital, hospital)
     table = read_cohort(cohort_file, notes=scores is None)
     risks = _read_scores(scores) if scores else None
     loaded = RiskModel.from_pretrained(model) if model else None
@@ -68,7 +68,8 @@ def evaluate(
         title=f"{name} on {cohort_file.name}",
         facts=facts | ({"scores": scores.name} if scores else {}),
         flow=built.flow if built else None,
-        about=About(gather(loaded, comparison, name=name, summary=summary), answers),
+        about=gather(loaded, comparison, name=name, summary=summary, hospital=answers),
+        hospital=answers,
     )
     print_comparison(comparison)
     say(f"report in {report}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from clinical.report.hospital import read_data
+from clinical.report.facts import read_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,15 +1,18 @@
-"""What the report knows by itself: facts from the manifest, the cohort and the evaluation."""
+"""What the report knows: facts from manifest, cohort and evaluation, and the hospital's answers."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import tomllib
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib import resources
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, create_model
 
 from clinical.evaluation.groups import group_verdicts
-from clinical.report.hospital import Hospital
 from domainbert import __version__
+from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import spell
 
 if TYPE_CHECKING:
@@ -24,21 +27,46 @@ Facts = dict[str, str | None]
 EVIDENCE = "comprehensiveness 5%"
 
 
-@dataclass(frozen=True)
-class About:
-    """What the documents of a report need besides the evaluation: `gather`'s facts, and answers."""
+def read_data(name: str) -> Any:
+    """A TOML file of this package."""
+    return tomllib.loads((resources.files(__package__) / name).read_text("utf-8"))
 
-    facts: Facts = field(default_factory=dict)
-    hospital: Hospital = field(default_factory=Hospital)
 
-    def namespace(self) -> Facts:
-        """Facts and answers by name; this evaluation is external or local as the hospital says."""
-        related = dict(self.facts)
-        for kind in ("external", "local"):
-            if getattr(self.hospital, kind):
-                related[f"{kind}_validity"] = self.facts["validity"]
-                related[f"{kind}_fairness"] = self.facts["fairness"]
-        return related | self.hospital.answers
+QUESTIONS: dict[str, str] = read_data("questions.toml")
+"""What only the hospital can answer, in text, by key."""
+
+NUMBERS = {"discharges_per_day": "How many discharges a day are scored? (a number; 0: not known)"}
+FLAGS = {
+    "external": "Are the evaluated stays from another source than the training data?",
+    "local": "Are the evaluated stays from the hospital that is to use the model?",
+}
+
+
+class Origin(Settings):
+    """Where the evaluated stays come from; `Hospital` adds the answers to `QUESTIONS`.
+
+    Attributes:
+        discharges_per_day: that are scored; 0 if not known.
+        external: another source than the training data.
+        local: the hospital that is to use the model.
+    """
+
+    discharges_per_day: Annotated[float, Field(ge=0)] = 0.0
+    external: bool = False
+    local: bool = False
+
+
+_ANSWERS: dict[str, Any] = dict.fromkeys(QUESTIONS, (str, ""))
+Hospital = create_model("Hospital", __base__=Origin, **_ANSWERS)
+"""The hospital's file, made from `hospital-template.toml`; empty answers are open."""
+
+
+def answered(facts: Facts, hospital: Origin) -> Facts:
+    """Facts with the hospital's answers; the evaluation is external or local as it says."""
+    answers = {key: text.strip() for key in QUESTIONS if (text := getattr(hospital, key, ""))}
+    kinds = [kind for kind in FLAGS if getattr(hospital, kind)]
+    own = {f"{kind}_{what}": facts[what] for kind in kinds for what in ("validity", "fairness")}
+    return facts | own | {key: text for key, text in answers.items() if text}
 
 
 def gather(
@@ -47,6 +75,7 @@ def gather(
     *,
     name: str,
     summary: Mapping[str, Any] | None = None,
+    hospital: Origin | None = None,
 ) -> Facts:
     """Facts as sentences by name, None where they are unknown.
 
@@ -57,6 +86,7 @@ def gather(
         comparison: its evaluation.
         name: of the model, as the user gave it.
         summary: of the cohort, from `clinical.cohort.Cohort`; None for other tables.
+        hospital: its answers.
     """
     manifest: Mapping[str, Any] = model.manifest if model else {}
     measures = manifest.get("evidence", {}).get("measures", ())
@@ -76,7 +106,8 @@ def gather(
             "scores": next(iter(manifest.get("scores", {}).values()), None),
         }
     )
-    return {k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"}
+    facts = {k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"}
+    return answered(facts, hospital or Hospital())
 
 
 @cache

@@ -11,8 +11,7 @@ from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
 from clinical.report import documents, figures
-from clinical.report.facts import environment
-from clinical.report.hospital import FLAGS, NUMBERS, questions
+from clinical.report.facts import FLAGS, NUMBERS, QUESTIONS, Hospital, environment
 from domainbert.statistics.figures import save_figure
 from domainbert.tables import atomic_path
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
     from clinical.evaluation.comparison import Comparison
     from clinical.evaluation.monitoring import Monitoring
-    from clinical.report.facts import About
-    from clinical.report.hospital import Hospital
+    from clinical.report.facts import Facts, Origin
 
 _METRICS_VERSION = 5
 
@@ -37,7 +35,8 @@ def write_report(
     title: str,
     facts: Mapping[str, Any] | None = None,
     flow: pd.DataFrame | None = None,
-    about: About | None = None,
+    about: Facts | None = None,
+    hospital: Origin | None = None,
 ) -> Path:
     """Write `report.html`, its figures and `metrics.json`; returns the path of the report.
 
@@ -51,7 +50,8 @@ def write_report(
         title: heading of the page.
         facts: short facts about the model for a list: name, data, c, seed.
         flow: how the cohort was selected, one row a step.
-        about: what the documents need.
+        about: facts and answers for the documents, from `gather`.
+        hospital: its answers, for the template of its file.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def write_report(
         for name, figure in _draw(comparison).items()
     }
     write_metrics(folder, comparison, facts=facts)
-    names = about.namespace() if about else {}
+    names = about or {}
     attributes = documents.source_attributes(names) if about else []
     checklist = documents.tripod(names) if about else []
     verdicts = comparison.verdicts()
@@ -77,7 +77,7 @@ def write_report(
         "flow": flow,
         "facts": dict(facts or {}),
         "about": names,
-        "hospital": about.hospital if about else None,
+        "hospital": hospital,
         "measures": MEASURES,
         "group_measures": GROUP_MEASURES,
         "quantities": QUANTITIES,
@@ -87,7 +87,7 @@ def write_report(
         "checklist_name": documents.CHECKLIST,
         "attributes": attributes,
         "checklist": checklist,
-        "questions": {key: text for key, text in questions().items() if not names.get(key)},
+        "questions": {key: text for key, text in QUESTIONS.items() if not names.get(key)},
     }
     page = environment().get_template("page.html.j2").render(content)
     if about is not None:
@@ -96,7 +96,7 @@ def write_report(
             ("tripod_ai", {"checklist": documents.CHECKLIST}, checklist),
         ):
             _write(folder, f"{name}.json", _json({**head, "items": [i.to_dict() for i in items]}))
-        _write(folder, "hospital-template.toml", hospital_template(about.hospital))
+        _write(folder, "hospital-template.toml", hospital_template(hospital or Hospital()))
     return _write(folder, "report.html", page)
 
 
@@ -113,10 +113,10 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
     return drawn
 
 
-def hospital_template(hospital: Hospital) -> str:
+def hospital_template(hospital: Origin) -> str:
     """The TOML file for the hospital to fill in, with the answers there are."""
     template = environment().get_template("hospital.toml.j2")
-    return template.render(hospital=hospital, numbers=NUMBERS, flags=FLAGS, questions=questions())
+    return template.render(hospital=hospital, numbers=NUMBERS, flags=FLAGS, questions=QUESTIONS)
 
 
 def write_metrics(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
@@ -160,19 +159,13 @@ class RiskModel(Model):
             raise UserError(msg)
         return result
 
-    def predict_many(
-        self,
-        stays: Iterable[str | Sequence[str]],
-        *,
-        stay_ids: Iterable[object] | None = None,
-    ) -> Iterator[StayRisk]:
+    def predict_many(self, stays: Iterable[str | Sequence[str]]) -> Iterator[StayRisk]:
         """The risks of many stays (each a note or a list of notes), in order, in flat memory.
 
         A stay that cannot be scored has a `status` and a `reason`, and does not affect the others.
-        `stay_ids`, one for each stay, are returned with the results.
 
         Raises:
-            UserError: `stays` is a string or a table, or there are more or fewer `stay_ids`.
+            UserError: `stays` is a string or a table.
         """
         if isinstance(stays, str | bytes):
             msg = "stays is one string; expected several stays: predict_many([note]), or predict"
@@ -181,20 +174,16 @@ class RiskModel(Model):
             kind = type(stays).__name__
             msg = f"stays is a {kind}; expected a list of stays: use predict_frame for a DataFrame"
             raise UserError(msg)
-        return self._predict_many(stays, stay_ids)
+        return self._predict_many(stays)
 
-    def _predict_many(
-        self, stays: Iterable[str | Sequence[str]], stay_ids: Iterable[object] | None
-    ) -> Iterator[StayRisk]:
+    def _predict_many(self, stays: Iterable[str | Sequence[str]]) -> Iterator[StayRisk]:
         if self.settings.calibration is None and not self._said_uncalibrated:
             self._said_uncalibrated = True
             log.warning(UNCALIBRATED)
-        if stay_ids is None:
-            prepared = (self.read(stay) for stay in stays)
-        else:
-            prepared = (self.read(*pair) for pair in _pairs(stays, stay_ids))
         chunks = chunked(
-            prepared, size=lambda s: 1 + s.risk.coverage.tokens, limit=self.runner.buffer_tokens
+            map(self.read, stays),
+            size=lambda stay: 1 + stay.risk.coverage.tokens,
+            limit=self.runner.buffer_tokens,
         )
         for chunk in read_ahead(chunks):
             windows = [window.input_ids for stay in chunk for _, window in stay.windows]
@@ -203,9 +192,9 @@ class RiskModel(Model):
             for stay, end in zip(chunk, ends, strict=True):
                 yield self.risk_of(stay, probabilities[end - len(stay.windows) : end])
 
-    def read(self, stay: str | Sequence[str], stay_id: object = None) -> ReadStay:
+    def read(self, stay: str | Sequence[str]) -> ReadStay:
         """Cut a stay (a note, or a list of notes in time order) into windows."""
-        return self._reader.read(stay, stay_id)
+        return self._reader.read(stay)
 
     def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
         """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
@@ -284,15 +273,6 @@ class RiskModel(Model):
                 stay.windows, probabilities, contributions, strict=True
             )
         )
-
-
-def _pairs(stays: Iterable[Any], stay_ids: Iterable[object]) -> Iterator[tuple[Any, object]]:
-    none = object()
-    for stay, stay_id in zip_longest(stays, stay_ids, fillvalue=none):
-        if stay is none or stay_id is none:
-            msg = "stays and stay_ids differ in number; expected one stay_id for each stay"
-            raise UserError(msg)
-        yield stay, stay_id
 
 
 def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.tables.ids import id_text, is_missing
+from domainbert.tables.ids import is_missing
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ class StayRisk:
     """The 30-day readmission risk of one stay.
 
     Attributes:
-        stay_id: as given, else None.
         probability: the calibrated chance of readmission, in [0, 1]; equal to `score` where the
             model has no calibrator; NaN where `status` is not "ok".
         score: the value of the readmission rule, in [0, 1]; it ranks stays.
@@ -124,7 +123,6 @@ class StayRisk:
         reason: why it is not "ok"; else a remark, or "".
     """
 
-    stay_id: str | None
     probability: float
     score: float
     p_max: float
@@ -161,7 +159,7 @@ class StayReader:
     join_notes: bool
     other_languages: OtherLanguages = "remark"
 
-    def read(self, stay: Any, stay_id: object = None) -> ReadStay:
+    def read(self, stay: Any) -> ReadStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
         notes, unread, reason = note_texts(stay)
         if self.join_notes and notes:
@@ -184,12 +182,8 @@ class StayReader:
             status, reason = "error" if self.other_languages == "error" else "ok", OTHER_LANGUAGE
         windows = [] if status == "error" else windows
         nan = math.nan
-        risk = StayRisk(
-            *(id_text(stay_id), nan, nan, nan, nan, False, (), coverage),
-            status=status,
-            reason=reason,
-        )
-        return ReadStay(windows, risk, dict(notes))
+        numbers = (nan, nan, nan, nan, False, (), coverage)
+        return ReadStay(windows, StayRisk(*numbers, status=status, reason=reason), dict(notes))
 
 
 def listed(stay: Any) -> list[Any]:

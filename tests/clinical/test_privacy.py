@@ -14,7 +14,7 @@ from clinical.evaluation.baselines import baselines
 from clinical.evaluation.comparison import compare
 from clinical.evaluation.monitoring import monitor
 from clinical.evidence.task import ExplainTask
-from clinical.report.facts import About, gather
+from clinical.report.facts import gather
 from clinical.report.page import write_monitoring, write_report
 from clinical.risk.task import ReadmissionTask
 from clinical.stays.stays import clean
@@ -143,7 +143,7 @@ def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard
     model.manifest["profile"] = {"val": {}}
     with overheard() as said:
         found = compare(model, table, bootstrap=0)
-        about = About(gather(model, found, name="tiny"))
+        about = gather(model, found, name="tiny")
         said += [repr(about), repr(found)]
         write_report(found, tmp_path / "report", title="T", about=about)
         watched = monitor(model, table.drop(columns="split"), bootstrap=0)

@@ -14,7 +14,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -95,10 +94,7 @@ def test_texts_through_windows(tokenizer, times):
 def test_stays_through_predict_many(model, times, quiet_about_notes):
     chooser = random.Random(2)
     stays = [stay(chooser) for _ in range(250 * times)]
-    ids = [
-        chooser.choice((None, pd.NA, 5, "a", float("nan"), number)) for number in range(len(stays))
-    ]
-    risks = list(model.predict_many(stays, stay_ids=ids))
+    risks = list(model.predict_many(stays))
     assert len(risks) == len(stays)
     for risk in risks:
         assert risk.status in STATUSES

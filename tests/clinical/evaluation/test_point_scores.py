@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from clinical.evaluation.baselines import point_scores, with_history
 from clinical.evaluation.comparison import compare
-from clinical.evaluation.point_scores import point_scores, with_history
 from clinical.stays.choice import CHOICE, NoteChoice
 
 LACE = ["length_of_stay", "admission_type", "charlson_index", "emergency_visits_6_months"]

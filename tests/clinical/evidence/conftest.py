@@ -39,4 +39,4 @@ def evidence_model_of_words(network, tokenizer):
 @pytest.fixture
 def case(evidence_model, notes):
     """A stay that is explained."""
-    return Case(evidence_model, notes, stay_id="7")
+    return Case(evidence_model, notes)

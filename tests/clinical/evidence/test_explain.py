@@ -74,7 +74,7 @@ def test_a_table_of_passages(evidence_model, notes):
 def test_a_stay_without_text_has_no_passage(evidence_model):
     found = explain(evidence_model, ["", None])
     assert (found.risk.status, found.passages, found.examined) == ("empty", (), ())
-    assert "no note of this stay has any text" in found.show().page()
+    assert "no note of this stay has any text" in found.show()._repr_html_()
 
 
 def test_a_stay_of_one_word(evidence_model):

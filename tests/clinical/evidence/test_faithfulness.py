@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clinical.evidence import faithfulness
 from clinical.evidence.case import sentence_pieces
-from clinical.evidence.faithfulness import CHANCE, LEAD, NAMED, chosen_tokens, evaluate_faithfulness
+from clinical.evidence.explain import chosen_tokens, evaluate_faithfulness
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
@@ -36,20 +35,20 @@ def stays():
 def test_removing_what_is_named_lowers_the_risk_more_than_chance(
     evidence_model_of_words, stays, monkeypatch
 ):
-    monkeypatch.setattr(faithfulness, "SHARE", 0.3)  # whole sentences of these short stays
+    # Whole sentences of these short stays.
+    monkeypatch.setattr("clinical.evidence.explain.SHARE", 0.3)
     measured = evaluate_faithfulness(evidence_model_of_words, stays, bootstrap=200)
-    assert (measured.stays, measured.patients) == (20, 20)
-    named, chance, lead = (measured.intervals[name] for name in (NAMED, CHANCE, LEAD))
-    assert named.value > chance.value
-    assert lead.value == pytest.approx(named.value - chance.value)
-    assert lead.low <= lead.value <= lead.high
-    assert ("is not shown to fall" in measured.verdict()) == (lead.low <= 0)
-    record = measured.to_dict()
-    assert record["measures"][0]["measure"] == record["table"][1][0] == "comprehensiveness 30%"
+    assert (measured["stays"], measured["patients"]) == (20, 20)
+    named, chance, lead = measured["measures"]
+    assert named["value"] > chance["value"]
+    assert lead["value"] == pytest.approx(named["value"] - chance["value"])
+    assert lead["low"] <= lead["value"] <= lead["high"]
+    assert ("is not shown to fall" in measured["verdicts"][0]) == (lead["low"] <= 0)
+    assert named["measure"] == measured["table"][1][0] == "comprehensiveness 30%"
 
 
 def test_few_patients_have_no_interval(evidence_model, stays):
     found = evaluate_faithfulness(evidence_model, stays[:3])
     assert evaluate_faithfulness(evidence_model, stays[:3]) == found
-    assert {interval.low for interval in found.intervals.values()} == {None}
-    assert "is not shown to fall further" in found.verdict()
+    assert {each["low"] for each in found["measures"]} == {None}
+    assert "is not shown to fall further" in found["verdicts"][0]

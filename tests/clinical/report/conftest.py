@@ -9,7 +9,7 @@ import pytest
 from clinical.evaluation.comparison import measure
 from clinical.evaluation.decision import alert_points
 from clinical.evaluation.drift import drift, profile
-from clinical.report.facts import About, gather
+from clinical.report.facts import gather
 
 
 def made_up(n=900, seed=0):
@@ -77,4 +77,4 @@ def about(new_network, tokenizer, comparison):
     from clinical import ReadmissionModel
 
     model = ReadmissionModel(new_network(), tokenizer)
-    return About(gather(model, comparison, name="tiny", summary=SUMMARY))
+    return gather(model, comparison, name="tiny", summary=SUMMARY)

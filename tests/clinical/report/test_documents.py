@@ -12,53 +12,49 @@ import pytest
 from clinical import ReadmissionModel
 from clinical.report import documents
 from clinical.report.documents import fill, source_attributes, tripod
-from clinical.report.facts import About, gather
-from clinical.report.hospital import Hospital, questions
+from clinical.report.facts import QUESTIONS, Hospital, answered, gather
 from clinical.report.page import hospital_template, write_report
+from domainbert.training.recipes import read_recipe
 
 
-def answered():
-    return Hospital(
-        answers=dict.fromkeys(questions(), "An answer."),
-        discharges_per_day=20.0,
-        external=True,
-        local=True,
-    )
+def filled_in():
+    answers = dict.fromkeys(QUESTIONS, "An answer.")
+    return Hospital(**answers, discharges_per_day=20.0, external=True, local=True)
 
 
 def test_all_31_attributes_are_there_in_the_words_of_the_rule(about, data_folder):
     with (data_folder / "hti1" / "source_attributes.csv").open() as file:
         theirs = list(csv.DictReader(file))
-    ours = source_attributes(about.namespace())
+    ours = source_attributes(about)
     assert len(ours) == 31
     assert [(i.key, i.group, i.topic) for i in ours] == [tuple(row.values()) for row in theirs]
 
 
 def test_what_only_the_hospital_can_say_is_open_and_listed(about):
-    items = {item.key: item for item in source_attributes(about.namespace())}
+    items = {item.key: item for item in source_attributes(about)}
     assert items["2"].status == "open"
     assert items["2"].missing == ("funding",)
     assert items["3"].status == "answered"
     assert "30 days" in items["3"].answer[0]
     assert items["6"].status == "in part"
-    flow = {item.key: item for item in tripod(about.namespace())}["20a"].answer[0]
+    flow = {item.key: item for item in tripod(about)}["20a"].answer[0]
     assert "2.0% died before they could" in flow
     assert items["23"].status == "open"
 
 
 def test_a_hospital_that_answers_leaves_only_what_was_not_measured(about):
-    full = About(about.facts, answered())
-    left = [item for item in source_attributes(full.namespace()) if item.status != "answered"]
+    full = answered(about, filled_in())
+    left = [item for item in source_attributes(full) if item.status != "answered"]
     missing = {name for item in left for name in item.missing}
     # The tiny model has no card and was not evaluated on its own test side.
     assert missing == {"limits", "training_data", "own_validity", "own_fairness"}
-    items = {item.key: item for item in source_attributes(full.namespace())}
+    items = {item.key: item for item in source_attributes(full)}
     assert "AUROC" in items["23"].answer[0]
     assert "differences between a subgroup" in items["29"].answer[0]
 
 
 def test_the_checklist_has_52_items_that_point_to_sections_of_the_page(about):
-    items = tripod(about.namespace())
+    items = tripod(about)
     assert len(items) == 52
     assert len({item.key for item in items}) == 52
     sections = {"title", "summary", "use", "methods", "results", "alerts", "groups", "time"}
@@ -94,12 +90,12 @@ def test_updating_characteristics_and_evidence_come_from_the_model_and_the_group
 
 
 def test_every_name_in_the_documents_is_a_fact_or_a_question(about):
-    known = set(about.facts) | set(questions())
+    known = set(about) | set(QUESTIONS)
     folder = Path(documents.__file__).parent
     texts = [folder / "attributes.toml", folder / "tripod.toml"]
     named = {n for text in texts for n in re.findall(r"[^{]{(\w+)}", text.read_text("utf-8"))}
     assert named - {"name"} <= known  # {name} is explained at the top of the file
-    assert set(questions()) <= named  # and no question is asked for nothing
+    assert set(QUESTIONS) <= named  # and no question is asked for nothing
 
 
 def test_a_part_with_a_gap_is_not_shown():
@@ -109,10 +105,10 @@ def test_a_part_with_a_gap_is_not_shown():
 def test_the_hospitals_file_is_read_back_and_mistakes_are_named(tmp_path):
     path = tmp_path / "hospital.toml"
     path.write_text(hospital_template(Hospital()))
-    assert Hospital.read(path) == Hospital()
-    assert set(tomllib.loads(path.read_text())) > set(questions())
-    path.write_text(hospital_template(answered()))
-    assert Hospital.read(path) == answered()
+    assert read_recipe(Hospital, path) == Hospital()
+    assert set(tomllib.loads(path.read_text())) > set(QUESTIONS)
+    path.write_text(hospital_template(filled_in()))
+    assert read_recipe(Hospital, path) == filled_in()
     for line, message in (
         ('fundin = "x"', "fundin: no such setting"),
         ("funding = 3", "funding: expected text, got 3"),
@@ -122,21 +118,19 @@ def test_the_hospitals_file_is_read_back_and_mistakes_are_named(tmp_path):
     ):
         path.write_text(line)
         with pytest.raises(ValueError, match=message):
-            Hospital.read(path)
+            read_recipe(Hospital, path)
 
 
 def test_the_documents_lie_beside_the_page(about, comparison, tmp_path):
-    full = About(
-        about.facts, Hospital(answers={"funding": "The <b>state</b>."}, discharges_per_day=20.0)
-    )
-    report = write_report(comparison, tmp_path, title="T", facts={"model": "m"}, about=full)
+    hospital = Hospital(funding="The <b>state</b>.", discharges_per_day=20.0)
+    full = {"about": answered(about, hospital), "hospital": hospital}
+    report = write_report(comparison, tmp_path, title="T", facts={"model": "m"}, **full)
     page = report.read_text()
     for name, count in (("source_attributes", 31), ("tripod_ai", 52)):
         assert len(json.loads((tmp_path / f"{name}.json").read_text())["items"]) == count
     assert "The &lt;b&gt;state&lt;/b&gt;." in page
     assert "Alerts a day" in page
-    kept = Hospital.read(tmp_path / "hospital-template.toml")
-    assert kept.answers == {"funding": "The <b>state</b>."}
+    assert read_recipe(Hospital, tmp_path / "hospital-template.toml") == hospital
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert len(metrics["decision_curve"]) == 99
     assert metrics["alerts"][0]["point"] == "5 alerts per 100"

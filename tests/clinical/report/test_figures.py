@@ -77,7 +77,7 @@ def stay(windows, *, score):
     """A risk of windows (note, start, end, probability)."""
     risks = [probability for *_, probability in windows]
     return StayRisk(
-        *("a", score, score, max(risks, default=0.0), sum(risks) / max(1, len(risks)), False),
+        *(score, score, max(risks, default=0.0), sum(risks) / max(1, len(risks)), False),
         windows=tuple(WindowRisk(*window) for window in windows),
         coverage=Coverage(0, 0, len(windows)),
         status="ok" if windows else "empty",

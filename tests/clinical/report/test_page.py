@@ -7,8 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from clinical.report.facts import About
-from clinical.report.hospital import Hospital
+from clinical.report.facts import Hospital, answered
 from clinical.report.page import write_report
 from tests.clinical.conftest import serious_faults, set_scheme
 
@@ -16,10 +15,11 @@ from tests.clinical.conftest import serious_faults, set_scheme
 @pytest.fixture(scope="module")
 def report(about, comparison, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    full = About(about.facts, Hospital(answers={"funding": "The state."}, discharges_per_day=20.0))
+    hospital = Hospital(funding="The state.", discharges_per_day=20.0)
+    full = {"about": answered(about, hospital), "hospital": hospital}
     flow = pd.DataFrame({"reason": ["all admissions"], "removed": [0], "left": [900]})
     return write_report(
-        comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, about=full
+        comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, **full
     )
 
 

@@ -83,10 +83,9 @@ def test_the_numbers_do_not_depend_on_batch_or_company(network, tokenizer, batch
         )
 
 
-def test_results_come_in_order_with_their_ids(model):
+def test_results_come_in_order(model):
     stays = [NOTE, "", LONG, None, NOTE]
-    results = list(model.predict_many(stays, stay_ids=[5, "b", 7, "d", "e"]))
-    assert [r.stay_id for r in results] == ["5", "b", "7", "d", "e"]
+    results = list(model.predict_many(stays))
     assert [r.status for r in results] == ["ok", "empty", "ok", "empty", "ok"]
 
 
@@ -137,12 +136,10 @@ def test_a_stay_that_cannot_even_be_listed_costs_no_other(model):
         raise RuntimeError("the source went away")
 
     stays = [NOTE, np.array(NOTE), np.array(7), torn(), NOTE]
-    ids = [pd.NA, float("nan"), None, pd.NaT, 5.0]
-    results = list(model.predict_many(stays, stay_ids=ids))
+    results = list(model.predict_many(stays))
     assert [r.status for r in results] == ["ok", "ok", "error", "error", "ok"]
     assert results[3].reason == "its notes cannot be read (RuntimeError)"
     assert results[1].score == pytest.approx(results[0].score, abs=1e-6)
-    assert [r.stay_id for r in results] == [None, None, None, None, "5"]
 
 
 def test_a_bare_string_is_not_many_stays(model):
@@ -156,12 +153,6 @@ def test_a_bare_string_is_not_many_stays(model):
 def test_a_table_is_not_read_by_its_names(model, stays):
     with pytest.raises(UserError, match="expected a list of stays: use predict_frame"):
         model.predict_many(stays)
-
-
-@pytest.mark.parametrize("stay_ids", [["1"], ["1", "2", "3"]])
-def test_every_stay_has_its_id(model, stay_ids):
-    with pytest.raises(UserError, match="expected one stay_id for each stay"):
-        list(model.predict_many([NOTE, NOTE], stay_ids=stay_ids))
 
 
 def test_a_note_beyond_the_limit_costs_only_its_stay(model, monkeypatch):
