@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from domainbert.cli.console import one_line_errors
-from domainbert.service.batches import Worker
-from domainbert.service.served import announced, find_kind
+from domainbert.service.served import Worker, announced, find_kind
 
 TEXT = "Lives alone. Stopped his furosemide two weeks ago. Admitted with heart failure."
 EXAMPLES = {

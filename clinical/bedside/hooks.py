@@ -1,25 +1,36 @@
-"""CDS Hooks 2.0.1: discovery, the readmission service and its feedback."""
+"""CDS Hooks 2.0.1: discovery, calls of a service with the notes of a stay, feedback."""
 
 from __future__ import annotations
 
-import time
-import uuid
+import json
+import urllib.request
+import uuid  # noqa: TC003  (pydantic reads it)
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from http.client import HTTPException as WireError
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import quote, urljoin, urlsplit
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 
-from clinical.bedside import fhir
-from clinical.bedside.cards import REASONS, SYSTEM, risk_card
-from domainbert.service.http import Answer
+from clinical.cohort.definition import load_schema
+from clinical.cohort.fhir import entries, read_resource, values_at
+from domainbert.service.http import LOOPBACK, Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from clinical.cohort.definition import Schema
     from domainbert.service.app import Service
     from domainbert.service.served import Served
 
-KEPT, KEPT_SECONDS = 200, 900.0  # evidence of cards, in memory only
+SYSTEM = "urn:domainbert:override-reasons"
+PAGES = 20  # of a search that are followed
+_TIMEOUT, _LARGEST = 10.0, 32 << 20
+_CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
 
 
 class Message(BaseModel):
@@ -31,10 +42,6 @@ class Message(BaseModel):
 class _Authorization(Message):
     access_token: str = Field(min_length=1)
     token_type: Literal["Bearer"]
-    expires_in: int
-    scope: str
-    subject: str
-    patient: str | None = None
 
 
 class _Context(Message):
@@ -60,16 +67,11 @@ class HookRequest(Message):
         return self
 
 
-class _OverrideReason(Message):
-    reason: dict[str, Any] | None = None
-    userComment: str | None = None  # noqa: N815
-
-
 class _Feedback(Message):
     card: uuid.UUID = Field(strict=False)
     outcome: Literal["accepted", "overridden"]  # cds-fb-1
     acceptedSuggestions: list[dict[str, Any]] | None = None  # noqa: N815
-    overrideReason: _OverrideReason | None = None  # noqa: N815
+    overrideReason: dict[str, Any] | None = None  # noqa: N815
     outcomeTimestamp: AwareDatetime = Field(strict=False)  # noqa: N815
 
     @model_validator(mode="after")
@@ -77,7 +79,7 @@ class _Feedback(Message):
         if self.outcome == "accepted" and not self.acceptedSuggestions:  # cds-fb-2
             raise ValueError("acceptedSuggestions: required where the outcome is accepted")
         given = self.overrideReason
-        if given and not given.reason and not given.userComment:  # cds-fb-3
+        if given is not None and not (given.get("reason") or given.get("userComment")):  # cds-fb-3
             raise ValueError("overrideReason: expected a reason, a userComment, or both")
         return self
 
@@ -94,7 +96,7 @@ class HookService(ABC):
     id: ClassVar[str]  # last part of its address
     hooks: ClassVar[tuple[str, ...]]  # each is one entry of discovery
     about: ClassVar[dict[str, Any]]  # title, description, usageRequirements, prefetch
-    reasons: ClassVar[tuple[str, ...]] = ()  # codes for overriding its cards
+    reasons: ClassVar[dict[str, str]] = {}  # for overriding its cards: code -> what it says
 
     def __init__(self, service: Service, served: Served) -> None:
         self._service, self._served = service, served
@@ -112,78 +114,20 @@ class HookService(ABC):
     def keep(self, request: FeedbackRequest) -> Answer:
         """Keep feedback without text: no comments, no codes of others."""
         for entry in request.feedback:
-            coded = (entry.overrideReason and entry.overrideReason.reason) or {}
-            code = str(coded.get("code"))
-            ours = coded.get("system") == SYSTEM and code in self.reasons
-            reason = code if ours else "other" if coded else ""
+            coded = (entry.overrideReason or {}).get("reason")
+            system, code = (values_at(coded, name)[:1] for name in ("system", "code"))
+            is_ours = system == [SYSTEM] and code and code[0] in tuple(self.reasons)
+            reason = code[0] if is_ours else "other" if coded else ""
             self._service.ledger.feedback(self.id, str(entry.card), entry.outcome, reason)
         return Answer({})
 
-
-class ReadmissionService(HookService):
-    """The risk of readmission, at discharge and when a record is opened."""
-
-    id = "readmission"
-    hooks = ("encounter-discharge", "patient-view")
-    reasons = tuple(REASONS)
-    about: ClassVar = {
-        "title": "Risk of readmission within 30 days",
-        "description": (
-            "Reads the notes of a stay and gives the probability of an unplanned readmission "
-            "within 30 days, with the passages that raise it and a receipt of what was read."
-        ),
-        "usageRequirements": "DocumentReferences with plain text; or a FHIR server to ask.",
-        "prefetch": {
-            "encounter": "Encounter/{{context.encounterId}}",
-            "notes": "DocumentReference?encounter={{context.encounterId}}",
-        },
-    }
-
-    def __init__(self, service: Service, served: Served) -> None:
-        super().__init__(service, served)
-        self._kept: dict[str, tuple[float, dict[str, Any]]] = {}
-        service.app.get("/evidence/{card}", summary="Evidence of a card")(self._evidence)
-
-    def cards(self, request: HookRequest) -> list[dict[str, Any]]:
-        """One card; none where a record is opened outside of a stay."""
-        stay = (request.context.encounterId or "").rpartition("/")[2]
-        if not stay and request.hook == "patient-view":
-            return []
-        if not stay:
-            raise HTTPException(400, "context.encounterId: required for encounter-discharge")
-        documents = self._documents(request, stay)
-        if not documents.records:
-            why = "; ".join(f"{why}: {n}" for why, n in documents.unread.items()) or "none was sent"
-            raise HTTPException(412, f"prefetch.notes: no note of this stay can be read ({why})")
-        records = self._service.check(documents.records)
-        (row,) = self._service.score("readmission", records)
-        if row["status"] != "ok":
-            raise HTTPException(412, f"prefetch.notes: no risk, because {row['reason']}")
-        passages = self._service.score("passages", records)
-        notes = {record["note_id"]: record for record in records}
-        documents.records = [notes[note] for note in passages[0]["notes_read"]]
-        documents.unread["that the model does not choose"] += len(records) - len(documents.records)
-        name, model, settings = str(uuid.uuid4()), self._served, self._service.settings
-        told = {"name": model.name, "fingerprint": model.fingerprint, "report": settings.report}
-        told["card"] = f"{settings.address}/v1/models/{model.name}"
-        # Another worker would not have the evidence.
-        page = f"{settings.address}/#card={name}" if settings.workers == 1 else ""
-        evidence = {"records": documents.records, "risk": row, "passages": passages}
-        self._kept[name] = time.monotonic() + KEPT_SECONDS, evidence
-        kept = [*self._kept.items()][-KEPT:]
-        self._kept = {each: k for each, k in kept if k[0] > time.monotonic()}
-        self._service.ledger.served(self.id, model.fingerprint, [row], card=name)
-        return [risk_card(row, passages, documents, name=name, model=told, page=page)]
-
-    def _documents(self, request: HookRequest, stay: str) -> fhir.Documents:
-        """The notes of a call: prefetched, else from the client's FHIR server."""
+    def documents(self, request: HookRequest, stay: str) -> Documents:
+        """The notes of a stay: prefetched, else from the client's FHIR server."""
         sent, patient = request.prefetch or {}, request.context.patientId.rpartition("/")[2]
-        encounters = fhir.entries(sent.get("encounter"))
-        for encounter in encounters:
-            fhir.check_patient(encounter, patient)
-        periods = fhir.dicts([encounter.get("period") for encounter in encounters])
-        admitted = next((p["start"] for p in periods if isinstance(p.get("start"), str)), None)
-        resources, more = fhir.entries(sent.get("notes")), fhir.next_page(sent.get("notes"))
+        of_kind = {"resourceType": "Encounter"}
+        encounters = [_read(each | of_kind, patient) for each in entries(sent.get("encounter"))]
+        admitted = next((each["admit_time"] for each in encounters if each["admit_time"]), None)
+        resources, more = entries(sent.get("notes")), next_page(sent.get("notes"))
         fault = "is missing" if "notes" not in sent else "has another page" if more else ""
         if any(each.get("resourceType") == "OperationOutcome" for each in resources):
             fault = "is an error"
@@ -192,27 +136,119 @@ class ReadmissionService(HookService):
                 raise HTTPException(412, f"prefetch.notes {fault}, and no FHIR server was named")
             token, hosts = request.fhirAuthorization.access_token, self._service.settings.fhir
             ask = (request.fhirServer, token, stay)
-            resources += fhir.fetch_documents(*ask, hosts=hosts, start=more)
-        return fhir.read_documents(resources, patient, stay, admitted)
-
-    async def _evidence(self, card: str) -> Answer:
-        until, evidence = self._kept.get(card, (0.0, {}))
-        if until < time.monotonic():
-            raise HTTPException(404, f"evidence is kept for {KEPT_SECONDS / 60:g} minutes")
-        return Answer(evidence)
+            resources += fetch_documents(*ask, hosts=hosts, start=more)
+        return read_documents(resources, patient, stay, admitted)
 
 
 def add_services(service: Service, offered: Sequence[HookService]) -> None:
     """Add discovery, the services and their feedback to the application."""
-    service.errors["/cds-services"] = fhir.operation_outcome
-
-    async def discover() -> Answer:
-        same = {"version": "2.0.1"}
-        of = [(each, hook) for each in offered for hook in each.hooks]
-        return Answer({"services": [{"hook": h, "id": s.id, **s.about, **same} for s, h in of]})
-
-    service.app.get("/cds-services", summary="CDS Hooks: discovery")(discover)
+    service.errors["/cds-services"] = operation_outcome
+    of = [(each, hook) for each in offered for hook in each.hooks]
+    found = [{"hook": hook, "id": s.id, **s.about, "version": "2.0.1"} for s, hook in of]
+    service.app.get("/cds-services", summary="CDS Hooks: discovery")(lambda: {"services": found})
     for each in offered:
-        path, told = f"/cds-services/{each.id}", f"CDS Hooks: {each.about['title']}"
-        service.app.post(path, summary=told)(each.answer)
-        service.app.post(f"{path}/feedback", summary=f"{told}: feedback")(each.keep)
+        path, summary = f"/cds-services/{each.id}", f"CDS Hooks: {each.about['title']}"
+        service.app.post(path, summary=summary)(each.answer)
+        service.app.post(f"{path}/feedback", summary=f"{summary}: feedback")(each.keep)
+
+
+def operation_outcome(status: int, why: str) -> dict[str, Any]:
+    """An OperationOutcome with one error."""
+    code = _CODES.get(status, "exception" if status >= 500 else "processing")
+    issue = {"severity": "error", "code": code, "diagnostics": why}
+    return {"resourceType": "OperationOutcome", "issue": [issue]}
+
+
+@dataclass
+class Documents:
+    """The notes of a stay as records, what each is by its id, and why others were left out."""
+
+    records: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    about: dict[str, str] = field(default_factory=dict, repr=False)
+    unread: Counter[str] = field(default_factory=Counter)
+
+
+def read_documents(
+    resources: Iterable[dict[str, Any]], patient: str, stay: str, admitted: str | None = None
+) -> Documents:
+    """The notes of a stay: its DocumentReferences that have text and are no errors."""
+    found = Documents()
+    summaries = set(_schema().views["DocumentReference"].values["summary"].split())
+    for number, document in enumerate(resources):
+        if document.get("resourceType") != "DocumentReference":
+            continue
+        row = _read(document, patient)
+        name, date = row["id"] or f"document-{number}", row["chart_time"] or ""
+        why = "" if row["text"] else "without text that can be read here"
+        if row["error"] == "1":
+            why = "entered in error"
+        elif stay not in (row["encounters"] or stay).split():
+            why = "of another encounter"
+        elif name in found.about:
+            why = "sent twice"
+        if why:
+            found.unread[why] += 1
+            continue
+        is_summary = not summaries.isdisjoint((row["codes"] or "").split())
+        category = "Discharge summary" if is_summary else row["category"] or "Note"
+        found.about[name] = ", ".join(filter(None, (category, date[:10])))
+        ids = {"patient_id": patient, "stay_id": stay, "note_id": name, "category": category}
+        rest = {"chart_time": date, "admit_time": admitted, "text": row["text"]}
+        found.records.append(ids | rest)
+    return found
+
+
+@cache
+def _schema() -> Schema:
+    return load_schema("fhir")
+
+
+def _read(resource: dict[str, Any], patient: str) -> dict[str, str | None]:
+    """The row of a resource; data of another patient than the call is about are refused."""
+    row = read_resource(resource, _schema().files[resource["resourceType"]].fields)
+    if row["patient_id"] not in (None, patient):
+        kind = resource["resourceType"]
+        raise HTTPException(400, f"a {kind} is not of the patient in context.patientId")
+    return row
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would take the token to another host."""
+
+    redirect_request = staticmethod(lambda *_: None)  # type: ignore[assignment]
+
+
+def next_page(bundle: Any) -> str:
+    """The address of the next page of a search, or ""."""
+    links = [each for each in values_at(bundle, "link") if values_at(each, "relation") == ["next"]]
+    urls = [url for each in links for url in values_at(each, "url") if isinstance(url, str)]
+    return next(iter(urls), "")
+
+
+def fetch_documents(
+    server: str, token: str, stay: str, *, hosts: Sequence[str], start: str = ""
+) -> list[dict[str, Any]]:
+    """The DocumentReferences of a stay from the client's FHIR server; else an `HTTPException` 412.
+
+    Only `hosts` are asked, by https or on this machine; `start` is the first page to ask for.
+    """
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/fhir+json"}
+    opener, found = urllib.request.build_opener(_NoRedirect), []
+    url = start or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
+    try:
+        for _ in range(PAGES):
+            url = urljoin(server.rstrip("/") + "/", url)
+            host, scheme = urlsplit(url).hostname, urlsplit(url).scheme
+            secure = scheme == "https" or (scheme == "http" and host in LOOPBACK)
+            if host not in hosts or not secure:
+                raise HTTPException(412, "notes are missing, and this FHIR server may not be asked")
+            request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
+            with opener.open(request, timeout=_TIMEOUT) as answer:
+                bundle = json.loads(answer.read(_LARGEST))
+            found += entries(bundle)
+            if not (url := next_page(bundle)):
+                return found
+    except (OSError, ValueError, RecursionError, WireError) as error:
+        kind = getattr(error, "code", type(error).__name__)
+        raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
+    raise HTTPException(412, f"the notes of this stay fill more than {PAGES} pages")

@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort import fhir
 from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.flow import (
     SUMMARY_KEY,
@@ -163,7 +162,6 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         con.create_function(
             "python_id_key", id_key, ["VARCHAR"], "VARCHAR", null_handling="special"
         )
-        fhir.add_functions(con)
         try:
             yield con
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:

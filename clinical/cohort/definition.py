@@ -224,15 +224,17 @@ class Notes(TableMap):
 
 
 class Shards(Settings):
-    """A table of several files of a folder: Parquet, or JSON lines, which have a column `json`.
+    """A table of several files of a folder: Parquet, or JSON lines of FHIR resources.
 
     Attributes:
         glob: pattern of their paths in the folder.
-        columns: that each file must have.
+        columns: that each file of Parquet must have.
+        fields: columns of FHIR resources, and where they are; see `fhir.read_resource`.
     """
 
     glob: Text
-    columns: Names
+    columns: Names = ()
+    fields: dict[str, Text] = Field(default={})
 
 
 class View(Settings):

@@ -1,4 +1,4 @@
-"""FHIR R4 Bulk Data: resources as JSON lines, and the text of their attachments."""
+"""FHIR R4: the fields of resources as rows of text, from Bulk Data or a request."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
+from domainbert.files import whole_text
 from domainbert.tables import TableError
 from domainbert.tables.csv_files import NO_ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import duckdb
     import pyarrow as pa
 
-_BATCH_BYTES = 8_000_000
+    Fields = Mapping[str, str]  # name -> place
+
+_BATCH_ROWS, _BATCH_CHARACTERS = 20_000, 8_000_000
+_MANY = ("codes", "encounters")  # fields of all values, with spaces between them
 _BLOCKS = re.compile("p|div|br|tr|li|h[1-6]|table|ul|ol|section")
 _RTF = re.compile(
     r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|(.)", re.IGNORECASE
@@ -29,46 +32,35 @@ _RTF_HIDDEN = re.compile(
 _RTF_SIGNS = {"par": "\n", "line": "\n", "row": "\n", "tab": "\t", "cell": "\t", "~": " ", "_": "-"}
 
 
-def add_functions(con: duckdb.DuckDBPyConnection) -> None:
-    """Define what the views of FHIR call: `fhir_id`, `attachment_text` and `section_text`."""
-    con.execute(
-        "CREATE MACRO fhir_id(reference) AS "
-        r"regexp_extract(regexp_replace(reference, '/_history/.*$', ''), '([^/:]+)$', 1)"
-    )
-    for function in (attachment_text, section_text):
-        con.create_function(
-            function.__name__, function, ["VARCHAR"], "VARCHAR", null_handling="special"
-        )
-
-
 def resources(
-    paths: Sequence[Path], kind: str, flaws: list[tuple[str, int, str]]
+    paths: Sequence[Path], kind: str, fields: Fields, flaws: list[tuple[str, int, str]]
 ) -> Iterator[pa.RecordBatch]:
-    """The resources of a kind as text; lines that are not whole are listed in `flaws`.
+    """The resources of a kind as rows; lines that are not whole are listed in `flaws`.
 
     Raises:
         TableError: the resources are of another release than R4.
     """
     import pyarrow as pa
 
-    lines: list[str] = []
+    schema = pa.schema([(name, pa.string()) for name in columns_of(fields)])
+    rows: list[dict[str, str | None]] = []
     size = 0
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, start=1):
                 try:
                     resource = json.loads(line) if line.strip() else None
-                except ValueError:
+                except (ValueError, RecursionError):
                     flaws.append((path.name, number, f"{NO_ROW}: JSON that is cut or malformed"))
                     continue
                 if isinstance(resource, dict) and resource.get("resourceType") == kind:
                     _check_release(resource, path)
-                    lines.append(line)
+                    rows.append(read_resource(resource, fields))
                     size += len(line)
-                if size > _BATCH_BYTES:
-                    yield pa.record_batch([pa.array(lines, pa.string())], ["json"])
-                    lines, size = [], 0
-    yield pa.record_batch([pa.array(lines, pa.string())], ["json"])
+                if size > _BATCH_CHARACTERS or len(rows) > _BATCH_ROWS:
+                    yield pa.RecordBatch.from_pylist(rows, schema)
+                    rows, size = [], 0
+    yield pa.RecordBatch.from_pylist(rows, schema)
 
 
 def _check_release(resource: dict[str, Any], path: Path) -> None:
@@ -83,15 +75,63 @@ def _check_release(resource: dict[str, Any], path: Path) -> None:
     raise TableError(f"{path.name} is FHIR {found}; expected R4: export it as fhirVersion 4.0.1")
 
 
-def attachment_text(content: str | None) -> str | None:
+def columns_of(fields: Fields) -> list[str]:
+    """The columns of rows with these fields; those with encounters are notes."""
+    return [*fields, *(["error", "text", "fault"] if "encounters" in fields else [])]
+
+
+def read_resource(resource: dict[str, Any], fields: Fields) -> dict[str, str | None]:
+    """The row of a resource; None where it has no value, or one of another type.
+
+    A field is at a place such as "type.coding.code", or at the first of several, divided by "|".
+    """
+    row: dict[str, str | None] = {}
+    for name, places in fields.items():
+        found = [text for place in places.split("|") for text in _texts(resource, place.strip())]
+        row[name] = " ".join(found) if name in _MANY else next(iter(found), None)
+    if "encounters" in fields:
+        form = [*values_at(resource, "content.attachment"), *values_at(resource, "presentedForm")]
+        others = [section_text(resource), *_texts(resource, "conclusion")]
+        text = next(filter(None, [attachment_text(form), *others]), None)
+        is_error = "entered-in-error" in (resource.get("status"), resource.get("docStatus"))
+        is_lost = not text and (form or resource["resourceType"] == "DocumentReference")
+        row |= {"error": str(int(is_error)), "text": text, "fault": "1" if is_lost else None}
+    return {name: value and whole_text(value) for name, value in row.items()}
+
+
+def values_at(value: Any, place: str) -> list[Any]:
+    """All that is at a place such as "type.coding.code"; lists are opened on the way."""
+    found = [value]
+    for name in place.split("."):
+        inner = [each.get(name) for each in found if isinstance(each, dict)]
+        found = [one for each in inner for one in (each if isinstance(each, list) else [each])]
+    return [each for each in found if each is not None]
+
+
+def _texts(resource: dict[str, Any], place: str) -> list[str]:
+    """The texts at a place; of references the ids."""
+    found = [str(v).lower() if isinstance(v, bool) else v for v in values_at(resource, place)]
+    texts = [each for each in found if isinstance(each, str)]
+    if place.endswith(".reference"):
+        texts = [re.split("[/:]", each.split("/_history")[0])[-1] for each in texts]
+    return [text for text in texts if text.strip()]
+
+
+def entries(value: Any) -> list[dict[str, Any]]:
+    """The resources of a Bundle, or the one resource."""
+    is_bundle = isinstance(value, dict) and value.get("resourceType") == "Bundle"
+    found = values_at(value, "entry.resource") if is_bundle else [value]
+    return [each for each in found if isinstance(each, dict)]
+
+
+def attachment_text(attachments: Sequence[Any]) -> str | None:
     """The text of the attachments of a document, which are one text in several formats.
 
     Plain text is preferred, then HTML, then RTF; None where none of them can be read.
     """
-    given = json.loads(content) if content else []
-    attachments = [item.get("attachment", item) for item in given if isinstance(item, dict)]
+    given = [each for each in attachments if isinstance(each, dict)]
     for kinds, read in _READERS.items():
-        for attachment in attachments:
+        for attachment in given:
             kind = str(attachment.get("contentType", "")).partition(";")[0].strip().lower()
             data = "".join(str(attachment.get("data", "")).split())
             try:
@@ -102,17 +142,17 @@ def attachment_text(content: str | None) -> str | None:
     return None
 
 
-def section_text(sections: str | None) -> str | None:
+def section_text(composition: Any) -> str | None:
     """The narrative of the sections of a Composition, in order, with their titles."""
 
-    def parts(section: dict[str, Any]) -> Iterator[str]:
-        yield str(section.get("title", ""))
-        yield _html(str(section.get("text", {}).get("div", "")))
-        for inner in section.get("section", []):
+    def parts(section: Any) -> Iterator[str]:
+        yield from _texts(section, "title")
+        yield from map(_html, _texts(section, "text.div"))
+        for inner in values_at(section, "section"):
             yield from parts(inner)
 
-    texts = [part for one in json.loads(sections or "[]") for part in parts(one) if part.strip()]
-    return "\n\n".join(texts) or None
+    sections = values_at(composition, "section")
+    return "\n\n".join(part for each in sections for part in parts(each) if part.strip()) or None
 
 
 class _Text(HTMLParser):

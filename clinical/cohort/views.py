@@ -37,6 +37,7 @@ class ViewSource(Source):
         self._streams = 0
         self._found: dict[str, list[tuple[list[str], Path]]] = {}
         self._required = {name: set(shards.columns) for name, shards in schema.files.items()}
+        self._fields = {name: shards.fields for name, shards in schema.files.items()}
 
     def tables(self) -> list[str]:
         """Names of the source's own tables."""
@@ -100,8 +101,8 @@ class ViewSource(Source):
         found, flaws = [], []
         for path in self._files.get(table, []):
             try:
-                is_json = path.suffix == ".ndjson"
-                (names,) = [["json"]] if is_json else parquet_columns(path, DEFAULTS)
+                fields = self._fields[table]
+                (names,) = [fhir.columns_of(fields)] if fields else parquet_columns(path, DEFAULTS)
             except TableError:
                 flaws.append((path.name, 1, "file that cannot be read as Parquet, left out"))
                 continue
@@ -117,20 +118,22 @@ class ViewSource(Source):
         import pyarrow as pa
 
         flaws = self.flaws[table.lower()] = []
+        fields = self._fields[table]
 
         def batches() -> Iterator[pa.RecordBatch]:
             try:
-                yield from fhir.resources(paths, table, flaws)
+                yield from fhir.resources(paths, table, fields, flaws)
             except TableError as error:
                 self.errors[table.lower()] = error
                 raise
 
-        return pa.RecordBatchReader.from_batches(pa.schema([("json", pa.string())]), batches())
+        schema = pa.schema([(name, pa.string()) for name in fhir.columns_of(fields)])
+        return pa.RecordBatchReader.from_batches(schema, batches())
 
     def _scan_shards(self, table: str, columns: Sequence[str]) -> str:
         """All files as text; files with the same columns are read as one."""
         paths = [path for _, path in self._shards(table)]
-        if columns == ["json"]:
+        if self._fields[table]:
             self._streams += 1
             name = f"json_stream_{self._streams}"
             self._con.register(name, self._resources(table, paths))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.result import Cohort, whole_ids
 from domainbert.tables import id_key, read_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+_ID = re.compile(r"[A-Za-z0-9\-.]{1,64}")
 
 
 def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
@@ -21,7 +25,7 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     Args:
         scores: a table that `clinical score` wrote, with its summary beside it.
         cohort: the cohort that was scored, which has times and outcomes.
-        form: "meds", "omop" or "fhir"; `forms/*.sql` have the columns.
+        form: "fhir" (see `risk_assessment`), "meds" or "omop" (`forms/*.sql` have the columns).
 
     Returns:
         The files.
@@ -43,12 +47,70 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
         event=source.summary["definition"]["event"],
         method=f"{summary['model_name']} {summary['model'][:12]} {summary['version']}",
     )
+    if form == "fhir":
+        path = scores.with_suffix(".fhir.ndjson")
+        with path.open("w", encoding="utf-8") as file:
+            for row in rows.itertuples():
+                time = f"{row.prediction_time:%Y-%m-%dT%H:%M:%SZ}"
+                made = risk_assessment(row._asdict(), row.method, row.event, time=time)
+                file.write(json.dumps(made) + "\n")
+        return [path]
     if "alert" in risks.columns:
         rows["alert"] = (risks["alert"].astype(str).str.lower() == "true").to_numpy()
-    for name in {"meds": ["patient_id"], "omop": ["patient_id", "stay_id"]}.get(form, []):
+    for name in {"meds": ["patient_id"], "omop": ["patient_id", "stay_id"]}[form]:
         rows[name] = whole_ids(rows[name])
     script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
     with duckdb.connect() as con:
         con.register("RISKS", rows)
         con.execute(script.replace("{out}", str(scores.with_suffix("")).replace("'", "''")))
     return sorted(scores.parent.glob(f"{scores.stem}.{form}*"))
+
+
+def risk_assessment(
+    row: Mapping[str, Any],
+    method: str,
+    event: str,
+    *,
+    time: str,
+    passages: Sequence[str] = (),
+    documents: Sequence[str] = (),
+    remark: str = "",
+) -> dict[str, Any]:
+    """The FHIR R4 RiskAssessment of a stay.
+
+    `probabilityDecimal` is a percentage, 0 to 100, since decimals are percentages in R4 (ras-2);
+    the rationale repeats it.
+
+    Args:
+        row: `patient_id`, `stay_id` and `probability`.
+        method: the model and its version.
+        event: what the risk is of.
+        time: when, in UTC.
+        passages: that raise the risk, for the rationale.
+        documents: ids of the DocumentReferences that were read; the basis is else the encounter.
+        remark: a note.
+    """
+    percent = 100 * row["probability"]
+    quoted = "; ".join(f"“{' '.join(text.split())}”" for text in passages)
+    rationale = f"The risk is {percent:.2f} percent (0 to 100)."
+    rationale += f" Passages that raise it: {quoted}" if quoted else ""
+    prediction = {"outcome": {"text": event}, "probabilityDecimal": round(percent, 4)}
+    encounter = _reference("Encounter", row["stay_id"])
+    return {
+        "resourceType": "RiskAssessment",
+        "id": re.sub("[^A-Za-z0-9.-]", "-", f"risk-{row['stay_id']}")[:64],
+        "status": "final",
+        "method": {"text": method},
+        "subject": _reference("Patient", row["patient_id"]),
+        "encounter": encounter,
+        "occurrenceDateTime": time,
+        "basis": [_reference("DocumentReference", name) for name in documents] or [encounter],
+        "prediction": [prediction | {"rationale": rationale}],
+    } | ({"note": [{"text": remark}]} if remark else {})
+
+
+def _reference(kind: str, name: Any) -> dict[str, Any]:
+    """A reference to a resource, by identifier where the id is none of FHIR's."""
+    if _ID.fullmatch(str(name)):
+        return {"reference": f"{kind}/{name}"}
+    return {"type": kind, "identifier": {"value": str(name)}}

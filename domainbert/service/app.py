@@ -21,11 +21,9 @@ from starlette.staticfiles import StaticFiles
 
 import domainbert
 from domainbert.errors import UserError
-from domainbert.service.batches import Worker, characters
-from domainbert.service.http import LOOPBACK, Answer, Shell
+from domainbert.service.http import LOOPBACK, Answer, Shell, Trust
 from domainbert.service.ledger import Ledger, now
-from domainbert.service.served import Announced, Served, announced, find_kind
-from domainbert.service.trust import Trust
+from domainbert.service.served import Announced, Served, Worker, announced, characters, find_kind
 from domainbert.settings import Count, Names, Positive, Settings
 
 if TYPE_CHECKING:
@@ -47,9 +45,7 @@ class ServiceSettings(Settings):
     report: str = ""
     max_characters: Count = 500_000
     max_records: Count = 1000
-    max_requests: Count = 256
     seconds: Positive = 60.0
-    workers: Count = 1
 
 
 class Records(BaseModel):
@@ -101,10 +97,19 @@ class Service:
                 raise HTTPException(413, f"{size:,} {what}; expected at most {most:,}")
         return records
 
+    def close(self) -> None:
+        """End the threads, after what they were asked for."""
+        for _, worker in self._workers.values():
+            worker.close()
+
     def _application(self) -> FastAPI:
+        @asynccontextmanager
+        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+            yield
+            self.close()
+
         about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
-        app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=self._lifespan)
-        self.app = app
+        self.app = app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=lifespan)
         app.get("/health", summary="Whether the process answers")(lambda: {"status": "ok"})
         app.get("/ready", summary="Whether the models answer as their cards say")(self._ready)
         app.get("/metrics", summary="Numbers for Prometheus")(self._metrics)
@@ -163,27 +168,17 @@ class Service:
             why = f"{place}: {problem['msg'].removeprefix('Value error, ')}"
         return Answer(self.failed(request.url.path, status, why), status, headers)
 
-    @asynccontextmanager
-    async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        yield
-        self.close()
-
-    def close(self) -> None:
-        """End the threads, after what they were asked for."""
-        for _, worker in self._workers.values():
-            worker.close()
-
     async def _ready(self) -> Answer:
         ready = {"ready": not self._fault, "models": [m.name for m in self._models]}
         return Answer(ready | {"why": self._fault}, 503 if self._fault else 200)
 
-    async def _about(self) -> Answer:
+    async def _about(self) -> dict[str, Any]:
         tasks = {
             name: {"model": model.name, "reads": [column.name for column in worker.task.columns]}
             for name, (model, worker) in self._workers.items()
         }
-        settings = self.settings.model_dump(include={"max_characters", "max_records", "seconds"})
-        return Answer({"version": domainbert.__version__, "tasks": tasks, "limits": settings})
+        limits = self.settings.model_dump(include={"max_characters", "max_records", "seconds"})
+        return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
 
     async def _card(self, name: str) -> Response:
         cards = [model.card for model in self._models if model.name == name]

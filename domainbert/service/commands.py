@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 import os
+import sys
 import tempfile
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +20,7 @@ from domainbert.errors import UserError
 
 _SETTINGS = "DOMAINBERT_SERVICE"  # how the workers learn what was asked for
 _LINGER_SECONDS = 1.0  # for requests that are on their way at the end
+_CONNECTIONS = 1000  # at a time; others get a 503
 
 
 @one_line_errors
@@ -49,8 +55,8 @@ def serve(
         raise UserError(f"--host {host}: {why}")
     for name in model:  # before anything is loaded
         find_kind(name, announced())
+    scheme = "https" if certificate else "http"
     with tempfile.TemporaryDirectory(prefix="domainbert-") as work:
-        scheme = "https" if certificate else "http"
         settings = ServiceSettings(
             models=tuple(model),
             address=address.rstrip("/") or f"{scheme}://{host}:{port}",
@@ -60,7 +66,6 @@ def serve(
             report=report,
             max_characters=max_characters,
             seconds=seconds,
-            workers=workers,
             trust=str(trust.resolve()) if trust else None,
             ledger=str(ledger.resolve()) if ledger else None,
         )
@@ -68,26 +73,53 @@ def serve(
         if workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = work
         more: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": key}
-        more |= {"access_log": False, "log_config": None, "log_level": log_level}
+        more |= {"host": host, "port": port, "workers": workers, "limit_concurrency": _CONNECTIONS}
+        more |= {"access_log": False, "log_config": None, "log_level": log_level, "factory": True}
+        more["timeout_graceful_shutdown"] = int(seconds + 5)
+        more["timeout_keep_alive"] = 75  # seconds; longer than proxies keep an idle connection
         say(f"loading {', '.join(model)}; then open {settings.address}")
         with suppress(KeyboardInterrupt):  # a stop that was asked for, after the last answer
-            uvicorn.run(
-                "domainbert.service.commands:application",
-                factory=True,
-                host=host,
-                port=port,
-                workers=workers,
-                timeout_keep_alive=75,  # longer than proxies keep an idle connection
-                timeout_graceful_shutdown=int(seconds + 5),
-                **more,
-            )
+            uvicorn.run("domainbert.service.commands:application", **more)
 
 
 def application() -> Any:
     """The application of one process, as the environment says."""
     from domainbert.service.app import Service, ServiceSettings
-    from domainbert.service.http import log_as_json, stop_gently
 
-    stop_gently(_LINGER_SECONDS)
-    log_as_json(os.environ[f"{_SETTINGS}_LOG"])
+    _stop_gently()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.root.handlers[:] = [handler]
+    logging.root.setLevel(os.environ[f"{_SETTINGS}_LOG"].upper())
     return Service(ServiceSettings.model_validate_json(os.environ[_SETTINGS])).app
+
+
+class JsonLines(logging.Formatter):
+    """Log records as JSON lines; of an exception only its type and place."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        from domainbert.service.http import where
+
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        error = record.exc_info[1] if record.exc_info else None
+        return json.dumps(line | getattr(record, "facts", {}) | (where(error) if error else {}))
+
+
+def _stop_gently() -> None:
+    """Make uvicorn answer, at its end, what it accepted and has not read yet."""
+    import uvicorn
+
+    from domainbert.service.http import STOPPING
+
+    plain = uvicorn.Server.shutdown
+
+    async def shutdown(server: uvicorn.Server, sockets: Any = None) -> None:
+        STOPPING.set()
+        for listening in server.servers:
+            listening.close()
+        await asyncio.sleep(_LINGER_SECONDS)
+        await plain(server, sockets)
+
+    uvicorn.Server.shutdown = shutdown  # type: ignore[assignment, method-assign]

@@ -1,25 +1,35 @@
-"""HTTP around the tasks: bodies with limits, ids of requests, tokens, logs without text."""
+"""HTTP around the tasks: ids of requests, tokens of clients, bodies with limits, logs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import sys
+import math
 import threading
 import time
 import traceback
+import urllib.request
 import uuid
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from joserfc import jws, jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from domainbert.errors import UserError
+from domainbert.settings import Settings
+from domainbert.training.recipes import read_recipe
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from domainbert.service.ledger import Ledger
 
 log = logging.getLogger(__name__)
 POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; form-action 'none'"
@@ -31,9 +41,11 @@ HEADERS = {
 }
 DATA = ("/v1", "/cds-services")  # addresses that need a token; the others tell nothing of anyone
 JSON = (b"application/json", b"application/fhir+json")
-_DRAIN = 256 << 20  # bytes of a refused body that are read
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 STOPPING = threading.Event()
+ALGORITHMS = ["ES384", "RS384"]  # asymmetric: no `none`, no HMAC
+LEEWAY = 60  # seconds that clocks may differ
+_REFRESH, _TIMEOUT = 60.0, 5.0  # seconds between two reads of keys, and for one
 
 
 class Answer(Response):
@@ -46,32 +58,30 @@ class Answer(Response):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-def limited(receive: Receive, *, most: int, seconds: float) -> Receive:
-    """The body of a request, or an `HTTPException`: 408 too slow, 413 too long."""
-    size, until = 0, time.monotonic() + seconds
+async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
+    """The body of a request, or an `HTTPException`: 408 too slow, 413 too long.
 
-    async def receiving() -> Message:
-        nonlocal size
-        try:
-            message = await asyncio.wait_for(receive(), until - time.monotonic())
-            size += len(message.get("body", b""))
-            while most < size < _DRAIN and message.get("more_body"):  # so that it reads the answer
-                message = await asyncio.wait_for(receive(), until - time.monotonic())
+    It is read to its end in any case: a client that is still sending reads no answer.
+    """
+    size, parts, message = 0, [], dict[str, Any](more_body=True)
+    try:
+        async with asyncio.timeout(seconds):
+            while message.get("more_body"):
+                message = dict(await receive())
                 size += len(message.get("body", b""))
-        except TimeoutError:
-            raise HTTPException(408, f"the body did not arrive within {seconds:g} s") from None
-        if size > most:
-            raise HTTPException(413, f"the body has {size:,} bytes; expected at most {most:,}")
-        return message
-
-    return receiving
+                parts += [message.get("body", b"")] if size <= most else []
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not arrive within {seconds:g} s") from None
+    if size > most:
+        raise HTTPException(413, f"the body has {size:,} bytes; expected at most {most:,}")
+    return b"".join(parts)
 
 
 class Shell:
     """What surrounds every request of a `Service`: id, token, headers, a log line, metrics."""
 
     def __init__(self, app: ASGIApp, service: Any) -> None:
-        self._app, self._service, self._now = app, service, 0
+        self._app, self._service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -89,18 +99,12 @@ class Shell:
                 message["headers"] += [(k.encode(), v.encode()) for k, v in mine.items()]
             await send(message)
 
-        self._now += 1
         try:
             try:
                 if scope["path"].startswith(DATA) and scope["method"] != "OPTIONS":
-                    most, longest = self._service.most_bytes, self._service.settings.seconds
-                    receive = limited(receive, most=most, seconds=longest)
-                    await self._admit(scope, headers, facts)
+                    receive = await self._admitted(scope, headers, receive, facts)
                 await self._app(scope, receive, sending)
             except HTTPException as refused:
-                with suppress(HTTPException):  # its sender has to read the answer
-                    while (await receive()).get("more_body"):
-                        pass
                 body = self._service.failed(scope["path"], refused.status_code, refused.detail)
                 answer = Answer(body, refused.status_code, refused.headers)
                 await answer(scope, receive, sending)
@@ -111,7 +115,6 @@ class Shell:
                 answer = Answer(self._service.failed(scope["path"], 500, why), 500)
                 await answer(scope, receive, sending)
         finally:
-            self._now -= 1
             seconds = time.perf_counter() - started
             # The pattern of the route, not the path: a path may hold an id.
             route, status = getattr(scope.get("route"), "path", "none"), status or 499
@@ -119,16 +122,36 @@ class Shell:
             log.info("request", extra={"facts": facts})
             self._service.seconds.labels(route, status).observe(seconds)
 
-    async def _admit(self, scope: Scope, headers: dict[bytes, bytes], facts: dict) -> None:
+    async def _admitted(
+        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, facts: dict[str, Any]
+    ) -> Receive:
+        """Check token, type and length; what then gives the body."""
+        limits = {"most": self._service.most_bytes, "seconds": self._service.settings.seconds}
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if self._now > (most := self._service.settings.max_requests):
-            why = f"{most} requests are being answered; try again soon"
-            raise HTTPException(429, why, {"retry-after": "1"})
-        if trust := self._service.trust:
-            given = headers.get(b"authorization", b"").decode("latin-1")
-            facts["client"] = await asyncio.to_thread(trust.check, given, scope["path"])
-        if scope["method"] == "POST" and kind not in JSON:
-            raise HTTPException(415, "expected Content-Type: application/json")
+        try:
+            if trust := self._service.trust:
+                given = headers.get(b"authorization", b"").decode("latin-1")
+                facts["client"] = await asyncio.to_thread(trust.check, given, scope["path"])
+            if scope["method"] == "POST" and kind not in JSON:
+                raise HTTPException(415, "expected Content-Type: application/json")
+        except HTTPException:
+            with suppress(HTTPException):
+                await read_body(receive, **limits | {"most": 0})
+            raise
+        body = await read_body(receive, **limits)
+        with suppress(ValueError, RecursionError):  # FastAPI says what is wrong with other JSON
+            json.loads(body, object_pairs_hook=_once)
+
+        async def received() -> Message:
+            return {"type": "http.request", "body": body}
+
+        return received
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object with a key twice: one of two texts would be lost silently."""
+    if len(dict(pairs)) < len(pairs):
+        raise HTTPException(400, "an object in the body has a key twice; expected each key once")
 
 
 def _request_id(given: bytes) -> str:
@@ -145,36 +168,84 @@ def where(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "at": places}
 
 
-class JsonLines(logging.Formatter):
-    """Log records as JSON lines; of an exception only its type and place."""
+class Client(Settings):
+    """A client: the `iss` of its tokens, its public keys, and the start of their `aud`."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
-        error = record.exc_info[1] if record.exc_info else None
-        return json.dumps(line | getattr(record, "facts", {}) | (where(error) if error else {}))
+    issuer: str
+    jwks: str
+    audience: str
 
 
-def log_as_json(level: str) -> None:
-    """Send all logs to stderr as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.root.handlers[:] = [handler]
-    logging.root.setLevel(level.upper())
+class Clients(Settings):
+    """The file of `--trust`: one table `[[client]]` each; see docs/howto/bedside.md."""
+
+    client: Annotated[tuple[Client, ...], Field(strict=False, min_length=1)]
 
 
-def stop_gently(seconds: float) -> None:
-    """Make uvicorn answer, at its end, what it accepted and has not read yet."""
-    import uvicorn
+def _refused(why: str) -> HTTPException:
+    return HTTPException(401, why, {"www-authenticate": "Bearer"})
 
-    plain = uvicorn.Server.shutdown
 
-    async def shutdown(server: uvicorn.Server, sockets: Any = None) -> None:
-        STOPPING.set()
-        for listening in server.servers:
-            listening.close()
-        await asyncio.sleep(seconds)
-        await plain(server, sockets)
+class Trust:
+    """Checks the token (JWT) of each call; `ledger` remembers those that were used."""
 
-    uvicorn.Server.shutdown = shutdown  # type: ignore[assignment, method-assign]
+    def __init__(self, path: Path, ledger: Ledger) -> None:
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; it has a table [[client]] for each client")
+        self._clients = {client.issuer: client for client in read_recipe(Clients, path).client}
+        for jwks in (client.jwks for client in self._clients.values()):
+            if not jwks.startswith("https://") and not (path.parent / jwks).is_file():
+                raise UserError(f"{jwks}: no such file beside {path.name}, and no https://")
+        self._folder, self._ledger, self._lock = path.parent, ledger, threading.Lock()
+        self._keys: dict[str, tuple[float, dict[Any, Any]]] = {}  # by `jwks`, and when read
+
+    def check(self, authorization: str, path: str) -> str:
+        """The issuer of the token of a call; an `HTTPException` 401, which never quotes it."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise _refused("expected the header Authorization: Bearer JWT")
+        try:
+            return self._check(token.strip(), path)
+        except JoseError as error:  # of a claim, its description names no more than the claim
+            said = error.description if "claim" in type(error).__name__.lower() else ""
+            raise _refused(f"the token: {said or type(error).__name__}") from None
+        except HTTPException:
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever a forged token makes a reader raise)
+            raise _refused(f"the token is not valid ({type(error).__name__})") from None
+
+    def _check(self, token: str, path: str) -> str:
+        unchecked = jws.extract_compact(token.encode("ascii"))
+        header, issuer = unchecked.headers(), json.loads(unchecked.payload).get("iss")
+        client = self._clients.get(issuer)
+        if client is None:
+            raise _refused("the token's iss is no client of this service")
+        if header.get("alg") not in ALGORITHMS:
+            raise _refused(f"the token's alg: expected {' or '.join(ALGORITHMS)}")
+        if header.get("jku", client.jwks) != client.jwks:
+            raise _refused("the token's jku is not the address of this client's keys")
+        key = self._key(client.jwks, header.get("kid"))
+        claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
+        needed: Any = {name: {"essential": True} for name in ("exp", "iat", "jti")}
+        needed["aud"] = {"essential": True, "value": client.audience.rstrip("/") + path}
+        jwt.JWTClaimsRegistry(leeway=LEEWAY, **needed).validate(claims)
+        if not isinstance(claims["jti"], str) or not claims["jti"]:
+            raise _refused("the token's jti: expected text")
+        if not self._ledger.use_token(issuer, claims["jti"], claims["exp"] + LEEWAY):
+            raise _refused("this token was used before; sign a new one for each call")
+        return str(issuer)
+
+    def _key(self, jwks: str, kid: Any) -> Any:
+        """The key with this id; the keys are read again where it is new."""
+        with self._lock:
+            read_at, keys = self._keys.get(jwks, (-math.inf, {}))
+            if kid not in keys and time.monotonic() - read_at > _REFRESH:
+                is_file = not jwks.startswith("https://")
+                url = (self._folder / jwks).resolve().as_uri() if is_file else jwks
+                with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:  # noqa: S310
+                    found = KeySet.import_key_set(json.loads(answer.read(1 << 20)))
+                keys = {key.kid: key for key in found}
+                self._keys[jwks] = time.monotonic(), keys
+        if kid not in keys:
+            raise _refused("no key of this client has the token's kid")
+        return keys[kid]

@@ -1,22 +1,30 @@
-"""The models that a service offers, found through the entry points `domainbert.tasks`."""
+"""The models that a service offers, and the thread that runs each of their tasks."""
 
 from __future__ import annotations
 
+import copy
 import json
+import math
+import threading
+import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
 from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from domainbert.scoring import Task
 
 TOLERANCE = 1e-5
+WAIT_SECONDS = 0.010  # for company
+BATCH_CHARACTERS = 16_384  # about the tokens of a CPU's batch
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,13 @@ class Announced:
     package: str
     load: Callable[..., Served]
 
+    def does(self, name: str) -> bool:
+        """Whether a shipped model, or the one in a folder, is for this task."""
+        folder = shipped_models(self.package).get(name, Path(name).expanduser())
+        file = folder / "config.json"
+        config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        return bool(config.get("domainbert", {}).get("task") == self.task)
+
 
 def announced() -> list[Announced]:
     """All that the installed packages announce."""
@@ -78,17 +93,7 @@ def announced() -> list[Announced]:
 def shipped_and_announced() -> list[tuple[Announced, str]]:
     """The shipped models of announced tasks."""
     kinds = announced()
-    pairs = [(kind, name) for kind in kinds for name in shipped_models(kind.package)]
-    return [(kind, name) for kind, name in pairs if _task_of(name, kinds) == kind.task]
-
-
-def _task_of(name: str, kinds: Iterable[Announced]) -> str | None:
-    """The task in the `config.json` of a shipped model or a folder."""
-    folders = {n: path for kind in kinds for n, path in shipped_models(kind.package).items()}
-    file = folders.get(name, Path(name).expanduser()) / "config.json"
-    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    task: str | None = config.get("domainbert", {}).get("task")
-    return task
+    return [(k, name) for k in kinds for name in shipped_models(k.package) if k.does(name)]
 
 
 def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
@@ -101,9 +106,117 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
     for kind in kinds:
         if equals and task == kind.task:
             return kind, rest
-        if _task_of(name, kinds) == kind.task:
+        if kind.does(name):
             return kind, name
     shipped = sorted({n for kind in kinds for n in shipped_models(kind.package)})
     tasks = ", ".join(sorted({kind.task for kind in kinds})) or "none announced: install again"
     msg = f"no model {name!r}: expected {', '.join(shipped)}, a folder, or TASK=NAME ({tasks})"
     raise UserError(msg)
+
+
+@dataclass
+class _Job:
+    items: list[Any]
+    characters: int
+    since: float = field(default_factory=time.monotonic)
+    done: Future[list[Any]] = field(default_factory=Future)
+
+
+class Worker:
+    """A thread that runs one task: the items of requests that come together are one batch.
+
+    `seen` gets the number of items of each request.
+    """
+
+    def __init__(self, task: Task, seen: Callable[[int], None]) -> None:
+        self.task, self._seen = task, seen
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish what waits, then end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def score(self, records: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
+        """The output rows of records, as `score_frame` makes them; a number that is none is None.
+
+        Raises:
+            TableError: a column that is needed is not there.
+            TimeoutError: not done within `seconds`.
+        """
+        from domainbert.scoring.driver import score_items
+        from domainbert.scoring.plan import grouped, make_plan
+        from domainbert.tables import Row
+
+        job = _Job([], sum(map(characters, records)))
+
+        def run(items: Iterable[Any]) -> Iterator[Any]:
+            job.items = list(items)
+            self._jobs.put(job)
+            try:
+                left = job.since + seconds - time.monotonic()
+                return iter(job.done.result(timeout=max(0.0, left)))
+            finally:
+                job.done.cancel()
+
+        task: Any = copy.copy(self.task)
+        task.run = run
+        plan = make_plan(task, list({n: 0 for r in records for n in r}), source="the request")
+        cells = [{name: _cell(value) for name, value in record.items()} for record in records]
+        rows = [Row(number, each, f"record {number}") for number, each in enumerate(cells)]
+        first: dict[str, int] = {}  # rows of a group go to its first one
+        keys = [plan.key(row) for row in rows]
+        place = [n if key is None else first.setdefault(key, n) for n, key in enumerate(keys)]
+        rows.sort(key=lambda row: place[row.number])
+        made = score_items(task, plan, list(grouped(rows, plan)))
+        names = plan.schema.names
+        return [{name: _finite(row.get(name)) for name in names} for item in made for row in item]
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            jobs, size, end = [job], job.characters, job.since + WAIT_SECONDS
+            while size < BATCH_CHARACTERS:
+                try:
+                    more = self._jobs.get(timeout=max(0.0, end - time.monotonic()))
+                except Empty:
+                    break
+                if more is None:
+                    self._jobs.put(None)
+                    break
+                jobs.append(more)
+                size += more.characters
+            self._run([job for job in jobs if job.done.set_running_or_notify_cancel()])
+
+    def _run(self, jobs: list[_Job]) -> None:
+        try:
+            results = iter(self.task.run([item for job in jobs for item in job.items]))
+            for job in jobs:
+                job.done.set_result([next(results) for _ in job.items])
+                self._seen(len(job.items))
+        except Exception as error:  # noqa: BLE001  (it is the request's, not the worker's)
+            left = [job for job in jobs if not job.done.done()]
+            for job in left:  # one request's fault is not the others'
+                if len(jobs) > 1:
+                    self._run([job])
+                else:
+                    job.done.set_exception(error)
+
+
+def characters(record: Mapping[str, Any]) -> int:
+    """Characters of the texts in a record, those in lists included."""
+    values = (v if isinstance(v, list) else [v] for v in record.values())
+    return sum(len(text) for texts in values for text in texts if isinstance(text, str))
+
+
+def _cell(value: Any) -> Any:
+    from domainbert.tables import id_text, is_missing
+
+    if isinstance(value, str | list | dict):
+        return value or None
+    return None if is_missing(value) else id_text(value)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

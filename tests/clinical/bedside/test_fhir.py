@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clinical.bedside.cards import escaped
-from clinical.bedside.fhir import entries, next_page, read_documents
+from clinical.bedside.hooks import next_page, read_documents
+from clinical.cohort.fhir import entries
 from tests.clinical.bedside.conftest import NOTES, document
 
 

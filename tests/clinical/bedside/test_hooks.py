@@ -38,6 +38,11 @@ def card_of(answer):
     return card
 
 
+def key_of(card):
+    (link,) = card["links"]
+    return link["url"].removeprefix("http://127.0.0.1:8000/#card=")
+
+
 def test_discovery_holds_the_official_model(client, standards):
     found = client.get("/cds-services").json()
     assert faults(found, read_model(standards / "cds-hooks" / "CDSHooksServices.fsh")) == []
@@ -121,8 +126,7 @@ def test_the_card_says_what_was_read_and_why(client):
     )
     assert all(reason["display"] for reason in card["overrideReasons"])
     assert uuid.UUID(card["uuid"]).version == 4
-    (link,) = card["links"]
-    assert link["url"].endswith(f"/#card={card['uuid']}")
+    assert key_of(card)
 
 
 def test_the_numbers_are_those_of_the_model(client, model_folder):
@@ -227,25 +231,30 @@ def test_an_outcome_holds_the_schema_of_r4(client, standards):
     jsonschema.Draft6Validator(only).validate(ask(client, prefetch=None).json())
 
 
-def test_the_evidence_of_a_card_is_there_for_a_while_in_memory(client, start, monkeypatch):
-    card = card_of(ask(client))
-    evidence = client.get(f"/evidence/{card['uuid']}").json()
+def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(start, tmp_path, monkeypatch):
+    made, client = (TestClient(start().app, base_url="http://localhost") for _ in range(2))
+    card = card_of(ask(made))
+    evidence = client.get(f"/evidence/{key_of(card)}").json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
     assert evidence["risk"]["status"] == "ok"
     for passage in evidence["passages"]:
         text = evidence["records"][passage["note"]]["text"]
         assert text[passage["start"] : passage["end"]] == passage["text"]
-    assert client.get(f"/evidence/{uuid.uuid4()}").status_code == 404
-    monkeypatch.setattr("clinical.bedside.hooks.KEPT_SECONDS", -1.0)
-    assert client.get(f"/evidence/{card_of(ask(client))['uuid']}").status_code == 404
-    several = TestClient(start(workers=2).app, base_url="http://localhost")
-    assert "links" not in card_of(ask(several))  # another worker would not have it
+    whole = b"".join(file.read_bytes() for file in tmp_path.glob("**/*") if file.is_file())
+    assert b"lives alone" not in whole  # only the link has the key
+    assert key_of(card).encode() not in whole
+    for key in (uuid.uuid4(), card["uuid"], "é", key_of(card)[:-2]):
+        assert client.get(f"/evidence/{key}").status_code == 404
+    monkeypatch.setattr("clinical.bedside.cards.KEPT_SECONDS", -1.0)
+    assert client.get(f"/evidence/{key_of(card)}").status_code == 404
+    card_of(ask(made))
+    assert len(list((tmp_path / "evidence").iterdir())) == 1
 
 
 def test_notes_are_in_time_order_whatever_order_they_come_in(client):
     documents = [document(note, n) for n, note in enumerate(NOTES)]
     card = card_of(client.post(PATH, json=hook_request(*reversed(documents))))
-    evidence = client.get(f"/evidence/{card['uuid']}").json()
+    evidence = client.get(f"/evidence/{key_of(card)}").json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
     assert card["detail"] == card_of(ask(client))["detail"]
 

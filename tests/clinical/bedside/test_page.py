@@ -155,7 +155,7 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
     )
     with urllib.request.urlopen(request) as answer:
         (card,) = json.load(answer)["cards"]
-    open_page(browser, f"{address}/#card={card['uuid']}", 1280)
+    open_page(browser, card["links"][0]["url"].replace("http://127.0.0.1:8000", address), 1280)
     percent = until(browser, "document.getElementById('percent').textContent")
     assert percent in card["summary"]
     # The shipped model reads discharge summaries, and the card says so.

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clinical.cohort.build import build_cohort
-from clinical.cohort.fhir import attachment_text, section_text
+from clinical.cohort.fhir import attachment_text, section_text, values_at
 from clinical.datasets.hospital import FORMS, synthesize
 from domainbert.tables import TableError
 
@@ -267,7 +267,7 @@ HTML = (
     ],
 )
 def test_the_text_of_an_attachment(content, text):
-    assert attachment_text(json.dumps(content)) == text
+    assert attachment_text(values_at({"content": content}, "content.attachment")) == text
 
 
 def test_the_text_of_nested_sections():
@@ -280,7 +280,7 @@ def test_the_text_of_nested_sections():
         },
         {"text": {"div": div.format("<ul><li>one</li><li>two</li></ul>")}},
     ]
-    assert section_text(json.dumps(sections)) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
+    assert section_text({"section": sections}) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
 
 
 def test_shapes_of_the_examples_of_the_specification(tmp_path):

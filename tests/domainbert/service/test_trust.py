@@ -12,9 +12,9 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 from starlette.testclient import TestClient
 
 from domainbert.errors import UserError
-from domainbert.service import trust as trust_module
+from domainbert.service import http as http_module
+from domainbert.service.http import Trust
 from domainbert.service.ledger import Ledger
-from domainbert.service.trust import Trust
 
 ISSUER, HERE = "https://ehr.example/", "https://cds.example"
 
@@ -161,9 +161,9 @@ def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
             return json.dumps(sets[min(len(asked), 2) - 1].as_dict(private=False)).encode()
 
     monkeypatch.setattr(
-        trust_module.urllib.request, "urlopen", lambda url, timeout: asked.append(url) or Answer()
+        http_module.urllib.request, "urlopen", lambda url, timeout: asked.append(url) or Answer()
     )
-    monkeypatch.setattr(trust_module, "_REFRESH", 0.0)
+    monkeypatch.setattr(http_module, "_REFRESH", 0.0)
     trust = Trust(file, Ledger(tmp_path / "run.sqlite"))
     own = {"header": {"jku": url}}
     assert trust.check(f"Bearer {token(keys, **own)}", "/v1/lengths") == ISSUER
@@ -173,10 +173,10 @@ def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
 
 def test_a_trust_file_that_cannot_be_used(tmp_path, start):
     file = tmp_path / "clients.toml"
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no such file"):
         start(trust=str(file))
     file.write_text("client = 1")
-    with pytest.raises(UserError, match=r"\[\[client\]\]"):
+    with pytest.raises(UserError, match="client: expected a list, got 1"):
         start(trust=str(file))
     file.write_text('[[client]]\nissuer = "x"\njwks = "none.json"\naudience = "y"\n')
     with pytest.raises(UserError, match=r"none\.json"):
