@@ -19,7 +19,8 @@ from reporting import say
 
 from biomed.corpora.formats import read_pubtator
 from biomed.ner.abbreviations import expanded, find_abbreviations
-from biomed.ner.linking import MIN_SCORE, Dictionary, EntityLinker, Link
+from biomed.ner.dictionaries import Dictionary, Link
+from biomed.ner.linking import MIN_SCORE, EntityLinker
 from biomed.terms.similarity import TermModel
 from domainbert.markdown import table
 

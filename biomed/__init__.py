@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from domainbert import __version__
 
 if TYPE_CHECKING:
-    from biomed.answerer import QuestionAnswerer as QuestionAnswerer
-    from biomed.embedder import TermEmbedder as TermEmbedder
-    from biomed.embedder import embed_frame as embed_frame
-    from biomed.embedder import plot_terms as plot_terms
+    from biomed.classes import EntityTagger as EntityTagger
+    from biomed.classes import QuestionAnswerer as QuestionAnswerer
+    from biomed.classes import TermEmbedder as TermEmbedder
+    from biomed.classes import embed_frame as embed_frame
+    from biomed.classes import plot_terms as plot_terms
+    from biomed.ner.dictionaries import Dictionary as Dictionary
     from biomed.ner.entities import Entity as Entity
-    from biomed.ner.linking import Dictionary as Dictionary
     from biomed.ner.linking import EntityLinker as EntityLinker
     from biomed.qa.model import Answer as Answer
     from biomed.sentences.data import read_pairs as read_pairs
@@ -21,25 +22,21 @@ if TYPE_CHECKING:
     from biomed.sentences.encoder import SentenceEncoder as SentenceEncoder
     from biomed.sentences.evaluation import evaluate_pairs as evaluate_pairs
     from biomed.sentences.search import SentenceIndex as SentenceIndex
-    from biomed.tagger import EntityTagger as EntityTagger
-    from biomed.terms.evaluation import evaluate_categories as evaluate_categories
     from biomed.terms.names import medical_terms as medical_terms
     from biomed.terms.names import read_vocabulary as read_vocabulary
     from biomed.terms.similarity import TermIndex as TermIndex
 
 # Each name is imported on first use, so that `biomed --help` does not import torch.
 _NAMES = {
-    "answerer": "QuestionAnswerer",
+    "classes": "EntityTagger QuestionAnswerer TermEmbedder embed_frame plot_terms",
     "ner.entities": "Entity",
-    "ner.linking": "Dictionary EntityLinker",
+    "ner.dictionaries": "Dictionary",
+    "ner.linking": "EntityLinker",
     "qa.model": "Answer",
     "sentences.data": "read_pairs",
     "sentences.encoder": "CrossEncoder SentenceEncoder",
     "sentences.search": "SentenceIndex",
     "sentences.evaluation": "evaluate_pairs",
-    "tagger": "EntityTagger",
-    "embedder": "TermEmbedder embed_frame plot_terms",
-    "terms.evaluation": "evaluate_categories",
     "terms.similarity": "TermIndex",
     "terms.names": "medical_terms read_vocabulary",
 }

@@ -19,7 +19,6 @@ from pydantic import Field
 from biomed.sentences.data import read_pairs
 from biomed.sentences.evaluation import Evaluation, evaluate_pairs, mean_scores
 from biomed.sentences.training import SentenceRecipe, fit_encoder
-from biomed.terms.evaluation import evaluate_categories, measured_terms
 from biomed.terms.names import medical_terms
 from biomed.terms.similarity import TermModel
 from domainbert.cli import options
@@ -30,6 +29,7 @@ from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import RESAMPLES
 from domainbert.training.checkpoints import training_run
 from domainbert.training.recipes import read_recipe, recipe_file
+from recipes.categories import evaluate_categories, measured_terms
 from recipes.relations import (
     context_relations,
     definition_relations,

@@ -1,11 +1,15 @@
-"""Dictionaries for linking, from tables of names such as MONDO, DrugBank and RxNorm, or your own.
+"""Dictionaries for linking: names and ids of concepts, such as those of MONDO, DrugBank and RxNorm.
 
 A dictionary is a table of names: `name`, `id`, and `codes`, the concept's codes in other systems.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biomed.corpora.formats import read_pubtator
@@ -15,16 +19,103 @@ from domainbert.errors import UserError
 from domainbert.tables import read_table, require_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
     Pairs = list[tuple[str, str]]  # name and id
 
+NORMALISED = 0.95  # the score of a name that differs in form only
 # Systems of codes as tables of mappings spell them -> as dictionaries name them.
 SYSTEMS = {"MESH": "MESH", "UMLS": "UMLS", "SCTID": "SNOMED", "ICD10CM": "ICD10CM", "OMIM": "OMIM"}
 _RXNORM = {"rxcui": "id", "ingredient": "name", "brands": "synonyms"}
+
+
+@dataclass(frozen=True)
+class Link:
+    """The concept of a name.
+
+    Attributes:
+        id: of the concept.
+        name: its preferred name, the first that the dictionary gives it.
+        score: how sure the link is, in (0, 1]: 1 for a name of the dictionary (case ignored), 0.95
+            for one that differs in form only (see `biomed.terms.names.normalised`), both divided by
+            the number of concepts that have the name; otherwise the probability that the concept
+            with the nearest vectors is right.
+        codes: of the concept in other systems, such as "MESH:D006333".
+    """
+
+    id: str
+    name: str
+    score: float
+    codes: tuple[str, ...] = ()
+
+
+class Dictionary:
+    """Names and the ids of their concepts.
+
+    Args:
+        pairs: (name, id) of each name; the first name of an id is its preferred one.
+        codes: the codes of concepts in other systems.
+        path: the table; vectors are kept beside it.
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        codes: Mapping[str, tuple[str, ...]] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self.pairs, self.codes, self.path = list(dict.fromkeys(pairs)), codes or {}, path
+        if not self.pairs:
+            raise UserError("the dictionary is empty; expected at least one name and id")
+        self.preferred: dict[str, str] = {}
+        self._names = Names(self.pairs)
+        for name, id_ in self.pairs:
+            self.preferred.setdefault(id_, name)
+        self._sizes = Counter(id_ for _, id_ in self.pairs)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Dictionary:
+        """Read a table with the columns `name` and `id`, and perhaps `codes` (split by "|").
+
+        Raises:
+            TableError: a column is missing, or a row lacks its name or id.
+        """
+        path = Path(path)
+        table = read_table(path)
+        require_cells(table, ["name", "id"], source=path.name)
+        pairs = zip(table["name"].str.strip(), table["id"].astype(str), strict=True)
+        listed = table["codes"].fillna("") if "codes" in table else [""] * len(table)
+        codes = {
+            str(id_): tuple(each.split("|"))
+            for id_, each in zip(table["id"], listed, strict=True)
+            if each
+        }
+        return cls(pairs, codes=codes, path=path)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all names and ids."""
+        joined = "\0".join(f"{name}\1{id_}" for name, id_ in self.pairs)
+        return hashlib.sha256(joined.encode(errors="replace")).hexdigest()
+
+    def link(self, id_: str, score: float) -> Link:
+        """A link to a concept."""
+        return Link(id_, self.preferred[id_], score, self.codes.get(id_, ()))
+
+    def find(self, name: str) -> Link | None:
+        """The concept with this name, or with one that differs in form only.
+
+        Of several, the one whose preferred name it is, else the one with the most names.
+        """
+        ids, is_exact = self._names.find(name)
+        if not ids:
+            return None
+        key = " ".join(name.split()).casefold()
+        best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
+        return self.link(best, (1.0 if is_exact else NORMALISED) / len(ids))
 
 
 def build_dictionary(

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import Counter
-from dataclasses import dataclass
+import re
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
 
-from biomed.ner.differences import differ
-from biomed.terms.names import Names, is_abbreviation, meanings, normalised
+from biomed.ner.dictionaries import Dictionary
+from biomed.terms.names import is_abbreviation, meanings, normalised
 from domainbert.errors import UserError
 from domainbert.files import atomic_path
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
-from domainbert.tables import read_table, require_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
+    from biomed.ner.dictionaries import Link
     from domainbert.models.embedder import Embedder
 
 MIN_SCORE = 0.6  # of a link; docs/lab/entities.md has what other values give
-NORMALISED = 0.95  # the score of a name that differs in form only
 _CANDIDATES = 30  # nearest names that are looked at
 # Logistic regression of whether the nearest concept is right, fitted on half of the abstracts of
 # BC5CDR's train side: on the cosine of its nearest name, how much nearer that is than another
@@ -36,93 +33,27 @@ _WEIGHTS = (3.345, 5.649, 5.132, -6.487)
 _FAR = 0.5  # the cosine of what is not among the candidates
 _REMEMBERED = 100_000  # names
 _SHORTEST = 4  # letters of an abbreviation that is linked as it is
-
-
-@dataclass(frozen=True)
-class Link:
-    """The concept of a name.
-
-    Attributes:
-        id: of the concept.
-        name: its preferred name, the first that the dictionary gives it.
-        score: how sure the link is, in (0, 1]: 1 for a name of the dictionary (case ignored), 0.95
-            for one that differs in form only (see `biomed.terms.names.normalised`), both divided by
-            the number of concepts that have the name; otherwise the probability that the concept
-            with the nearest vectors is right.
-        codes: of the concept in other systems, such as "MESH:D006333".
-    """
-
-    id: str
-    name: str
-    score: float
-    codes: tuple[str, ...] = ()
-
-
-class Dictionary:
-    """Names and the ids of their concepts.
-
-    Args:
-        pairs: (name, id) of each name; the first name of an id is its preferred one.
-        codes: the codes of concepts in other systems.
-        path: the table; vectors are kept beside it.
-    """
-
-    def __init__(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        *,
-        codes: Mapping[str, tuple[str, ...]] | None = None,
-        path: Path | None = None,
-    ) -> None:
-        self.pairs, self.codes, self.path = list(dict.fromkeys(pairs)), codes or {}, path
-        if not self.pairs:
-            raise UserError("the dictionary is empty; expected at least one name and id")
-        self.preferred: dict[str, str] = {}
-        self._names = Names(self.pairs)
-        for name, id_ in self.pairs:
-            self.preferred.setdefault(id_, name)
-        self._sizes = Counter(id_ for _, id_ in self.pairs)
-
-    @classmethod
-    def read(cls, path: str | Path) -> Dictionary:
-        """Read a table with the columns `name` and `id`, and perhaps `codes` (split by "|").
-
-        Raises:
-            TableError: a column is missing, or a row lacks its name or id.
-        """
-        path = Path(path)
-        table = read_table(path)
-        require_cells(table, ["name", "id"], source=path.name)
-        pairs = zip(table["name"].str.strip(), table["id"].astype(str), strict=True)
-        listed = table["codes"].fillna("") if "codes" in table else [""] * len(table)
-        codes = {
-            str(id_): tuple(each.split("|"))
-            for id_, each in zip(table["id"], listed, strict=True)
-            if each
-        }
-        return cls(pairs, codes=codes, path=path)
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of all names and ids."""
-        joined = "\0".join(f"{name}\1{id_}" for name, id_ in self.pairs)
-        return hashlib.sha256(joined.encode(errors="replace")).hexdigest()
-
-    def link(self, id_: str, score: float) -> Link:
-        """A link to a concept."""
-        return Link(id_, self.preferred[id_], score, self.codes.get(id_, ()))
-
-    def find(self, name: str) -> Link | None:
-        """The concept with this name, or with one that differs in form only.
-
-        Of several, the one whose preferred name it is, else the one with the most names.
-        """
-        ids, is_exact = self._names.find(name)
-        if not ids:
-            return None
-        key = " ".join(name.split()).casefold()
-        best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
-        return self.link(best, (1.0 if is_exact else NORMALISED) / len(ids))
+_WORD = re.compile(r"[^\W_]+")
+_NOT = re.compile(r"\bnon(?=-| ?[a-z])|\b(?:without|no|not)\b", re.I)
+_ROMAN = {"ii": "2", "iii": "3", "iv": "4", "vi": "6", "vii": "7", "viii": "8", "ix": "9"}
+# After these words a letter is a type, or a number.
+_TYPED = frozenset(["type", "grade", "stage", "class", "factor", "group", "hepatitis", "vitamin"])
+_LETTERS = {"i": "1", "v": "5", "x": "10"}
+_CODE = re.compile(r"\d+[a-z]?|[a-z]{1,4}\d+[a-z]?")
+_SIDES = frozenset(["left", "right", "bilateral", "unilateral"])
+# Of each pair, two names may not have one each; "hyper-" is the start of a word.
+_OPPOSITES = [
+    pair.split()
+    for pair in (
+        *("left right", "unilateral bilateral", "upper lower", "anterior posterior"),
+        *("central peripheral", "proximal distal", "superior inferior", "internal external"),
+        *("arterial venous", "atrial ventricular", "systolic diastolic", "maternal fetal"),
+        *("acute chronic", "benign malignant", "primary secondary", "congenital acquired"),
+        *("male female", "juvenile adult", "large small", "dominant recessive", "high low"),
+        *("tachycardia bradycardia", "hyper- hypo-"),
+    )
+]
+_ENDING = re.compile(r"\b\w+(?:itis|oma)(?=s?\b)", re.I)
 
 
 class EntityLinker:
@@ -246,3 +177,44 @@ class EntityLinker:
             raise AssertionError
         parts = [part.vectors for part in self.embedder.embed_many(names)]
         return np.nan_to_num(unit(np.concatenate(parts)))
+
+
+def differ(name: str, other: str) -> bool:
+    """Whether two names differ in number, type, side, negation, inflammation or kind of tumour.
+
+    Numbers, types and "non-" must be the same. The other name may lack a side, but not add one.
+    Opposites are apart, and so are words in "-itis" or "-oma" of which none ends with another
+    ("adenocarcinoma" ends with "carcinoma").
+    """
+    ours, theirs = (_WORD.findall(each.casefold()) for each in (name, other))
+    if _types(ours) != _types(theirs) or bool(_NOT.search(name)) != bool(_NOT.search(other)):
+        return True
+    if _SIDES & set(theirs) - set(ours) or any(_apart(ours, theirs, p) for p in _OPPOSITES):
+        return True
+    one, two = (_ENDING.findall(each.casefold()) for each in (name, other))
+    return bool(one and two) and not any(a.endswith(b) or b.endswith(a) for a in one for b in two)
+
+
+def _types(words: list[str]) -> set[str]:
+    """Numbers and the letters of types."""
+    found = set()
+    for before, word in zip(["", *words], words, strict=False):
+        if _CODE.fullmatch(word):
+            found.add(word)
+        elif word in _ROMAN:
+            found.add(_ROMAN[word])
+        elif len(word) == 1 and before in _TYPED:
+            found.add(_LETTERS.get(word, word))
+    return found
+
+
+def _apart(ours: list[str], theirs: list[str], pair: list[str]) -> bool:
+    """Whether one name has only the first of a pair, and the other only the second."""
+    one, two = (
+        tuple(any(_has(word, mark) for word in words) for mark in pair) for words in (ours, theirs)
+    )
+    return {one, two} == {(True, False), (False, True)}
+
+
+def _has(word: str, mark: str) -> bool:
+    return word.startswith(mark[:-1]) if mark.endswith("-") else word == mark

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import torch
 
     from biomed.ner.abbreviations import Abbreviation
-    from biomed.ner.linking import EntityLinker, Link
+    from biomed.ner.dictionaries import Link
+    from biomed.ner.linking import EntityLinker
     from biomed.ner.network import Pieces, WordSpan
 
 MIN_SCORE = 0.4

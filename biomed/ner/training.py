@@ -132,8 +132,7 @@ def fit(
     recipe: EntityRecipe | None = None,
     *,
     start: Callable[[WordTagger], dict[str, torch.Tensor]] | None = None,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
+    **place: Any,
 ) -> WordTagger:
     """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
 
@@ -144,8 +143,7 @@ def fit(
         recipe: settings; the defaults if None.
         start: from the untrained model to the adapters and head that training starts from; by
             default `started_from` the recipe's `start`, if it has one.
-        checkpoints: see `domainbert.training.train.train`.
-        resume: see there.
+        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
     """
     recipe = recipe or EntityRecipe()
     training, encoder = recipe.training, recipe.model.encoder
@@ -159,8 +157,7 @@ def fit(
         Stage(TagObjective(model, corpora, recipe), training),
         encoder=encoder,
         start=start(model) if start else None,
-        checkpoints=checkpoints,
-        resume=resume,
+        **place,
     )
     facts = model.manifest["facts"]["corpora"]
     model.manifest["card"] = recipe.card.model_dump()

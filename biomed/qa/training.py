@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
@@ -157,8 +156,7 @@ def fit(
     sets: Sequence[QuestionSet],
     *,
     validation: QuestionSet | None = None,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
+    **place: Any,
 ) -> AnswerModel:
     """Train on sets of questions, one stage after the other.
 
@@ -171,8 +169,7 @@ def fit(
         sets: general questions first.
         validation: questions with answers; what shares an article with them is not trained on. By
             default the last set's held-out articles (`split_by_article`).
-        checkpoints: see `domainbert.training.train.train`.
-        resume: see there.
+        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: `[stages]` without one value for each set, or a set without answers.
@@ -192,7 +189,7 @@ def fit(
         for questions, stage in zip(sets, stages, strict=True)
     ]
     runs = [Stage(each, stage[0]) for each, stage in zip(objectives, stages, strict=True)]
-    model = train(untrained, *runs, encoder=encoder, checkpoints=checkpoints, resume=resume)
+    model = train(untrained, *runs, encoder=encoder, **place)
     model.manifest["card"] = recipe.card.model_dump()
     model.manifest["counts"] = {
         **{f"{each.name}, questions for training": len(each.windows) for each in objectives},

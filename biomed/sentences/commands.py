@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,10 @@ from domainbert.cli.console import one_line_errors, print_table, say
 from domainbert.training.options import TrainingOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+    from domainbert.statistics.bootstrap import Interval
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -150,26 +153,28 @@ def evaluate(
     from biomed.sentences.data import read_pairs
     from biomed.sentences.evaluation import evaluate_models
 
-    comparison = evaluate_models(
+    scores = evaluate_models(
         {name: _encoder(name) for name in model or (DEFAULT,)},
         sts=read_pairs(sts) if sts else None,
         retrieval=read_pairs(retrieval) if retrieval else None,
         cross={rerank: _cross(rerank)} if rerank else None,
         with_words=words,
     )
-    write_comparison(comparison, out)
+    write_comparison(scores, out)
 
 
-def write_comparison(comparison: Any, out: Path) -> None:
-    """Write `comparison.csv` to a folder, and print the table."""
-    from domainbert.statistics.bootstrap import Interval
+def write_comparison(scores: Mapping[str, Mapping[str, Interval]], out: Path) -> None:
+    """Write the scores of models to `comparison.csv` in a folder, and print them by measure."""
+    import pandas as pd
+
     from domainbert.tables import write_table
 
+    each = [(m, name, interval) for name, own in scores.items() for m, interval in own.items()]
+    rows = [{"encoder": name, "measure": measure, **vars(i)} for measure, name, i in each]
     out.mkdir(parents=True, exist_ok=True)
-    write_table(comparison, out / "comparison.csv")
-    ordered = comparison.sort_values("measure", kind="stable").itertuples()
-    rows = [(row.measure, row.encoder, Interval(row.value, row.low, row.high)) for row in ordered]
-    print_table(rows, ["measure", "model", "value"])
+    write_table(pd.DataFrame(rows), out / "comparison.csv")
+    ordered = sorted(each, key=lambda row: row[0])
+    print_table(ordered, ["measure", "model", "value"])
     say(f"table in {out}")
 
 

@@ -20,7 +20,6 @@ from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
@@ -55,8 +54,7 @@ def distill(
     *,
     translations: Sequence[str] | None = None,
     student: SentenceEncoder | None = None,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
+    **place: Any,
 ) -> SentenceEncoder:
     """Train a student whose vectors are the teacher's (Reimers and Gurevych 2020, 2004.09813).
 
@@ -68,8 +66,7 @@ def distill(
         sentences: in the teacher's language.
         translations: of each, in a language that the student's vocabulary has.
         student: what to start from, and is trained in place; by default a copy of the teacher.
-        checkpoints: see `domainbert.training.train.train`.
-        resume: see there.
+        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: fewer than two sentences, another number of translations, an empty text, or a
@@ -94,13 +91,8 @@ def distill(
         if isinstance(module, torch.nn.Dropout):
             module.p = training.dropout
     objective = TeacherObjective(student, sides, teacher.embed(sentences), training)
-    trained = train(
-        student,
-        Stage(objective, training.replaced(full=True)),
-        encoder=name,
-        checkpoints=checkpoints,
-        resume=resume,
-    )
+    stage = Stage(objective, training.replaced(full=True))
+    trained = train(student, stage, encoder=name, **place)
     trained.name = str(name)
     trained.manifest |= {
         "objective": "the teacher's vectors",

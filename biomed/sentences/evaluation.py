@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -217,8 +217,8 @@ def evaluate_models(
     retrieval: pd.DataFrame | None = None,
     cross: Mapping[str, PairModel] | None = None,
     with_words: bool = False,
-) -> pd.DataFrame:
-    """Measure models side by side; see `compare` for the columns.
+) -> dict[str, dict[str, Interval]]:
+    """The scores of several models: model -> measure -> value with its interval.
 
     Args:
         encoders: by name.
@@ -243,20 +243,4 @@ def evaluate_models(
         ways = evaluate_retrieval(encoder, retrieval, rerank=rerank, with_words=with_words)
         rows[name] |= ways.pop("meaning").scores
         rows |= {f"{name}, {way}": measured.scores for way, measured in ways.items()}
-    return compare(rows)
-
-
-def compare(scores: Mapping[str, Mapping[str, Interval]]) -> pd.DataFrame:
-    """Models side by side: `encoder, measure, value, low, high`.
-
-    Args:
-        scores: model -> measure -> interval.
-    """
-    import pandas as pd
-
-    rows = [
-        {"encoder": model, "measure": measure, **asdict(interval)}
-        for model, measures in scores.items()
-        for measure, interval in measures.items()
-    ]
-    return pd.DataFrame(rows)
+    return rows

@@ -20,7 +20,6 @@ from domainbert.training.sentences import Kind, fit_embedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     import pandas as pd
 
@@ -82,9 +81,7 @@ def train_from_recipe(
     recipe: SentenceRecipe,
     train: pd.DataFrame,
     validation: pd.DataFrame,
-    *,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
+    **place: Any,
 ) -> SentenceEncoder | CrossEncoder:
     """Train a model; the weights that do best on validation are kept.
 
@@ -95,8 +92,7 @@ def train_from_recipe(
         recipe: the plan.
         train: pairs or triplets, from `read_pairs`.
         validation: others.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
+        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: pairs that do not fit the objective, no pair that is not in validation, or
@@ -110,11 +106,9 @@ def train_from_recipe(
         log.warning("%d of %d pairs are in validation too; left out of training", shared, given)
     trained: SentenceEncoder | CrossEncoder
     if recipe.model.kind == "cross-encoder":
-        trained = _fit_cross(recipe, train, validation, checkpoints=checkpoints, resume=resume)
+        trained = _fit_cross(recipe, train, validation, **place)
     else:
-        trained = fit_encoder(
-            {"pairs": train}, validation, recipe, checkpoints=checkpoints, resume=resume
-        )
+        trained = fit_encoder({"pairs": train}, validation, recipe, **place)
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores": {"validation": trained.manifest["validation"]},
@@ -149,8 +143,7 @@ def fit_encoder(
     recipe: SentenceRecipe,
     *,
     model_class: type[AnyEmbedder] = SentenceEncoder,  # type: ignore[assignment]
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
+    **place: Any,
 ) -> AnyEmbedder:
     """Train a bi-encoder on one set of pairs or several; a batch comes from one set.
 
@@ -160,8 +153,7 @@ def fit_encoder(
         validation: pairs that choose the weights, see `scorer`.
         recipe: its `[model]`, `[data]` and `[training]` tables.
         model_class: `SentenceEncoder` or another embedder.
-        checkpoints: see `train_from_recipe`; and so for `resume`.
-        resume: see there.
+        **place: see `train_from_recipe`.
 
     Raises:
         UserError: pairs that do not fit the objective, none to train on, or `resume` with other
@@ -186,8 +178,7 @@ def fit_encoder(
         share=model.share,
         model_class=model_class,
         validation=_columns(validation, recipe),
-        checkpoints=checkpoints,
-        resume=resume,
+        **place,
     )
 
 

@@ -146,29 +146,19 @@ def plot(
 @one_line_errors
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for the table.")],
+    pairs: Annotated[Path, typer.Option(help="Rated pairs: UMNSRS, or first, second, rating.")],
     model: Annotated[
         list[str] | None, typer.Option(help="May be repeated; by default the two shipped ones.")
     ] = None,
-    pairs: Annotated[
-        Path | None, typer.Option(help="Rated pairs: UMNSRS, or first, second, rating.")
-    ] = None,
-    vocabulary: VocabularyFile = None,
 ) -> None:
-    """Compare encoders: rated pairs and clinical categories."""
+    """Compare encoders on pairs of terms that people have rated."""
     from biomed.sentences.data import read_pairs
-    from biomed.sentences.evaluation import compare, evaluate_pairs
-    from biomed.terms.evaluation import evaluate_categories
-    from biomed.terms.names import medical_terms, read_vocabulary
+    from biomed.sentences.evaluation import evaluate_models
     from domainbert.encoders.loading import DEFAULT_ENCODER
 
-    rated = read_pairs(pairs) if pairs else None
-    terms = read_vocabulary(vocabulary) if vocabulary else medical_terms()
-    scores = {}
-    for name in model or ("terms", DEFAULT_ENCODER):
-        embedder = _load(name)
-        agreement = {} if rated is None else evaluate_pairs(embedder, rated).scores
-        scores[name] = {**agreement, **evaluate_categories(embedder, terms).scores}
-    write_comparison(compare(scores), out)
+    rated = read_pairs(pairs)
+    embedders = {name: _load(name) for name in model or ("terms", DEFAULT_ENCODER)}
+    write_comparison(evaluate_models(embedders, sts=rated), out)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biomed.sentences.training import fit_encoder
 from biomed.terms.names import percent, read_vocabulary
@@ -57,20 +57,13 @@ def name_pairs(names: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, pd.
     return pairs[~is_held].reset_index(drop=True), pairs[is_held].reset_index(drop=True)
 
 
-def train_from_recipe(
-    recipe: SentenceRecipe,
-    names: pd.DataFrame,
-    *,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
-) -> TermModel:
+def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any) -> TermModel:
     """Train on the names of concepts; a tenth of the concepts, by a hash, chooses the weights.
 
     Args:
         recipe: the plan; its objective must be "contrastive".
         names: `name, id`, from `read_names`.
-        checkpoints: see `biomed.sentences.training.train_from_recipe`; and so for `resume`.
-        resume: see there.
+        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: too few concepts with two names to train on and to choose by.
@@ -82,14 +75,7 @@ def train_from_recipe(
             "both are needed; give more concepts with two names or more"
         )
         raise UserError(msg)
-    trained = fit_encoder(
-        {"names": train},
-        held,
-        recipe,
-        model_class=TermModel,
-        checkpoints=checkpoints,
-        resume=resume,
-    )
+    trained = fit_encoder({"names": train}, held, recipe, model_class=TermModel, **place)
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores": {"validation": trained.manifest["validation"]},

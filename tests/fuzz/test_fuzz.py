@@ -47,8 +47,8 @@ def quiet_about_notes(caplog, capfd):
 def random_tagger(random_network, tokenizer):
     from transformers import BertForTokenClassification
 
+    from biomed.classes import EntityTagger
     from biomed.ner.network import WordTagger
-    from biomed.tagger import EntityTagger
 
     labels = ("O", "B-Disease", "I-Disease")
     names = {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
@@ -59,7 +59,7 @@ def random_tagger(random_network, tokenizer):
 def random_answerer(random_network, tokenizer):
     from transformers import BertForQuestionAnswering
 
-    from biomed.answerer import QuestionAnswerer
+    from biomed.classes import QuestionAnswerer
 
     network = random_network(BertForQuestionAnswering, head="qa_outputs")
     return QuestionAnswerer(network, tokenizer)

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from biomed.embedder import TermEmbedder
+from biomed.classes import TermEmbedder
 from biomed.terms.names import medical_terms
 from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe, recipe_file

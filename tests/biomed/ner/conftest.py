@@ -97,6 +97,6 @@ def both(tokenizer):
 @pytest.fixture(scope="session")
 def tagger(both):
     """Finds both."""
-    from biomed.tagger import EntityTagger
+    from biomed.classes import EntityTagger
 
     return EntityTagger(both)

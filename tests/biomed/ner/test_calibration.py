@@ -7,9 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from biomed.classes import EntityTagger
 from biomed.corpora import Gold, TaggedText
 from biomed.ner.network import WordTagger
-from biomed.tagger import EntityTagger
 from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
 from domainbert.statistics.calibration import calibrated, calibration_error

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from biomed.classes import EntityTagger
 from biomed.ner.decoding import find_entities, read_labels
-from biomed.tagger import EntityTagger
 from domainbert.errors import UserError
 
 IOB = ("O", "B-Disease", "I-Disease")

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.ner.commands
+from biomed.classes import EntityTagger
 from biomed.corpora import CorpusError, Document, Gold, Span, TaggedText, read_gold
 from biomed.corpora.documents import tagged
 from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
 from biomed.ner.task import TagTask
-from biomed.tagger import EntityTagger
 from domainbert.scoring import score_file
 from domainbert.tables import write_table
 

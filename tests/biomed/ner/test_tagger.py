@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from biomed.classes import EntityTagger
 from biomed.corpora.words import split_words
 from biomed.ner.entities import Entity
 from biomed.ner.network import EntitySettings, WordTagger
-from biomed.tagger import EntityTagger
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 

@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
 
+from biomed.classes import EntityTagger
 from biomed.ner.task import TagTask
-from biomed.tagger import EntityTagger
 from domainbert.errors import UserError
 from domainbert.scoring import driver, score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table

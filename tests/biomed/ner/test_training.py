@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from biomed.classes import EntityTagger
 from biomed.corpora import Corpus, CorpusError, Document, Gold, Span, TaggedText, gold_of
 from biomed.corpora.documents import spans_of
 from biomed.ner.evaluation import evaluate_documents
 from biomed.ner.network import EntitySettings, WordTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
-from biomed.tagger import EntityTagger
 from domainbert.errors import UserError
 from domainbert.training.settings import TrainingSettings
 

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from biomed.answerer import QuestionAnswerer
+from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate
 from biomed.qa.questions import Question, QuestionSet
 from domainbert.statistics.calibration import platt

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from biomed.answerer import QuestionAnswerer
+from biomed.classes import QuestionAnswerer
 
 QUESTION = "What is the drug?"
 CONTEXT = "Patient with heart failure, DM2. On (insulin) — no fever. "

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.qa.commands
-from biomed.answerer import QuestionAnswerer
+from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate
 from biomed.qa.questions import Question, QuestionSet, read_questions, split_by_article
 from biomed.qa.task import AskTask

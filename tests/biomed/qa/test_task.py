@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.answerer import QuestionAnswerer
+from biomed.classes import QuestionAnswerer
 from biomed.qa.model import QuestionSettings
 from biomed.qa.task import AskTask
 from domainbert.errors import UserError

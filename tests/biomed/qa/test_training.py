@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from biomed.answerer import QuestionAnswerer
+from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate, interval
 from biomed.qa.model import QuestionSettings
 from biomed.qa.questions import Question, QuestionError, QuestionSet

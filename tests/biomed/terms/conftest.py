@@ -2,7 +2,7 @@
 
 import pytest
 
-from biomed.embedder import TermEmbedder
+from biomed.classes import TermEmbedder
 
 
 @pytest.fixture(scope="session")

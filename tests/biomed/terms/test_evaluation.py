@@ -1,4 +1,4 @@
-"""Agreement with people and separation by category: the reference's numbers, whole intervals."""
+"""Agreement with people: the reference's numbers, whole intervals."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,6 @@ import pytest
 
 from biomed.sentences.data import read_pairs
 from biomed.sentences.evaluation import evaluate_pairs
-from biomed.terms.evaluation import evaluate_categories
 
 WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
 
@@ -16,11 +15,6 @@ def pairs():
     rng = np.random.default_rng(0)
     rows = [(*rng.choice(WORDS, 2, replace=False), float(rng.integers(5))) for _ in range(40)]
     return pd.DataFrame(rows, columns=["first", "second", "label"])
-
-
-@pytest.fixture
-def vocabulary():
-    return pd.DataFrame({"term": WORDS, "category": ["organ"] * 6 + ["other"] * 6})
 
 
 def test_correlations_are_scipys(embedder, pairs):
@@ -56,45 +50,6 @@ def test_nothing_to_compare_is_said(embedder, pairs):
         evaluate_pairs(embedder, pairs.assign(label=["1", "2", "x", *["3"] * 37]))
     with pytest.raises(ValueError, match="the pairs have no ratings"):
         evaluate_pairs(embedder, pairs.drop(columns="label"))
-
-
-def test_category_accuracy_is_scikit_learns(embedder, vocabulary):
-    from sklearn.neighbors import KNeighborsClassifier
-
-    found = evaluate_categories(embedder, vocabulary, k=3, bootstrap=100)
-    vectors = embedder.embed(WORDS)
-    right = []
-    for i, own in enumerate(vocabulary["category"]):
-        rest = np.arange(12) != i
-        knn = KNeighborsClassifier(3, metric="cosine")
-        knn.fit(vectors[rest], vocabulary["category"][rest])
-        right.append(knn.predict(vectors[[i]])[0] == own)
-    accuracy, purity = found.scores.values()
-    assert next(iter(found.scores)) == "category accuracy of 3 neighbours"
-    assert accuracy.value == pytest.approx(np.mean(right))
-    assert accuracy.low <= accuracy.value <= accuracy.high
-    assert purity.value == pytest.approx(found.table["purity"].mean())
-
-
-def test_only_held_out_terms_are_measured_where_there_are_any(embedder, vocabulary):
-    held = evaluate_categories(embedder, vocabulary.assign(held_out=[True, False] * 6), k=3)
-    everyone = evaluate_categories(embedder, vocabulary, k=3).table.iloc[::2]
-    assert held.table["term"].tolist() == WORDS[::2]
-    assert held.table["purity"].tolist() == everyone["purity"].tolist()
-
-
-def test_too_few_terms_or_categories_are_refused(embedder, vocabulary):
-    with pytest.raises(ValueError, match="12 terms, 12 measured, of 1 categories"):
-        evaluate_categories(embedder, vocabulary.assign(category="one"))
-    with pytest.raises(ValueError, match="needed are more than 5 terms"):
-        evaluate_categories(embedder, vocabulary.iloc[4:8])
-
-
-def test_a_vocabulary_needs_categories_and_each_term_once(embedder, vocabulary):
-    with pytest.raises(ValueError, match="12 terms of the vocabulary occur twice"):
-        evaluate_categories(embedder, pd.concat([vocabulary, vocabulary]))
-    with pytest.raises(ValueError, match="no column 'category'"):
-        evaluate_categories(embedder, vocabulary[["term"]])
 
 
 @pytest.mark.data

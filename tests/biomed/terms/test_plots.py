@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.embedder import TermEmbedder, plot_terms
+from biomed.classes import TermEmbedder, plot_terms
 from biomed.terms.plots import TermLayout, plot_layout
 from domainbert.statistics.figures import save_figure
 
@@ -106,7 +106,7 @@ def test_files_are_the_same_each_time(tmp_path, ending):
 
 
 def test_matplotlib_waits_until_it_is_needed():
-    code = "import sys, biomed.embedder; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, biomed.classes; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

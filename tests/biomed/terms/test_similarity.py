@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.embedder import embed_frame
+from biomed.classes import embed_frame
 from biomed.terms.similarity import COLUMNS, TermIndex
 from biomed.terms.task import (
     EmbedTask,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.embedder import TermEmbedder
+from biomed.classes import TermEmbedder
 from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.names import percent
 from biomed.terms.training import name_pairs, read_names, train_from_recipe

@@ -1,4 +1,4 @@
-"""Quality of term vectors: separation of clinical categories."""
+"""Quality of term vectors: how well they separate the clinical categories of a vocabulary."""
 
 from __future__ import annotations
 

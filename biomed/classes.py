@@ -1,26 +1,111 @@
-"""TermEmbedder: the model of terms that users hold; a table of vectors and a plot."""
+"""The classes that users hold, with tables, training and displays: entities, answers, terms."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from biomed.ner.entities import TaggedView
+from biomed.ner.tagger import Tagger
+from biomed.qa.model import AnswerModel
 from biomed.terms.similarity import TermIndex, TermModel
-from biomed.terms.task import EmbedTask
 from domainbert.models.embedder import check_many
 from domainbert.models.pooling import unit
 from domainbert.scoring import score_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from biomed.corpora.corpus import Corpus
+    from biomed.ner.training import EntityRecipe
     from domainbert.models.embedder import Embedder
+
+
+class EntityTagger(Tagger):
+    """Finds entities in raw text; see `biomed.ner.tagger.Tagger`."""
+
+    @classmethod
+    def fit(
+        cls, corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **options: Any
+    ) -> EntityTagger:
+        """Train one network on corpora; see `biomed.ner.training.fit`."""
+        from biomed.ner.training import fit
+
+        return cls(fit(corpora, recipe, **options))
+
+    def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
+        """Write the model's folder; see `Model.save_pretrained`."""
+        self.network.save_pretrained(folder, merged=merged)
+
+    def tag_frame(
+        self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """The entities of a table with a column `text`, one row for each entity.
+
+        Args:
+            frame: texts, and ids (`id`, `*_id` and common names), which are repeated.
+            text: name of the text column, if it is not recognised.
+            keep: other columns to repeat.
+
+        Returns:
+            Ids, `row` (the text's position in the table, from 0), `start, end, entity, label,
+            score, score_kind, assertion, entity_id, entity_name, link_score, status, reason`. A
+            text without entities has one row with empty fields; its status is "empty" if there is
+            no text, and "error" if it cannot be read.
+        """
+        from biomed.ner.task import TagTask
+
+        named = {"text": text} if text else None
+        return score_frame(TagTask(self), frame, named=named, keep=keep)
+
+    def show(self, text: str) -> TaggedView:
+        """The text with its entities highlighted, for a notebook or a terminal."""
+        return TaggedView(text, tuple(self.tag(text)), self.labels)
+
+
+class QuestionAnswerer(AnswerModel):
+    """Finds the answer to a question in text of any length; see `biomed.qa.model.AnswerModel`."""
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path = "qa", **options: Any) -> Self:
+        """Load the shipped model, a model folder or `hub:owner/name`; see `Model`."""
+        return super().from_pretrained(name, **options)
+
+    def answer_frame(
+        self,
+        frame: pd.DataFrame,
+        *,
+        question: str | None = None,
+        named: Mapping[str, str] | None = None,
+        keep: Iterable[str] = (),
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Answers for a table, one row per answer; for its columns see `biomed.qa.task.AskTask`.
+
+        Args:
+            frame: columns `question` and `context`, or, with a `question`, `text`.
+            question: to ask of every row.
+            named: see `domainbert.scoring.score_frame`.
+            keep: see there.
+            **options: `top_k` and `threshold`, see `answer`.
+        """
+        from biomed.qa.task import AskTask
+
+        task = AskTask(self, question=question, **options)
+        return score_frame(task, frame, named=named, keep=keep)
+
+    def show(self, question: str, context: str, **options: Any) -> TaggedView:
+        """The answers marked in their sentences, for a notebook or `print`; see `answer`."""
+        from biomed.qa.task import answer_view
+
+        return answer_view(self.answer(question, context, **options))
 
 
 class TermEmbedder(TermModel):
@@ -82,6 +167,8 @@ def embed_frame(
     Raises:
         TableError: no such column.
     """
+    from biomed.terms.task import EmbedTask
+
     named = {"term": column} if column else None
     return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
 
