@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Hashable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +20,6 @@ from domainbert.files import remove_abandoned
 from domainbert.service.commands import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
     from domainbert.service.served import Announced
 
 SAME, DIFFERENT = "as in the card", "DIFFERENT from the card"

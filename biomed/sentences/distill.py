@@ -13,7 +13,7 @@ from biomed.sentences.encoder import SentenceEncoder
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
-from domainbert.training.objective import Objective, SimilarLengths, fingerprint
+from domainbert.training.objective import LengthBatches, Objective, fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.sentences import WINDOWS, vectors_of, windows_of
 from domainbert.training.train import Stage, train
@@ -153,7 +153,9 @@ class TeacherObjective(Objective):
         self.texts = [side[place] for side in sides.values() for place in rest]
         self._targets = torch.from_numpy(np.tile(vectors[rest], (len(sides), 1)))
         rows = [(text,) for text in self.texts]
-        self._plan = SimilarLengths(rows, batch_size=training.batch_size, seed=training.seed)
+        self._plan = LengthBatches.of_texts(
+            rows, batch_size=training.batch_size, seed=training.seed
+        )
 
     def batches(self) -> BatchPlan:
         """Batches of text numbers."""

@@ -43,7 +43,6 @@ class SentenceTable(ModelTable, EmbeddingSettings):
         kind: "bi-encoder" (a vector per text) or "cross-encoder" (two texts read together).
         objective: of a bi-encoder, see `domainbert.training.sentences.TextVectorsObjective`.
         difference: whether the objective "classification" sees |u - v|.
-        join: of a cross-encoder, how the windows of a long second text are joined.
         share: of a bi-encoder, the share of the trained change that is kept; 0.5 averages the
             trained weights with the plain encoder's.
     """
@@ -51,7 +50,6 @@ class SentenceTable(ModelTable, EmbeddingSettings):
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
     objective: Kind = "regression"
     difference: bool = True
-    join: Literal["mean", "max"] = "max"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
@@ -130,7 +128,7 @@ def _fit_cross(
         validation=sides[1],
         encoder=model.encoder,
         training=recipe.training,
-        settings=PairSettings(window=model.window, join=model.join),
+        settings=PairSettings(window=model.window),
         model_class=CrossEncoder,
         **place,
     )

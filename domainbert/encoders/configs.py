@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import EncoderError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from peft import LoraConfig
     from transformers import PretrainedConfig
 

@@ -12,6 +12,7 @@ import logging
 import math
 import pickle
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,8 +24,6 @@ from domainbert.errors import EncoderError
 from domainbert.files import file_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,6 @@ from domainbert.encoders.loading import ADAPTER_CONFIG, ADAPTER_FILE, HUB, expla
 from domainbert.errors import EncoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
     from peft import LoraConfig
     from transformers import PreTrainedModel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +17,6 @@ from domainbert.models.model import Model
 from domainbert.models.pooling import (
     BareEncoder,
     EmbeddingSettings,
-    hidden_states,
     join_windows,
     module_files,
     pool,
@@ -28,12 +28,10 @@ from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import UNKNOWN, Windower, too_long
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.models.pooling import Layers, Pooling
+    from domainbert.models.pooling import Pooling
     from domainbert.text.windows import WindowedText
 
 NO_TEXT = "no text"
@@ -122,7 +120,6 @@ class Embedder(Model):
             network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
         )
         self.name = name
-        network.config.output_hidden_states = self.settings.layers != "last"
         self.windower = self._windower(self.window_tokens())
 
     @property
@@ -147,7 +144,6 @@ class Embedder(Model):
         name: str | Path = DEFAULT_ENCODER,
         *,
         pooling: Pooling | None = None,
-        layers: Layers | None = None,
         unit_norm: bool | None = None,
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
@@ -160,7 +156,6 @@ class Embedder(Model):
         Args:
             name: of the model.
             pooling: "mean", "cls" or "max"; by default as the model was trained.
-            layers: "last", "mean4" or "sum4"; by default as the model was trained.
             unit_norm: scale vectors to length 1; by default as the model says, else False.
             device: see the class.
             batch_tokens: see the class.
@@ -178,7 +173,7 @@ class Embedder(Model):
             if published is None:
                 log.warning("%s was not trained for similarity: cosines rank texts poorly", name)
             settings = published or EmbeddingSettings()
-        asked = {"pooling": pooling, "layers": layers, "unit_norm": unit_norm}
+        asked = {"pooling": pooling, "unit_norm": unit_norm}
         embedder = cls(
             loaded.model,
             loaded.tokenizer,
@@ -300,8 +295,7 @@ class Embedder(Model):
         """
 
         def read(output: Any, mask: torch.Tensor | None) -> torch.Tensor:
-            hidden = hidden_states(output, layers=self.settings.layers)
-            return pool(hidden, mask, pooling=self.settings.pooling)
+            return pool(output.last_hidden_state, mask, pooling=self.settings.pooling)
 
         runner = self.runner if network is None else self.runner.with_model(network)
         rows = runner.run(windows, read=read)
@@ -360,8 +354,7 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
     """
     for number, fault in zip(itertools.count(first), faults, strict=False):
         if fault:
-            msg = f"text number {number} has no vector: {fault}"
-            raise UserError(msg)
+            raise UserError(f"text number {number} has no vector: {fault}")
 
 
 def _split(chunk: list[Any], windower: Windower) -> _Read:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -16,8 +17,6 @@ from domainbert.errors import EncoderError, UserError
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from domainbert.encoders.loading import Encoder

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,13 +16,10 @@ from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import own_tokenizer, plan_windows, too_long
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-Join = Literal["mean", "max"]
 SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
 
 
@@ -31,13 +29,9 @@ class PairSettings(Settings):
     Attributes:
         window: maximum tokens of a window, including both texts and special tokens; None is the
             encoder's limit.
-        join: how the windows of a long second text become one result: the largest of their logits
-            ("max"), or the "mean". In a mean, a last window of a few words weighs as much as a full
-            one, which ruins reranking.
     """
 
     window: Count | None = None
-    join: Join = "max"
 
 
 @dataclass(frozen=True)
@@ -131,12 +125,11 @@ class PairWindower:
                 msg = f"the {side} text of pair number {number} has no character the model reads"
                 raise UserError(msg)
         if len(first) > self.longest_first:
-            msg = (
+            raise UserError(
                 f"the first text of pair number {number} has {len(first)} tokens; with windows of "
                 f"{self.window} tokens expected at most {self.longest_first}: put the longer text "
                 "second"
             )
-            raise UserError(msg)
         head = [*self._cls, *first, *self._sep]
         ranges = plan_windows(len(second), capacity=self.window - SPECIAL_TOKENS - len(first))
         rows = [np.array([*head, *second[a:b], *self._sep], dtype=np.int64) for a, b in ranges]
@@ -164,7 +157,7 @@ def _checked(text: object, *, side: str, number: int) -> str:
 class PairModel(Model):
     """Reads two texts together and gives a score.
 
-    A second text too long for one window is read in several, and their logits are joined. Load
+    A second text too long for one window is read in several, whose largest logit counts. Load
     one with `from_pretrained`: a folder of ours, or any BERT sequence classifier with one output,
     such as a sentence-transformers cross-encoder for reranking.
 
@@ -250,12 +243,7 @@ class PairModel(Model):
                 read=lambda output, _: output.logits[:, 0],
             )
             counts = np.array([len(windows) for windows in chunk])
-            for logit, count in zip(self._joined(np.stack(rows), counts), counts, strict=True):
+            # Of the mean, a last window of a few words would be as much as a full one.
+            logits = np.maximum.reduceat(np.stack(rows), np.cumsum(counts) - counts)
+            for logit, count in zip(logits, counts, strict=True):
                 yield PairResult(float(logit), int(count))
-
-    def _joined(self, logits: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """A logit for each pair, from those of its windows: shapes (windows,) and (pairs,)."""
-        starts = np.cumsum(counts) - counts
-        if self.settings.join == "max":
-            return np.maximum.reduceat(logits, starts)
-        return np.add.reduceat(logits, starts) / counts

@@ -1,4 +1,4 @@
-"""Hidden states -> one vector: pooling, layers, and sentence-transformers' folder format."""
+"""Hidden states -> one vector: pooling, and sentence-transformers' folder format."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Pooling = Literal["mean", "cls", "max"]
-Layers = Literal["last", "mean4", "sum4"]
-_LAST_LAYERS = 4
 _KNOWN_MODULES = {"Transformer", "Pooling", "Normalize"}
 _POOLING_KEYS: dict[Pooling, str] = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
@@ -29,15 +27,12 @@ class EmbeddingSettings(Settings):
     Attributes:
         pooling: "mean" over the tokens of a window, [CLS] and [SEP] included and padding not;
             "cls", the first token; "max", the largest value of the tokens in each dimension.
-        layers: "last", or the mean ("mean4") or sum ("sum4") of the last four, as in the
-            ClinicalBERT paper; an encoder with fewer layers uses all of them.
         unit_norm: whether vectors are scaled to length 1.
         window: tokens of a window at most, special tokens included; None is the encoder's limit.
             A longer text is read in several windows.
     """
 
     pooling: Pooling = "mean"
-    layers: Layers = "last"
     unit_norm: bool = False
     window: Count | None = None
 
@@ -56,17 +51,6 @@ class BareEncoder:
         if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
             options["add_pooling_layer"] = False
         return model_class.from_pretrained(location, **options)
-
-
-def hidden_states(output: Any, *, layers: Layers) -> torch.Tensor:
-    """The chosen layers of a model's output, shape (windows, tokens, hidden)."""
-    import torch
-
-    if layers == "last":
-        return output.last_hidden_state
-    # The first entry is the embedding table's output, not a layer's.
-    last = torch.stack(output.hidden_states[1:][-_LAST_LAYERS:])
-    return last.mean(dim=0) if layers == "mean4" else last.sum(dim=0)
 
 
 def pool(hidden: torch.Tensor, mask: torch.Tensor | None, *, pooling: Pooling) -> torch.Tensor:
@@ -127,11 +111,10 @@ def read_modules(encoder: Encoder) -> EmbeddingSettings | None:
         return None
     names = [str(module["type"]).rsplit(".", 1)[-1] for module in modules]
     if unknown := sorted(set(names) - _KNOWN_MODULES):
-        msg = (
+        raise EncoderError(
             f"{encoder.name} puts {', '.join(unknown)} after its encoder, which is not implemented "
             "here; use sentence_transformers.SentenceTransformer for it"
         )
-        raise EncoderError(msg)
     config = _read_json(encoder, "1_Pooling/config.json") or {}
     chosen = [
         mode
@@ -143,12 +126,7 @@ def read_modules(encoder: Encoder) -> EmbeddingSettings | None:
 
 
 def module_files(settings: EmbeddingSettings, *, dimension: int, window: int) -> dict[str, str]:
-    """The files that make an encoder folder a sentence-transformers model: name -> content.
-
-    Empty where the library has no module for the settings (layers other than the last).
-    """
-    if settings.layers != "last":
-        return {}
+    """The files that make an encoder folder a sentence-transformers model: name -> content."""
     steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
     steps += [("Normalize", "2_Normalize")] if settings.unit_norm else []
     modules = [

@@ -5,6 +5,7 @@ A package keeps them in its folder `models`, beside the template of their cards.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from domainbert.markdown import table
 from domainbert.statistics.bootstrap import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from domainbert.encoders.lora import Adapter
     from domainbert.models.storage import TaskConfig
 

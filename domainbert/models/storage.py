@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -27,8 +28,6 @@ from domainbert.files import folder_beside, replace_folder
 from domainbert.settings import Names, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONFIG_KEY = "domainbert"

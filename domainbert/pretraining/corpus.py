@@ -6,9 +6,10 @@ import hashlib
 import logging
 import re
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from domainbert.errors import UserError
 from domainbert.files import file_sha256
@@ -18,7 +19,6 @@ from domainbert.tables import (
     PATIENT,
     STAY,
     TEXT,
-    Column,
     ReadOptions,
     TableError,
     id_key,
@@ -29,9 +29,6 @@ from domainbert.tables import (
     table_columns,
 )
 from domainbert.text.sentences import split_sentences
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 TRAIN, HELD_OUT = "train", "held-out"
 SIDES = (TRAIN, HELD_OUT)
@@ -75,27 +72,14 @@ class CorpusFile:
         """The names in the file of the text and the ids that it has.
 
         Raises:
-            TableError: a table without the column of text.
+            TableError: a table without the column of text, or a column that was named.
         """
         if not self.is_table:
             return {NOTE.name: "(file name)"} if self.in_folder else {}
-        available = table_columns(self.path)
         named = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
-        for ours, theirs in named.items():
-            if theirs not in (ours, *available):
-                log.warning("%s has no column %r", self.path.name, theirs)
-        given = {k: theirs for k, theirs in named.items() if theirs != k and theirs in available}
-        text = Column(TEXT.name, "text", TEXT.also if named[TEXT.name] == TEXT.name else ())
-        wanted = (text, PATIENT, STAY, NOTE)
-        columns = match_columns(available, wanted, named=given, source=self.path.name)
-        if TEXT.name not in columns or named[TEXT.name] not in (TEXT.name, columns[TEXT.name]):
-            # Without a header the names are the first row, so they are not shown.
-            msg = (
-                f"{self.path.name} has no column {named[TEXT.name]!r} among its {len(available)}; "
-                "the first line must hold column names, and --text names the column of text"
-            )
-            raise TableError(msg)
-        return columns
+        named = {ours: theirs for ours, theirs in named.items() if theirs != ours}
+        known = (TEXT, PATIENT, STAY, NOTE)
+        return match_columns(table_columns(self.path), known, named=named, source=self.path.name)
 
     def documents(self, settings: CorpusSettings) -> Iterator[Document]:
         """The documents, in order; a row without text gives an empty one."""
@@ -159,11 +143,10 @@ class Exclusions:
     def check(self, kinds: Collection[str], *, source: str) -> None:
         """Refuse a source whose documents lack the broadest kind of id in the list."""
         if self._kinds and self._kinds[0] not in kinds:
-            msg = (
+            raise CorpusError(
                 f"{source} has no {self._kinds[0]}, and the exclusion list names documents by it: "
                 f"add that column, or name it with --{self._kinds[0].removesuffix('_id')}"
             )
-            raise CorpusError(msg)
 
     def reason(self, document: Document) -> str | None:
         """Why a document must not be read, or None; remembers which ids were found."""
@@ -198,8 +181,7 @@ def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
     names: list[tuple[str, str]] = []
     for path in map(Path, paths):
         if not (listed := list(_excluded(path))):
-            msg = f"{path.name} excludes nothing: it has no ids outside the train side"
-            raise CorpusError(msg)
+            raise CorpusError(f"{path.name} excludes nothing: it has no ids outside the train side")
         names += listed
     return Exclusions(names)
 
@@ -250,8 +232,7 @@ class Corpus:
         try:
             self._erase = re.compile(self.settings.erase) if self.settings.erase else None
         except re.error as error:
-            msg = f"erase must be a regular expression: {error}"
-            raise UserError(msg) from None
+            raise UserError(f"erase must be a regular expression: {error}") from None
         for file in self.files:
             self.exclusions.check(file.columns(self.settings), source=file.path.name)
 
@@ -315,12 +296,11 @@ class Corpus:
             msg = f"the corpus has no document to read: {listed or 'its files are empty'}"
             raise CorpusError(msg)
         if empty:
-            msg = (
+            raise CorpusError(
                 f"no document is on the {empty[0]} side: {listed}; change held_out (now "
                 f"{self.settings.held_out:g}), or split long text files with lines = 20 under "
                 "[corpus]"
             )
-            raise CorpusError(msg)
 
     def describe(self) -> dict[str, Any]:
         """Counts of the last reading; names and hashes could identify patients."""

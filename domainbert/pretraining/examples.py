@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +21,6 @@ from domainbert.pretraining.corpus import SIDES, CorpusError
 from domainbert.text.runner import chunked, pad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from transformers import PreTrainedTokenizerBase
 
     from domainbert.pretraining.corpus import Corpus
@@ -279,8 +278,7 @@ def _checked(rows: Iterator[Row]) -> Iterator[Row]:
         missing.discard(row["side"])
         yield row
     if missing:
-        msg = f"the documents on the {max(missing)} side have no word in them"
-        raise CorpusError(msg)
+        raise CorpusError(f"the documents on the {max(missing)} side have no word in them")
 
 
 def _tokenized(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,6 @@ from domainbert.training.settings import TrainingSettings
 from domainbert.training.trainer import ObjectiveTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
@@ -123,11 +122,10 @@ def pretrain(
 def _check_length(recipe: Recipe) -> None:
     limit, length = window_limit(load_config(find_encoder(recipe.encoder))), recipe.training.length
     if length > limit:
-        msg = (
+        raise UserError(
             f"[training] has examples of {length} tokens, but {recipe.encoder} reads at most "
             f"{limit}; set length = {limit} there"
         )
-        raise UserError(msg)
 
 
 def train(
@@ -151,11 +149,11 @@ def train(
         The network, and its scores on held-out documents before and after.
     """
     plan = recipe.training
-    masker = Masker(tokenizer, masked=recipe.examples.masked)
-    held_out = HeldOut(examples[HELD_OUT], masker=masker, plan=plan)
-    objective = MaskedWords(examples[TRAIN], held_out=held_out, plan=plan, masker=masker)
+    objective = MaskedWords(
+        examples, plan=plan, masker=Masker(tokenizer, masked=recipe.examples.masked)
+    )
     network.to("cuda" if torch.cuda.is_available() else "cpu")
-    before = held_out.scores(network)
+    before = objective.score(network)
     if not recipe.examples.pairs:
         network.bert.pooler.requires_grad_(requires_grad=False)
         network.cls.seq_relationship.requires_grad_(requires_grad=False)
@@ -182,7 +180,7 @@ def train(
         metric_for_best_model=None,
     )
     trained = trainer.trained()
-    return trained, before, held_out.scores(trained)
+    return trained, before, objective.score(trained)
 
 
 # --- masked words
@@ -194,25 +192,24 @@ class MaskedWords(Objective):
     The masks are drawn anew in every epoch, from the seed, the epoch and the batch (Liu et al.,
     arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same.
 
-    Attributes:
+    Args:
+        examples: of both sides; the held-out ones are drawn and masked once for all evaluations.
         plan: the settings.
+        masker: draws the masks.
+
+    Attributes:
         passes: per step.
     """
 
     metric = "mlm_accuracy"
 
     def __init__(
-        self,
-        examples: Dataset,
-        *,
-        held_out: HeldOut,
-        plan: TrainingPlan,
-        masker: Masker,
+        self, examples: Mapping[str, Dataset], *, plan: TrainingPlan, masker: Masker
     ) -> None:
-        self._examples, self._held_out, self._masker = examples, held_out, masker
-        self.plan = plan
+        self._examples, self._plan, self._masker = examples[TRAIN], plan, masker
+        self._held_out = list(_held_out(examples[HELD_OUT], masker=masker, plan=plan))
         self.passes = math.ceil(plan.batch_tokens / plan.device_tokens)
-        lengths = np.asarray(examples["length"][:])
+        lengths = np.asarray(self._examples["length"][:])
         self._batches = LengthBatches(
             np.stack([np.ones_like(lengths), lengths], axis=1),
             batch_size=len(lengths),
@@ -227,38 +224,14 @@ class MaskedWords(Objective):
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """A masked batch."""
         rows = self._examples[list(batch)]
-        return self._masker.batch(rows, seed=(self.plan.seed, epoch, batch[0]))
+        return self._masker.batch(rows, seed=(self._plan.seed, epoch, batch[0]))
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """Cross-entropy of the masked tokens plus that of the pairs."""
         return network(**batch).loss
 
     def score(self, network: PretrainingNetwork) -> Scores:
-        """Scores on held-out documents."""
-        return self._held_out.scores(network)
-
-    def facts(self) -> dict[str, Any]:
-        """The settings; `pretrain` names the folder of a run by these and its data."""
-        return {"plan": self.plan.model_dump()}
-
-
-class HeldOut:
-    """Held-out examples, drawn and masked once for all evaluations."""
-
-    def __init__(self, examples: Dataset, *, masker: Masker, plan: TrainingPlan) -> None:
-        order = np.random.default_rng(plan.seed).permutation(len(examples))
-        lengths = np.asarray(examples["length"][:])
-        fits = np.cumsum(lengths[order]) < plan.evaluation_tokens
-        chosen = order[: int(fits.sum()) or 1]
-        self._batches = [
-            masker.batch(examples[chosen[batch].tolist()], seed=(plan.seed, number))
-            for number, batch in enumerate(
-                plan_batches(lengths[chosen], batch_tokens=EVALUATION_TOKENS)
-            )
-        ]
-
-    def scores(self, network: PretrainingNetwork) -> Scores:
-        """Score a network on its own device, whose training mode is restored.
+        """Scores on held-out documents, on the network's device; its training mode is restored.
 
         Returns:
             `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
@@ -269,7 +242,7 @@ class HeldOut:
         network.eval()
         autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
         with torch.inference_mode(), autocast:
-            for batch in self._batches:
+            for batch in self._held_out:
                 totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
         network.train(training)
         loss, right, tokens, right_pairs, pairs = totals.tolist()
@@ -283,6 +256,23 @@ class HeldOut:
         if pairs:
             scores |= {"nsp_accuracy": right_pairs / pairs, "pairs": int(pairs)}
         return scores
+
+    def facts(self) -> dict[str, Any]:
+        """The settings; `pretrain` names the folder of a run by these and its data."""
+        return {"plan": self._plan.model_dump()}
+
+
+def _held_out(
+    examples: Dataset, *, masker: Masker, plan: TrainingPlan
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Masked batches of a random choice of examples, as many as an evaluation reads."""
+    order = np.random.default_rng(plan.seed).permutation(len(examples))
+    lengths = np.asarray(examples["length"][:])
+    fits = np.cumsum(lengths[order]) < plan.evaluation_tokens
+    chosen = order[: int(fits.sum()) or 1]
+    batches = plan_batches(lengths[chosen], batch_tokens=EVALUATION_TOKENS)
+    for number, batch in enumerate(batches):
+        yield masker.batch(examples[chosen[batch].tolist()], seed=(plan.seed, number))
 
 
 def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.ndarray:

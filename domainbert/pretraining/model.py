@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -30,8 +31,6 @@ from domainbert.pretraining.examples import IGNORED
 from domainbert.training.train import versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from transformers import PreTrainedTokenizerBase
 
     from domainbert.pretraining.settings import Recipe, TrainingPlan
@@ -171,8 +170,7 @@ def check_free(folder: Path) -> None:
         FileExistsError: it does.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        msg = f"{folder} exists already; move it away or choose another name"
-        raise FileExistsError(msg)
+        raise FileExistsError(f"{folder} exists already; move it away or choose another name")
 
 
 def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> dict[str, Any]:

@@ -8,17 +8,15 @@ from __future__ import annotations
 import logging
 import secrets
 import sqlite3
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 DEFAULT_BYTES = 1 << 30
 _LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
@@ -53,13 +51,11 @@ class WindowCache:
         try:
             self._open()
         except sqlite3.OperationalError as error:
-            msg = f"{path}: this cache cannot be opened ({error})"
-            raise UserError(msg) from None
+            raise UserError(f"{path}: this cache cannot be opened ({error})") from None
         except sqlite3.DatabaseError:
             with self._path.open("rb") as file:
                 if file.read(len(_HEADER)) != _HEADER:
-                    msg = f"{path} is no window cache; name a new file"
-                    raise UserError(msg) from None
+                    raise UserError(f"{path} is no window cache; name a new file") from None
             self._set_aside()
 
     def _set_aside(self) -> None:
@@ -77,8 +73,7 @@ class WindowCache:
             found = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
             (program,) = con.execute("PRAGMA application_id").fetchone()
             if program != _APPLICATION and (program or found):
-                msg = f"{self._path} is a database of another program; name a new file"
-                raise UserError(msg)
+                raise UserError(f"{self._path} is a database of another program; name a new file")
             con.execute("PRAGMA journal_mode = WAL")
             con.execute(f"PRAGMA application_id = {_APPLICATION}")
             con.execute("CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB)")

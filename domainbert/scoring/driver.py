@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -31,8 +32,6 @@ from domainbert.tables.rows import FIRST_LINES
 from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     import pandas as pd
     import pyarrow as pa
 
@@ -110,8 +109,7 @@ def score_frame(
         UserError: not a DataFrame.
     """
     if not hasattr(frame, "columns"):
-        msg = f"expected a pandas DataFrame, got {type(frame).__name__}"
-        raise UserError(msg)
+        raise UserError(f"expected a pandas DataFrame, got {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
     plan = make_plan(task, names, named=named, keep=keep, source="the table")
     rows = list(frame_rows(frame))

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,6 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
@@ -147,11 +145,10 @@ class RunStore:
             self._remove_parts()
             self._note(complete=False, **facts)
         elif other:
-            msg = (
+            raise UserError(
                 f"{self.folder} holds a run with another {' and '.join(other)}; "
                 "use the same again, or start over with --restart"
             )
-            raise UserError(msg)
         parts = self._parts()
         for path in self._parts(everything=True)[len(parts) :]:
             path.unlink()  # a part before it was deleted
@@ -272,11 +269,10 @@ def _facts(part: Path) -> tuple[Counter[str], int]:
         found = pq.read_metadata(part)
         return Counter(json.loads(found.metadata[_ITEMS])), found.num_rows
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-        msg = (
+        raise UserError(
             f"{part} is damaged; delete it and repeat the command: its rows, and those after it, "
             "are scored again"
-        )
-        raise UserError(msg) from None
+        ) from None
 
 
 @contextmanager

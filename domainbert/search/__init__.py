@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 QUERIES = 256  # compared with a block of rows at a time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,6 @@ from domainbert.models.pooling import unit
 from domainbert.search import Hits, top_k
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pandas as pd
     import pyarrow as pa
 
@@ -111,12 +110,11 @@ class VectorIndex:
         folder = Path(folder)
         head = _read_head(folder)
         if embedder is not None and embedder.fingerprint() != head["fingerprint"]:
-            msg = (
+            raise VectorIndexError(
                 f"{folder} was built with another encoder or other settings (hash "
                 f"{head['fingerprint'][:12]}…, here {embedder.fingerprint()[:12]}…); load that "
                 f"encoder, or {_AGAIN}"
             )
-            raise VectorIndexError(msg)
         index = cls(folder, head)
         for part in index._parts:
             index._load(part)

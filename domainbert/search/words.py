@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import bm25s
 import numpy as np
 
 from domainbert.errors import UserError
 from domainbert.search import Hits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Words:

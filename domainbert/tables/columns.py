@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING, Literal
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pandas as pd
 
 
@@ -40,8 +39,7 @@ def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
             return ending
     advice = _ADVICE.get(Path(name).suffix)
     fix = f"; {advice}" if advice else ""
-    msg = f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{fix}"
-    raise TableError(msg)
+    raise TableError(f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{fix}")
 
 
 @dataclass(frozen=True)
@@ -171,11 +169,10 @@ def _check_unused_ids(
         for ours, column in ids.items():
             if name not in used and _is_near(name, column):
                 option = f"name it with {_OPTIONS[ours]} {name}, or " if ours in _OPTIONS else ""
-                msg = (
+                raise TableError(
                     f"{source} has a column {name!r} that looks like {ours}, and no {ours}; "
                     f"{option}rename the column"
                 )
-                raise TableError(msg)
 
 
 def _is_near(name: str, column: Column) -> bool:
@@ -220,8 +217,7 @@ def require_columns(
             listed += f" (and {rest} more)"
         if not is_header:
             listed = f"{len(available)}, not shown: the first line may be data, not names"
-        msg = f"{source} has no column {name!r}{guess}. Columns there: {listed}"
-        raise TableError(msg)
+        raise TableError(f"{source} has no column {name!r}{guess}. Columns there: {listed}")
 
 
 def require_cells(frame: pd.DataFrame, needed: Sequence[str], *, source: str) -> None:
@@ -233,8 +229,7 @@ def require_cells(frame: pd.DataFrame, needed: Sequence[str], *, source: str) ->
     require_columns(frame.columns, needed, source=source)
     empty = frame[list(needed)].isna().any(axis=1)
     if empty.any():
-        msg = f"{source}: row {int(empty.argmax())} has no {' or no '.join(needed)}"
-        raise TableError(msg)
+        raise TableError(f"{source}: row {int(empty.argmax())} has no {' or no '.join(needed)}")
 
 
 # Some name of a header is like one of these. "Smith,John" is a first row without a header.

@@ -14,16 +14,15 @@ import io
 import re
 import zlib
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.tables.columns import TableError, are_names
 from domainbert.text.runner import read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
 
 NO_ROW = "line that is not a row"
@@ -59,11 +58,9 @@ def csv_columns(
         with open_text(path, encoding, newline="") as text:
             header = next(csv.reader(_header_lines(path, text), delimiter=separator), [])
     except (OSError, EOFError, zlib.error, csv.Error) as error:
-        msg = f"{path.name} cannot be read as CSV ({type(error).__name__})"
-        raise TableError(msg) from None
+        raise TableError(f"{path.name} cannot be read as CSV ({type(error).__name__})") from None
     if fault := _wrong_header(header, separator):
-        msg = f"{path.name} {fault}"
-        raise TableError(msg)
+        raise TableError(f"{path.name} {fault}")
     return header
 
 
@@ -217,11 +214,10 @@ def _data_rows(
             if line > 1 and (problem or text):
                 yield line, UNDECODABLE if is_replaced else problem, text
             elif problem and not text:
-                msg = (
+                raise TableError(
                     f"{path.name}: the first line has a quote out of place or a lone carriage "
                     "return; save the file with ordinary line ends"
                 )
-                raise TableError(msg)
 
 
 def _sound_rows(
@@ -295,8 +291,7 @@ def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Itera
         start = raw.read(4)
         raw.seek(0)
         if fault := _wrong_encoding(start, encoding):
-            msg = f"{path.name} {fault}"
-            raise TableError(msg)
+            raise TableError(f"{path.name} {fault}")
         with io.TextIOWrapper(raw, encoding or "utf-8-sig", "replace", newline=newline) as text:
             try:
                 yield text

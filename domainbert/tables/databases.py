@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -21,8 +22,6 @@ from domainbert.tables.sources import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import duckdb
     import pyarrow as pa
 
@@ -55,11 +54,10 @@ def open_source(
         yield _DuckDBSource(Path(source), con)
     else:
         name = _public_name(text).removesuffix("://...") if "://" in text else text
-        msg = (
+        raise TableError(
             f"{name}: no such folder or file. A source is a folder of "
             f"{', '.join(FILE_ENDINGS)} files, a DuckDB file, postgresql://… or sqlite:///…"
         )
-        raise TableError(msg)
 
 
 @contextmanager
@@ -105,8 +103,7 @@ def _connect(uri: str) -> Iterator[Any]:
             yield connection
     except driver.Error as error:
         fault = _fault(str(error), uri) or type(error).__name__
-        msg = f"{_public_name(uri)} cannot be read ({fault})"
-        raise TableError(msg) from None
+        raise TableError(f"{_public_name(uri)} cannot be read ({fault})") from None
 
 
 class _DatabaseSource(Source):
@@ -128,11 +125,10 @@ class _DatabaseSource(Source):
         found = [p for p in self._tables if wanted in (p[1].lower(), ".".join(p).lower())]
         if len(found) > 1:
             names = ", ".join(".".join(place) for place in found)
-            msg = (
+            raise TableError(
                 f"{self.name} has more than one table {table}: {names}. Name the one you mean as "
                 'table = "schema.table" in a mapping (schema="generic")'
             )
-            raise TableError(msg)
         return ".".join(map(identifier, found[0])) if found else None
 
     def columns(self, table: str) -> list[str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,8 +23,6 @@ from domainbert.tables.parquet_files import open_parquet
 from domainbert.tables.rows import iter_rows, table_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
     import pyarrow as pa
 
@@ -162,11 +160,10 @@ def write_table(
         # The library's own message quotes the cell.
         column = re.search("for column (.+) with type", str(error.args[-1]))
         name = f"column {column[1]!r}" if column else "a column"
-        msg = (
+        raise TableError(
             f"{path.name}: {name} holds values of more than one kind, or text that is "
             f"not Unicode ({type(error).__name__}); make it one type first"
-        )
-        raise TableError(msg) from None
+        ) from None
 
 
 def _csv_cells(frame: pd.DataFrame, source: str, *, raw: bool) -> tuple[pd.DataFrame, Any]:
@@ -177,8 +174,7 @@ def _csv_cells(frame: pd.DataFrame, source: str, *, raw: bool) -> tuple[pd.DataF
         if column.dtype.kind not in "OUT":
             continue
         if column.map(_is_nested).any():
-            msg = f"{source}: column {name!r} holds lists; write .parquet or .jsonl"
-            raise TableError(msg)
+            raise TableError(f"{source}: column {name!r} holds lists; write .parquet or .jsonl")
         if column.map(_has_return).any():
             # Minimal quoting leaves a lone carriage return bare, where readers end the row.
             quoting = csv.QUOTE_NONNUMERIC

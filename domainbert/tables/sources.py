@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,6 @@ from domainbert.tables.csv_files import (
 from domainbert.tables.parquet_files import parquet_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import duckdb
     import pyarrow as pa
 

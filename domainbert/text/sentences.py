@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Words that end in a full stop without ending a sentence.
 _ABBREVIATIONS = frozenset(

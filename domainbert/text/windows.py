@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,8 +13,6 @@ from domainbert.errors import UserError
 from domainbert.files import whole_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerBase
 

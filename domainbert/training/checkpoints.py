@@ -7,6 +7,7 @@ import logging
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,6 @@ from domainbert.errors import UserError
 from domainbert.files import locked, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from domainbert.models.model import Model
 
 STATE = "trainer_state.json"
@@ -48,11 +47,10 @@ def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterat
         if checkpoint:
             known = json.loads(note.read_text("utf-8")) if note.is_file() else {}
             if other := _differences(known, facts):
-                msg = (
+                raise UserError(
                     f"the checkpoints in {folder} were made with another {', '.join(other)}; "
                     "repeat the first command, or delete that folder"
                 )
-                raise UserError(msg)
         elif resume:
             log.warning("no checkpoint in %s: training starts from the beginning", folder)
         write_json(facts, note)
@@ -167,11 +165,10 @@ class TrainingRun:
             model.save_pretrained(self.out, merged=merged)
         except (OSError, SafetensorError) as error:  # safetensors wraps errors of the disk
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            msg = (
+            raise UserError(
                 f"{self.out} could not be written ({reason}); make room and repeat the command "
                 f"with --resume: the trained weights are in {self.checkpoints}"
-            )
-            raise UserError(msg) from None
+            ) from None
 
 
 @contextmanager
@@ -202,14 +199,12 @@ def training_run(
         msg = f"{out} cannot be written ({error.strerror}); choose another --out"
         raise UserError(msg) from None
     if resume and not folder.is_dir():
-        msg = (
+        raise UserError(
             f"--resume: no checkpoints in {folder}; run without it, or name them with --checkpoints"
         )
-        raise UserError(msg)
     # A named folder may hold the finished runs of other seeds, each in a folder of its own.
     if not resume and any((folder.glob if checkpoints else folder.rglob)("checkpoint-*")):
-        msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
-        raise UserError(msg)
+        raise UserError(f"{folder} has checkpoints: continue with --resume, or delete that folder")
     hint = f"to resume, repeat the command with --resume; the checkpoints are in {folder}"
     with progress_on_stderr(), resume_hint(folder, hint):
         yield TrainingRun(out, folder, resume)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import torch
-
-
-POOL = 16  # batches
-NEAR = 16  # characters; lengths that differ by less count as equal, so that batches stay mixed
 
 
 class BatchPlan(Protocol):
@@ -89,6 +85,12 @@ class LengthBatches:
             batch.append(int(index))
         self._batches += [batch] if batch else []
 
+    @classmethod
+    def of_texts(cls, rows: Sequence[Sequence[str]], *, batch_size: int, seed: int) -> Self:
+        """Batches of rows of texts of similar length, which need little padding."""
+        sizes = np.array([(1, sum(map(len, row))) for row in rows]).reshape(-1, 2)
+        return cls(sizes, batch_size=batch_size, batch_tokens=sys.maxsize, seed=seed)
+
     def __len__(self) -> int:
         """Batches per epoch."""
         return len(self._batches)
@@ -97,40 +99,6 @@ class LengthBatches:
         """The batches of an epoch, each a list of example numbers."""
         order = np.random.default_rng((self._seed, number)).permutation(len(self._batches))
         return [self._batches[index] for index in order]
-
-
-class SimilarLengths:
-    """Batches of rows of texts of similar length, which need little padding, new every epoch.
-
-    Rows are shuffled, sorted by length within pools of `POOL` batches, and cut into batches.
-
-    Args:
-        rows: the texts of each.
-        batch_size: rows in a batch at most.
-        seed: of the batches and their order.
-    """
-
-    def __init__(self, rows: Sequence[Sequence[str]], *, batch_size: int, seed: int) -> None:
-        self._lengths = np.array([sum(map(len, row)) // NEAR for row in rows])
-        self._size, self._seed = batch_size, seed
-
-    def __len__(self) -> int:
-        """Batches per epoch."""
-        return -(-len(self._lengths) // self._size)
-
-    def epoch(self, number: int) -> list[list[int]]:
-        """The batches of an epoch."""
-        generator = np.random.default_rng((self._seed, number))
-        rows = generator.permutation(len(self._lengths))
-        batches = []
-        for start in range(0, len(rows), POOL * self._size):
-            pool = rows[start : start + POOL * self._size]
-            pool = pool[np.argsort(self._lengths[pool], kind="stable")]
-            batches += [
-                pool[at : at + self._size].tolist() for at in range(0, len(pool), self._size)
-            ]
-        generator.shuffle(batches)
-        return batches
 
 
 class FreshBatches:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from domainbert.training.checkpoints import TrainingRun
     from domainbert.training.recipes import AnyRecipe

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +14,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from domainbert.errors import UserError
 from domainbert.models.pairs import PairModel
 from domainbert.text.runner import pad
-from domainbert.training.objective import Objective, SimilarLengths, fingerprint
+from domainbert.training.objective import LengthBatches, Objective, fingerprint
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from domainbert.models.pairs import PairSettings, PairWindow
     from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
@@ -28,7 +27,7 @@ class PairsObjective(Objective):
     """The score of two texts: binary cross-entropy, and Spearman's correlation on validation.
 
     Args:
-        model: its windows and its way to join them are those of prediction.
+        model: its windows are those of prediction.
         train: first text, second text, and their score in [0, 1].
         validation: likewise, other pairs.
         training: `max_windows` of a pair are read in a step; of a longer pair a random choice.
@@ -54,7 +53,9 @@ class PairsObjective(Objective):
         self._held_out = model.windower.split_many([pair[:2] for pair in validation])
         model.windower.split_many(self._pairs)  # bad texts end here
         self._facts = {"data": fingerprint(train), "split": fingerprint(validation)}
-        self._plan = SimilarLengths(self._pairs, batch_size=training.batch_size, seed=training.seed)
+        self._plan = LengthBatches.of_texts(
+            self._pairs, batch_size=training.batch_size, seed=training.seed
+        )
 
     def batches(self) -> BatchPlan:
         """Batches of pair numbers."""
@@ -80,8 +81,7 @@ class PairsObjective(Objective):
         """See the class."""
         inputs = {k: value for k, value in batch.items() if k not in ("counts", "targets")}
         windows = network(**inputs).logits.float()
-        join = self._model.settings.join
-        logits = torch.segment_reduce(windows, join, lengths=batch["counts"], axis=0)
+        logits = torch.segment_reduce(windows, "max", lengths=batch["counts"], axis=0)
         return binary_cross_entropy_with_logits(logits[:, 0], batch["targets"])
 
     def score(self, network: Any) -> dict[str, float]:

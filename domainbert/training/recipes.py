@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 from domainbert.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 AnyRecipe = TypeVar("AnyRecipe", bound=Settings)
 
@@ -70,8 +68,7 @@ def read_recipe(
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            msg = f"{path} is not TOML: {error}"
-            raise UserError(msg) from None
+            raise UserError(f"{path} is not TOML: {error}") from None
         if not Path(source).is_file():
             values.pop("card", None)
     for name, value in (overrides or {}).items():
@@ -95,8 +92,7 @@ def recipe_file(source: str | Path) -> Path:
     if path.is_file() or str(source) in shipped:
         return path if path.is_file() else shipped[str(source)]
     names = ", ".join(shipped) or "none here"
-    msg = f"{source}: no such recipe file, and no shipped recipe of that name ({names})"
-    raise UserError(msg)
+    raise UserError(f"{source}: no such recipe file, and no shipped recipe of that name ({names})")
 
 
 def shipped_recipes() -> dict[str, Path]:

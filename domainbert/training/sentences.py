@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -13,15 +15,12 @@ from torch.utils.checkpoint import checkpoint
 
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
-from domainbert.models.pooling import hidden_states, pool
+from domainbert.models.pooling import pool
 from domainbert.text.runner import pad
-from domainbert.training.objective import Objective, SimilarLengths, fingerprint
+from domainbert.training.objective import LengthBatches, Objective, fingerprint
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from domainbert.models.pooling import EmbeddingSettings
     from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
@@ -78,8 +77,7 @@ class TextVectorsObjective(Objective):
         difference: bool = True,
     ) -> None:
         if kind not in get_args(Kind):
-            msg = f"objective must be one of {', '.join(get_args(Kind))}; got {kind!r}"
-            raise UserError(msg)
+            raise UserError(f"objective must be one of {', '.join(get_args(Kind))}; got {kind!r}")
         self.metric, self._embedder, self._kind, self._score = metric, embedder, kind, score
         about = {"name": kind, "labels": list(classes), "difference": difference}
         self._facts = {"objective": about, "data": fingerprint(sets), "split": split}
@@ -94,13 +92,12 @@ class TextVectorsObjective(Objective):
             names = _text_columns(columns)
             expected = 3 if kind == "triplet" else 2
             if len(names) < expected or (len(names) > 2 and "label" in columns):
-                msg = f"{kind} needs {expected} columns of texts, got {', '.join(names)}"
-                raise UserError(msg)
+                raise UserError(f"{kind} needs {expected} columns of texts, got {', '.join(names)}")
             texts = list(zip(*(columns[name] for name in names), strict=True))
             labels: Sequence[float] = columns.get("label", [0.0] * len(texts))
             if kind == "classification":
                 labels = [list(classes).index(label) for label in columns["label"]]
-            plan: BatchPlan = SimilarLengths(
+            plan: BatchPlan = LengthBatches.of_texts(
                 texts, batch_size=training.batch_size, seed=training.seed
             )
             if kind == "contrastive":
@@ -223,7 +220,7 @@ def _pooled(
     mask = None
     if int(lengths.min()) < ids.shape[1]:
         mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
-    hidden = hidden_states(network(input_ids=ids, attention_mask=mask), layers=settings.layers)
+    hidden = network(input_ids=ids, attention_mask=mask).last_hidden_state
     return pool(hidden.float(), mask, pooling=settings.pooling)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,8 +17,6 @@ from domainbert.errors import UserError
 from domainbert.training.trainer import ObjectiveTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from domainbert.models.model import Model
     from domainbert.training.objective import Objective
     from domainbert.training.settings import TrainingSettings
@@ -72,8 +71,7 @@ def train(
     for number, stage in enumerate(stages, start=1):
         objective = stage.objective
         if not len(objective.batches()):
-            msg = "there is nothing to train on: the training side has no examples"
-            raise UserError(msg)
+            raise UserError("there is nothing to train on: the training side has no examples")
         folder = checkpoints
         if checkpoints and len(stages) > 1:
             folder = Path(checkpoints) / f"stage-{number}"

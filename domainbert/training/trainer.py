@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
 from pathlib import Path
@@ -24,8 +24,6 @@ from domainbert.encoders.loading import quiet
 from domainbert.training.checkpoints import resume_point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from domainbert.training.objective import BatchPlan, Objective
     from domainbert.training.settings import TrainingSettings
 
@@ -33,14 +31,13 @@ WEIGHTS = "model.safetensors"
 HEAD = "objective_head"
 FEW_STEPS = 500
 SAVE_SECONDS = 300.0
-LOG_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
 class ObjectiveTrainer(Trainer):
     """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
-    Progress is a bar where stderr is a terminal, else a log line every minute. A checkpoint is
+    Progress is a bar where stderr is a terminal; scores go to the log. A checkpoint is
     written at every evaluation and every five minutes; it holds the weights that train. The best
     weights are put back at the end.
 
@@ -63,7 +60,7 @@ class ObjectiveTrainer(Trainer):
         if objective.head is not None:
             network.add_module(HEAD, objective.head)
         self._attention, self._bar = settings.attention, _Progress()
-        self._data = _EpochData(objective.batches(), passes=args.gradient_accumulation_steps)
+        self._data = _EpochData(objective.batches(), self, passes=args.gradient_accumulation_steps)
         super().__init__(
             model=network,
             args=args,
@@ -135,9 +132,7 @@ class ObjectiveTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches, in order."""
-        loader: DataLoader[Any] = DataLoader(
-            self._data, batch_sampler=_InOrder(self._data, self), collate_fn=self.data_collator
-        )
+        loader: DataLoader[Any] = DataLoader(self._data, collate_fn=self.data_collator)
         return self.accelerator.prepare(loader)
 
     def _collate(self, batches: list[tuple[int, Sequence[Any]]]) -> dict[str, torch.Tensor]:
@@ -203,37 +198,20 @@ class ObjectiveTrainer(Trainer):
 class _EpochData(Dataset):
     """The batches of the current epoch, filled up from its start to whole steps."""
 
-    def __init__(self, plan: BatchPlan, *, passes: int = 1) -> None:
-        self._plan, self._epoch = plan, -1
+    def __init__(self, plan: BatchPlan, trainer: Trainer, *, passes: int = 1) -> None:
+        self._plan, self._trainer, self._epoch = plan, trainer, -1
         self._length = len(plan) + -len(plan) % passes
         self._batches: list[Sequence[Any]] = []
-
-    def begin(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, number: int) -> tuple[int, Sequence[Any]]:
-        return self._epoch, self._batches[number]
-
-
-class _InOrder:
-    """Batch sampler: the batches in order, those of each epoch planned at its start."""
-
-    def __init__(self, data: _EpochData, trainer: Trainer) -> None:
-        self._data, self._trainer = data, trainer
-        self.batch_size, self.drop_last = 1, False  # what accelerate asks of a batch sampler
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        # The trainer's own count, which is right after a resume too.
-        self._data.begin(int(self._trainer.state.epoch or 0))
-        return ([number] for number in range(len(self._data)))
+        epoch = int(self._trainer.state.epoch or 0)  # which is right after a resume too
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
+        return epoch, self._batches[number]
 
 
 def load_trained(module: torch.nn.Module, checkpoint: Path) -> None:
@@ -353,32 +331,17 @@ class _Saving(TrainerCallback):
 
 
 class _Progress(TrainerCallback):
-    """A bar over the steps on a terminal; elsewhere log lines. Scores always go to the log."""
+    """A bar over the steps on a terminal. Scores always go to the log."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._loss = float("nan")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._advance = self._open.enter_context(progress("training", total=state.max_steps))
         self._advance(state.global_step)
-        self._start = time.monotonic()
-        self._logged = -math.inf  # so that the first step gives a first estimate
-        self._first = state.global_step
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        self._loss = (logs or {}).get("loss", self._loss)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._advance(1)
-        now = time.monotonic()
-        if not sys.stderr.isatty() and now - self._logged >= LOG_SECONDS:
-            self._logged = now
-            rate = (state.global_step - self._first) / (now - self._start)
-            left = (state.max_steps - state.global_step) / rate / 60
-            loss = "" if math.isnan(self._loss) else f", loss {self._loss:.4g}"
-            place = (state.global_step, state.max_steps)
-            log.info("step %d of %d%s, %.0f min left", *place, loss, left)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         metrics = kwargs.get("metrics") or {}

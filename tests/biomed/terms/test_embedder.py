@@ -12,7 +12,7 @@ TERMS = ["heart failure", "kidney disease", "pneumonia", "left chest pain with e
 
 
 def test_vectors_are_those_of_the_embedder(bare, tokenizer):
-    settings = EmbeddingSettings(pooling="max", layers="sum4", unit_norm=True)
+    settings = EmbeddingSettings(pooling="max", unit_norm=True)
     expected = Embedder(bare, tokenizer, settings=settings).embed(TERMS)
     found = TermEmbedder(bare, tokenizer, settings=settings).embed(TERMS)
     assert np.array_equal(found, expected)
@@ -47,7 +47,7 @@ def test_a_vocabulary_is_embedded_once(embedder, monkeypatch):
 
 
 def test_it_saves_and_loads_whole(bare, tokenizer, tmp_path, caplog):
-    settings = EmbeddingSettings(pooling="max", layers="sum4", unit_norm=True)
+    settings = EmbeddingSettings(pooling="max", unit_norm=True)
     embedder = TermEmbedder(bare, tokenizer, settings=settings)
     embedder.save_pretrained(tmp_path / "model")
     again = TermEmbedder.from_pretrained(tmp_path / "model")
@@ -65,7 +65,7 @@ def test_another_tasks_model_is_refused(model, tmp_path):
 
 def test_its_repr_names_no_term(embedder):
     embedder.embed("insulin")
-    expected = "TermEmbedder('encoder', pooling='mean', layers='last', unit_norm=False)"
+    expected = "TermEmbedder('encoder', pooling='mean', unit_norm=False)"
     assert repr(embedder) == expected
 
 

@@ -26,13 +26,12 @@ def embedder(bare, tokenizer):
     return Embedder(bare, tokenizer)
 
 
-def manual(network, tokenizer, texts, *, pooling="mean", layers="last"):
+def manual(network, tokenizer, texts, *, pooling="mean"):
     """The textbook way: one padded batch, masked."""
     batch = tokenizer(texts, padding=True, return_tensors="pt")
     with torch.inference_mode():
-        output = network(**batch, output_hidden_states=True)
-    states = output.hidden_states
-    hidden = {"last": states[-1], "mean4": sum(states[1:]) / 2, "sum4": sum(states[1:])}[layers]
+        output = network(**batch)
+    hidden = output.last_hidden_state
     mask = batch["attention_mask"][..., None].bool()
     if pooling == "cls":
         return hidden[:, 0].numpy()
@@ -42,14 +41,13 @@ def manual(network, tokenizer, texts, *, pooling="mean", layers="last"):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-@pytest.mark.parametrize("layers", ["last", "mean4", "sum4"])
-def test_a_vector_is_the_pooling_it_claims_to_be(bare, tokenizer, pooling, layers):
-    settings = EmbeddingSettings(pooling=pooling, layers=layers)
+def test_a_vector_is_the_pooling_it_claims_to_be(bare, tokenizer, pooling):
+    settings = EmbeddingSettings(pooling=pooling)
     embedder = Embedder(bare, tokenizer, settings=settings)
     vectors = embedder.embed(TERMS)
     assert vectors.dtype == np.float32
     assert vectors.shape == (5, 32) == (5, embedder.dimension)
-    expected = manual(bare, tokenizer, TERMS, pooling=pooling, layers=layers)
+    expected = manual(bare, tokenizer, TERMS, pooling=pooling)
     assert vectors == pytest.approx(expected, abs=1e-5)
 
 
@@ -159,8 +157,6 @@ def test_passages_cover_the_text_and_have_its_offsets(bare, tokenizer):
 def test_settings_are_checked():
     with pytest.raises(UserError, match="pooling: expected 'mean', 'cls' or 'max', got 'median'"):
         EmbeddingSettings(pooling="median")
-    with pytest.raises(UserError, match="layers: expected 'last', 'mean4' or 'sum4'"):
-        EmbeddingSettings(layers="first")
 
 
 def test_a_window_beyond_the_encoder_is_refused(bare, tokenizer, embedder):
@@ -214,16 +210,6 @@ def test_a_folder_of_sentence_transformers_gives_the_same_vectors_here(
     assert ours.embed(TERMS) == pytest.approx(theirs.encode(TERMS), abs=1e-5)
 
 
-def test_layers_that_sentence_transformers_has_not_stay_ours(bare, tokenizer, tmp_path):
-    settings = EmbeddingSettings(pooling="max", layers="sum4")
-    embedder = Embedder(bare, tokenizer, settings=settings)
-    embedder.save_pretrained(tmp_path / "model")
-    assert not (tmp_path / "model" / "modules.json").exists()
-    again = Embedder.from_pretrained(tmp_path / "model")
-    assert again.settings == settings
-    assert again.embed(TERMS) == pytest.approx(embedder.embed(TERMS), abs=1e-6)
-
-
 def test_options_win_over_what_the_folder_says(new_network, tokenizer, tmp_path, caplog):
     new_network().bert.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -242,17 +228,17 @@ def test_options_win_over_what_the_folder_says(new_network, tokenizer, tmp_path,
 def test_unknown_settings_in_a_folder_are_refused(bare, tokenizer, tmp_path):
     Embedder(bare, tokenizer).save_pretrained(tmp_path / "model")
     file = tmp_path / "model" / "config.json"
-    file.write_text(file.read_text().replace('"layers": "last"', '"layer": "last"'))
+    file.write_text(file.read_text().replace('"pooling": "mean"', '"polling": "mean"'))
     with pytest.raises(
         EncoderError,
-        match=r"config\.json: settings: layer: no such setting; expected",
+        match=r"config\.json: settings: polling: no such setting; expected",
     ):
         Embedder.from_pretrained(tmp_path / "model")
 
 
 def test_its_repr_has_no_text(embedder):
     embedder.embed("insulin")
-    assert repr(embedder) == "Embedder('encoder', pooling='mean', layers='last', unit_norm=False)"
+    assert repr(embedder) == "Embedder('encoder', pooling='mean', unit_norm=False)"
 
 
 @pytest.mark.encoder

@@ -51,16 +51,14 @@ def test_special_tokens_and_half_characters_in_a_text_are_text(tokenizer):
     assert (window.input_ids == tokenizer.sep_token_id).sum() == 2
 
 
-@pytest.mark.parametrize("join", ["mean", "max"])
-def test_logits_are_those_of_the_windows_joined(new_network, tokenizer, join):
+def test_a_logit_is_the_largest_of_its_windows(new_network, tokenizer):
     network = new_network(labels=1)
-    model = PairModel(network, tokenizer, settings=PairSettings(window=24, join=join))
+    model = PairModel(network, tokenizer, settings=PairSettings(window=24))
     windows = model.windower.split("was it?", LONG)
     rows = plain_logits(network, windows)
-    expected = rows.mean() if join == "mean" else rows.max()
     result = model.predict("was it?", LONG)
     assert result.windows == len(windows) >= 3
-    assert result.logit == pytest.approx(expected, abs=1e-5)
+    assert result.logit == pytest.approx(rows.max(), abs=1e-5)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 50, 4096])
@@ -112,11 +110,6 @@ def test_a_short_last_window_does_not_lower_a_passage(new_network, tokenizer):
     rows = plain_logits(model.network, model.windower.split("was it?", passage))
     assert len(rows) == 2
     assert model.predict("was it?", passage).logit == pytest.approx(rows.max(), abs=1e-5)
-
-
-def test_the_join_is_checked():
-    with pytest.raises(UserError, match="join: expected 'mean' or 'max', got 'sum'"):
-        PairSettings(join="sum")
 
 
 # Training

@@ -246,15 +246,15 @@ def test_a_line_that_is_no_row_costs_no_other_line(tmp_path, caplog):
 def test_a_table_without_a_header_is_refused_without_quoting_it(tmp_path):
     (tmp_path / "notes.csv").write_text("Zebrafinch,well\nOther,ill\n")
     for settings in (CorpusSettings(), CorpusSettings(text="TEXT")):
-        with pytest.raises(TableError, match=r"^notes\.csv has no column '\w+' among its 2; ") as e:
+        with pytest.raises(TableError, match=r"^notes\.csv has no column '\w+'") as e:
             Corpus([tmp_path / "notes.csv"], settings=settings)
         assert "zebrafinch" not in str(e.value).casefold()
 
 
-def test_a_named_column_that_is_not_there_is_said(tmp_path, caplog):
+def test_a_named_column_that_is_not_there_is_refused(tmp_path):
     rows = table(tmp_path / "notes.csv", who=["1", "2"] * 10, text=numbered(20))
-    Corpus([rows], settings=CorpusSettings(patient_id="SUBJEKT"))
-    assert "notes.csv has no column 'SUBJEKT'" in caplog.text
+    with pytest.raises(TableError, match=r"notes\.csv has no column 'SUBJEKT'"):
+        Corpus([rows], settings=CorpusSettings(patient_id="SUBJEKT"))
 
 
 def documents(corpus):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus
+from domainbert.pretraining.corpus import TRAIN, Corpus
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared
-from domainbert.pretraining.fitting import HeldOut, MaskedWords, train
+from domainbert.pretraining.fitting import MaskedWords, train
 from domainbert.pretraining.model import load_start
 from domainbert.pretraining.settings import ExampleSettings, TrainingPlan
 from domainbert.tables import write_table
@@ -175,15 +175,15 @@ def test_a_batch(prepared, tokenizer):
 
 def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer, tokenizer):
     network = new_trainer().network.train()
-    data, masker = prepared[True].examples[HELD_OUT], Masker(tokenizer)
-    held_out = HeldOut(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1500))
-    first = held_out.scores(network)
-    assert held_out.scores(network) == first
+    data, masker = prepared[True].examples, Masker(tokenizer)
+    objective = MaskedWords(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1500))
+    first = objective.score(network)
+    assert objective.score(network) == first
     assert network.training
     assert first["tokens"] > 50
     assert first["pairs"] > 10
-    few = HeldOut(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1)).scores(network)
-    assert few["pairs"] == 1
+    few = MaskedWords(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1))
+    assert few.score(network)["pairs"] == 1
 
 
 def test_nothing_is_printed(new_trainer, capfd):
