@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clinical.risk.model import RiskModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import pandas as pd
 
@@ -87,17 +86,9 @@ class ReadmissionModel(RiskModel):
 
 
 def fit_readmission(
-    cohort: pd.DataFrame,
-    recipe: ReadmissionRecipe | None = None,
-    *,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
-    record_patients: bool = True,
+    cohort: pd.DataFrame, recipe: ReadmissionRecipe | None = None, **run: Any
 ) -> ReadmissionModel:
     """Train a readmission model; for the arguments see `clinical.training.training.fit`."""
     from clinical.training.training import fit
 
-    trained = fit(
-        cohort, recipe, checkpoints=checkpoints, resume=resume, record_patients=record_patients
-    )
-    return ReadmissionModel.of(trained)
+    return ReadmissionModel.of(fit(cohort, recipe, **run))

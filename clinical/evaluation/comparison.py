@@ -22,10 +22,10 @@ from clinical.evaluation.decision import (
     decision_curve,
 )
 from clinical.evaluation.drift import compare_inputs
-from clinical.evaluation.groups import by_group, by_period, group_verdicts
+from clinical.evaluation.groups import by_group, by_period
 from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import precise_threshold
-from clinical.evaluation.verdicts import Verdict, benefit_verdicts, verdicts
+from clinical.evaluation.verdicts import Verdict, benefit_verdicts, group_verdicts, verdicts
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_keys
@@ -282,11 +282,7 @@ def _val_percentiles(
     profile = model.manifest.get("profile") or {} if model else {}
     if kept := profile.get("val", {}).get("probability", {}).get("percentiles"):
         return kept, "the model's validation side"
-    if scores is not None:
-        risks = [risk for risk in risks_of(scores, val) if not np.isnan(risk)]
-    else:
-        found = model.predict_many(val["text"]) if model else ()
-        risks = [risk.probability for risk in found if risk.status == "ok"]
+    risks = [] if scores is None else [r for r in risks_of(scores, val) if not np.isnan(r)]
     levels = np.quantile(risks, np.arange(1, 100) / 100).tolist() if risks else []
     return levels, "this cohort's validation side"
 

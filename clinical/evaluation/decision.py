@@ -9,7 +9,6 @@ import numpy as np
 
 from clinical.evaluation.measures import MEASURES, Stays, numbers
 from clinical.stays.patients import patient_codes
-from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import checked
 
@@ -42,44 +41,31 @@ class Point:
     source: str
 
 
-def net_benefit(y: ArrayLike, probability: ArrayLike, thresholds: ArrayLike) -> Floats:
-    """Net benefit of alerting where `probability >= t`, shape (thresholds,).
+def decision_curve(
+    y: ArrayLike, scores: Mapping[str, ArrayLike], *, thresholds: Sequence[float] = GRID
+) -> pd.DataFrame:
+    """Net benefit of alerting where the risk is at least t: `threshold`, one column a set of risks.
 
     (true positives - false positives × t / (1 - t)) / n: readmissions with an alert per stay, less
-    the false alerts at the exchange rate that the threshold implies. Alerting nobody scores 0.
-    Source: Vickers and Elkin 2006, Medical Decision Making 26:565.
+    the false alerts at the exchange rate that the threshold, in [0, 1), implies. `alert all` alerts
+    everybody; `alert none` scores 0. Source: Vickers and Elkin 2006, Med Decis Making 26:565.
 
     Raises:
-        UserError: bad input, see `checked`, or thresholds outside [0, 1).
+        UserError: bad input, see `checked`.
     """
-    outcome, risk = checked(y, probability)
-    levels = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
-    if wrong := int((~((levels >= 0) & (levels < 1))).sum()):
-        raise UserError(f"{wrong} thresholds are outside [0, 1); net benefit divides by 1 - t")
-    return _benefit(outcome, risk[:, None] >= levels, levels, np.ones_like(outcome))
+    import pandas as pd
+
+    levels = np.asarray(thresholds, dtype=np.float64)
+    columns: dict[str, Floats] = {"threshold": levels}
+    for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
+        outcome, risk = checked(y, probability)
+        columns[name] = _benefit(outcome, risk[:, None] >= levels, levels, np.ones_like(outcome))
+    return pd.DataFrame({**columns, NONE: np.zeros(len(levels))})
 
 
 def _benefit(y: Floats, alerts: NDArray[np.bool_], levels: Floats, weights: Floats) -> Floats:
     true, false = (weights * y) @ alerts, (weights * (1 - y)) @ alerts
     return np.asarray((true - false * levels / (1 - levels)) / weights.sum())
-
-
-def decision_curve(
-    y: ArrayLike, scores: Mapping[str, ArrayLike], *, thresholds: Sequence[float] = GRID
-) -> pd.DataFrame:
-    """Net benefit by threshold: `threshold`, one column a set of risks, `alert all`, `alert none`.
-
-    Raises:
-        UserError: see `net_benefit`.
-    """
-    import pandas as pd
-
-    columns: dict[str, Floats] = {"threshold": np.asarray(thresholds)}
-    for name, probability in scores.items():
-        columns[name] = net_benefit(y, probability, thresholds)
-    everybody = np.ones(len(np.asarray(y)))
-    columns |= {ALL: net_benefit(y, everybody, thresholds), NONE: np.zeros(len(thresholds))}
-    return pd.DataFrame(columns)
 
 
 def benefit_table(
@@ -93,12 +79,12 @@ def benefit_table(
 ) -> pd.DataFrame:
     """Net benefit at some thresholds, with intervals, one row a threshold.
 
-    `net_benefit` is the model's, `alert_all` that of alerting everybody, and `gain` the model's
-    over the better of alerting everybody and nobody; `…_low` and `…_high` are 95% intervals by
-    resampling patients.
+    `net_benefit` (see `decision_curve`) is the model's, `alert_all` that of alerting everybody,
+    and `gain` the model's over the better of alerting everybody and nobody; `…_low` and `…_high`
+    are 95% intervals by resampling patients.
 
     Raises:
-        UserError: see `net_benefit`.
+        UserError: bad input, see `checked`.
     """
     import pandas as pd
 

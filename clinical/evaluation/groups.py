@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
-from clinical.evaluation.verdicts import Verdict
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Resampled, resample
@@ -169,43 +168,6 @@ def holm(difference: Resampled) -> Floats:
     adjusted = np.full(p.size, np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted.reshape(p.shape)
-
-
-def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
-    """What the table of `by_group` says: how many differences were tested, which remain, the rest.
-
-    A difference is named if its p-value, corrected for all of the table, is below 0.05.
-    """
-    untested = [
-        f"{row['column']} {row['group']} ({row['reason']})"
-        for row in groups[groups["reason"] != ""].to_dict("records")
-    ]
-    rest = [Verdict("not shown", f"Not tested: {'; '.join(untested)}.")] if untested else []
-    tested, chance, named = 0, 0, []
-    for measure in GROUP_MEASURES:
-        name = measure.field
-        low, high = groups[f"{name}_difference_low"], groups[f"{name}_difference_high"]
-        tested += int(low.notna().sum())
-        chance += int(((low > 0) | (high < 0)).sum())
-        for row in groups[groups[f"{name}_p_adjusted"] < 0.05].to_dict("records"):
-            change, *ends = (row[f"{name}_difference{end}"] for end in ("", "_low", "_high"))
-            text = (
-                f"{measure.name} differs for {row['column']} {row['group']}: {row[name]:.3f}, that "
-                f"is {change:+.3f} [{ends[0]:+.3f}, {ends[1]:+.3f}] against all other stays."
-            )
-            named.append(Verdict("against", text))
-    if not tested:
-        text = "No difference between subgroups could be tested."
-        return [Verdict("not shown", text), *rest]
-    head = (
-        f"{tested} differences between a subgroup and the other stays were tested: "
-        f"{chance} interval{' excludes' if chance == 1 else 's exclude'} 0 "
-        f"(about {0.05 * tested:.0f} would by chance alone), and "
-        f"{len(named) or 'none'} of these remain{'s' if len(named) == 1 else ''} after correction "
-        "for multiple comparisons (Holm). That no difference remains does not show that there is "
-        "none."
-    )
-    return [Verdict("not shown", head), *named, *rest]
 
 
 def by_period(

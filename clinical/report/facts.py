@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
 
-from clinical.evaluation.groups import group_verdicts
+from clinical.evaluation.verdicts import group_verdicts
 from domainbert import __version__
 from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import spell

@@ -73,63 +73,14 @@ def aggregate_stays(
             f"counts must each be at least 1 and sum to {len(values)}, got a sum of {counts.sum()}"
         )
         raise UserError(msg)
-    _check_range(values)
-    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    largest = np.maximum.reduceat(values, starts)
-    return _rule(largest, np.add.reduceat(values, starts) / counts, counts, c=c)
-
-
-def aggregate_running(
-    probabilities: np.ndarray, *, c: float = DEFAULT_C
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The risk of a stay after each of its windows; errors as for `aggregate`.
-
-    Args:
-        probabilities: of its windows in reading order, shape (n,), each in [0, 1].
-        c: > 0.
-
-    Returns:
-        The rule's value, P_max and P_mean of the first 1, 2, ... n windows, each of shape (n,).
-    """
-    check_c(c)
-    values = np.asarray(probabilities, dtype=np.float64)
-    _check_range(values)
-    counts = np.arange(1, len(values) + 1)
-    largest, mean = np.maximum.accumulate(values), np.cumsum(values) / counts
-    return _rule(largest, mean, counts, c=c), largest, mean
-
-
-def _rule(largest: np.ndarray, mean: np.ndarray, counts: np.ndarray, *, c: float) -> np.ndarray:
-    weight = counts / c
-    result = (largest + mean * weight) / (1 + weight)
-    # Rounding must not carry the result past its bounds.
-    return np.clip(result, np.minimum(mean, largest), largest)
-
-
-def without_each(probabilities: np.ndarray, *, c: float = DEFAULT_C) -> np.ndarray:
-    """The risk of one stay without each of its windows in turn, by arithmetic, shape (n,).
-
-    NaN for a stay of one window, because nothing is left without it.
-
-    Args:
-        probabilities: of the stay's windows, shape (n,), n >= 1, each in [0, 1].
-        c: > 0.
-    """
-    check_c(c)
-    values = np.asarray(probabilities, dtype=np.float64)
-    left = len(values) - 1
-    if left < 1:
-        return np.full(len(values), np.nan)
-    largest = np.full(len(values), values.max())
-    largest[values.argmax()] = np.partition(values, -2)[-2]
-    mean = (values.sum() - values) / left
-    return _rule(largest, mean, np.array(left), c=c)
-
-
-def _check_range(values: np.ndarray) -> None:
     if not ((values >= 0) & (values <= 1)).all():  # NaN fails this too
         msg = "probabilities must be numbers between 0 and 1"
         raise UserError(msg)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    largest, mean = np.maximum.reduceat(values, starts), np.add.reduceat(values, starts) / counts
+    result = (largest + mean * counts / c) / (1 + counts / c)
+    # Rounding must not carry the result past its bounds.
+    return np.clip(result, np.minimum(mean, largest), largest)
 
 
 def aggregate_tensor(

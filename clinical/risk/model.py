@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 from pydantic import Field
 
-from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, without_each
+from clinical.risk.aggregation import DEFAULT_C, aggregate
 from clinical.stays.choice import NoteChoice  # noqa: TC001  (pydantic reads it at run time)
 from clinical.stays.stays import (
     OtherLanguages,
@@ -196,23 +196,13 @@ class RiskModel(Model):
         """Cut a stay (a note, or a list of notes in time order) into windows."""
         return self._reader.read(stay)
 
-    def score_token_ids(self, windows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-        """Unpadded token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,).
-
-        Raises:
-            UserError: an empty window, or one longer than the encoder's limit.
-        """
-        arrays = [_token_array(window, number) for number, window in enumerate(windows)]
-        longest = window_limit(self.network.config)
-        for number, array in enumerate(arrays):
-            if not 0 < len(array) <= longest:
-                msg = f"window {number} has {len(array)} tokens; expected 1 to {longest}"
-                raise UserError(msg)
+    def score_token_ids(self, windows: Sequence[np.ndarray]) -> np.ndarray:
+        """Token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,)."""
         if self.cache is not None:
-            return sigmoid(self.cache.logits(arrays, self.runner.logits))
+            return sigmoid(self.cache.logits(windows, self.runner.logits))
         # Text that was copied forward is scored once.
         places: dict[bytes, int] = {}
-        place = [places.setdefault(array.tobytes(), len(places)) for array in arrays]
+        place = [places.setdefault(array.tobytes(), len(places)) for array in windows]
         different = [np.frombuffer(window, dtype=np.int64) for window in places]
         return sigmoid(self.runner.logits(different)[place])
 
@@ -244,7 +234,7 @@ class RiskModel(Model):
         if not (finite := np.isfinite(probabilities)).all():
             reason = f"the model gave no number for window {np.argmin(finite)}"
             return replace(stay.risk, status="error", reason=reason)
-        score = float(aggregate_stays(probabilities, np.array([len(probabilities)]), c=self.c)[0])
+        score = aggregate(probabilities, self.c)
         probability, threshold = float(self.calibrated(score)), self.settings.alert_threshold
         windows = self._window_risks(stay, probabilities, score=score, probability=probability)
         return replace(
@@ -264,7 +254,8 @@ class RiskModel(Model):
         """The windows of a stay, with what they contribute to its score and probability."""
         contributions: Iterable[tuple[float | None, ...]] = [(None, None)]
         if len(probabilities) > 1:
-            left = without_each(probabilities, c=self.c)
+            numbers = range(len(probabilities))
+            left = np.array([aggregate(np.delete(probabilities, i), self.c) for i in numbers])
             both = np.stack([score - left, probability - self.calibrated(left)], axis=1)
             contributions = map(tuple, both.tolist())
         return tuple(
@@ -273,12 +264,3 @@ class RiskModel(Model):
                 stay.windows, probabilities, contributions, strict=True
             )
         )
-
-
-def _token_array(window: Sequence[int] | np.ndarray, number: int) -> np.ndarray:
-    try:
-        return np.asarray(window, dtype=np.int64)
-    except (TypeError, ValueError):
-        # NumPy's error quotes the value, which may be a note.
-        msg = f"window {number} holds something other than token ids; for text use predict"
-        raise UserError(msg) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from clinical.risk.aggregation import aggregate_running
+from clinical.risk.aggregation import aggregate
 from clinical.stays.choice import AS_GIVEN, CHOICE, COLUMNS, checked_choice
 from clinical.stays.stays import listed, note_times
 from domainbert.errors import check_choice
@@ -16,7 +16,7 @@ from domainbert.scoring import Fault, Task
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -205,7 +205,14 @@ def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
         if risk.status != "ok":
             yield risk, []
         elif model.settings.join_notes:
-            yield risk, [_point(one.coverage.windows, vars(one)) for one in risks]
+            yield (
+                risk,
+                [
+                    {"n_windows": one.coverage.windows}
+                    | {name: getattr(one, name) for name in _NUMBERS if one.windows}
+                    for one in risks
+                ],
+            )
         else:
             yield risk, _points(model, risk, notes=ends[-1])
         risks = []
@@ -214,17 +221,16 @@ def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
 def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, Any]]:
     """The rule over the windows up to each note."""
     values = np.array([window.probability for window in risk.windows])
-    score, largest, mean = aggregate_running(values, c=model.c)
-    numbers = np.stack((model.calibrated(score), score, largest, mean), axis=1).tolist()
-    ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right").tolist()
-    known = [dict(zip(_NUMBERS, row, strict=True)) for row in numbers]
-    return [_point(end, known[end - 1]) for end in ends]
-
-
-def _point(n_windows: int, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The risk of the notes so far, without a number as long as they have no text."""
-    kept = {name: numbers[name] if n_windows else None for name in _NUMBERS}
-    return {"n_windows": n_windows, **kept}
+    ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right")
+    points: list[dict[str, Any]] = []
+    for end in ends.tolist():
+        numbers: tuple[float, ...] = ()
+        if end:
+            so_far = values[:end]
+            score = aggregate(so_far, model.c)
+            numbers = (float(model.calibrated(score)), score, so_far.max(), so_far.mean())
+        points.append({"n_windows": end, **dict(zip(_NUMBERS, numbers, strict=False))})
+    return points
 
 
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:

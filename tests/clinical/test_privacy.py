@@ -78,7 +78,6 @@ def test_predictions_and_their_errors_keep_the_note_to_themselves(model, overhea
             attempt(said, model.predict, stay)
             attempt(said, model.predict_many, [stay])
         attempt(said, model.token_ids, [NOTE])
-        attempt(said, model.score_token_ids, [[NOTE]])
         attempt(said, clinical.aggregate, [NOTE])
         attempt(said, clinical.ReadmissionModel.from_pretrained, "nowhere")
         attempt(said, Windower(model.tokenizer, limit=64, window=64).split, NOTE)

@@ -14,7 +14,6 @@ from clinical.evaluation.decision import (
     alert_points,
     benefit_table,
     decision_curve,
-    net_benefit,
 )
 
 
@@ -42,11 +41,8 @@ def test_net_benefit_equals_dcurves(seed):
 
 def test_net_benefit_by_hand():
     y, p = [1, 0, 1, 0], [0.9, 0.8, 0.2, 0.1]
-    assert net_benefit(y, p, [0.5]) == pytest.approx([(1 - 1 * 1.0) / 4])
-    assert net_benefit(y, p, [0.2]) == pytest.approx([(2 - 1 * 0.25) / 4])
-    assert net_benefit(y, p, [0.0]) == pytest.approx([0.5])
-    with pytest.raises(ValueError, match=r"1 thresholds are outside \[0, 1\)"):
-        net_benefit(y, p, [0.5, 1.0])
+    found = decision_curve(y, {"m": p}, thresholds=[0.5, 0.2, 0.0])["m"].tolist()
+    assert found == pytest.approx([(1 - 1 * 1.0) / 4, (2 - 1 * 0.25) / 4, 0.5])
 
 
 def test_the_gain_is_over_the_better_default_with_an_interval():

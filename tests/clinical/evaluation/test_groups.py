@@ -14,10 +14,10 @@ from clinical.evaluation.groups import (
     SMALLEST_GROUP,
     by_group,
     by_period,
-    group_verdicts,
     holm,
 )
 from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
+from clinical.evaluation.verdicts import group_verdicts
 from domainbert.statistics.bootstrap import Resampled
 from domainbert.tables import TableError
 

@@ -95,6 +95,6 @@ def test_parity_with_the_original_code(data_folder, tmp_path):
     model = convert_release(folder)
     for note in notes:
         expected = np.array([window["probability"] for window in note["windows"]])
-        got = model.score_token_ids([window["input_ids"] for window in note["windows"]])
+        got = model.score_token_ids([np.array(w["input_ids"]) for w in note["windows"]])
         assert np.abs(got - expected).max() < 1e-5
         assert abs(clinical.aggregate(expected, 2.0) - note["probability_c2"]) < 1e-9

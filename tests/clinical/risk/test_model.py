@@ -216,14 +216,6 @@ def test_what_cannot_be_read_is_on_the_receipt(model):
     assert (1, 0, 0, "missing") in reasons
 
 
-def test_score_token_ids_checks_lengths(model):
-    assert model.score_token_ids([[2, 10, 3], [2, 3]]).shape == (2,)
-    with pytest.raises(ValueError, match="window 1 has 65 tokens; expected 1 to 64"):
-        model.score_token_ids([[2, 3], [5] * 65])
-    with pytest.raises(ValueError, match="window 0 has 0 tokens"):
-        model.score_token_ids([[]])
-
-
 def test_save_and_load(model, tmp_path):
     model.settings = ReadmissionSettings(
         window=48, c=4.0, calibration=(1.5, -0.5), alert_threshold=0.6

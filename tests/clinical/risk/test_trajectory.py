@@ -1,17 +1,12 @@
 """The risk after each note: the same numbers as scoring each beginning of the stay by itself."""
 
-import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from typer.testing import CliRunner
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
 from clinical.report.figures import plot_trajectory
-from clinical.risk.aggregation import aggregate, aggregate_running
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table, write_table
 from domainbert.text.runner import WindowRunner
@@ -46,20 +41,6 @@ def table():
 
 def of_one_stay(notes, times=None):
     return pd.DataFrame({"stay_id": "1", "text": notes, "chart_time": times})
-
-
-@given(arrays.arrays(float, st.integers(1, 30), elements=st.floats(0, 1)), st.floats(0.1, 100))
-def test_the_running_rule_is_the_rule_of_each_beginning(values, c):
-    score, largest, mean = aggregate_running(values, c=c)
-    for n in range(1, len(values) + 1):
-        assert score[n - 1] == pytest.approx(aggregate(values[:n], c), abs=1e-12)
-        assert largest[n - 1] == values[:n].max()
-        assert mean[n - 1] == pytest.approx(values[:n].mean(), abs=1e-12)
-
-
-def test_a_probability_out_of_range_is_refused():
-    with pytest.raises(UserError, match="between 0 and 1"):
-        aggregate_running(np.array([0.2, np.nan]))
 
 
 @pytest.mark.parametrize("kind", ["calibrated", "joining"])
