@@ -18,11 +18,10 @@ from domainbert.tables import TableError, atomic_path, read_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _SIZE = 8.5  # of the letters of the figure, in points; its axes count lines of text
-_LEFT, _MIDDLE, _RIGHT, _WIDTH, _LINE = 0.2, 1.2, 3.4, 7.2, _SIZE * 1.2 / 72  # inches
+_LEFT, _RIGHT, _WIDTH, _LINE = 0.2, 1.2, 6.4, _SIZE * 1.2 / 72  # inches
 _SIDES = {"train": "Training", "val": "Validation", "test": "Test"}
 
 
@@ -152,60 +151,43 @@ def issues_path(path: str | Path) -> Path:
 
 @drawing
 def plot_flow(summary: dict[str, Any]) -> Figure:
-    """Draw a flow, as `Cohort.save_flow_json` writes it, with what was left out on the right.
+    """Draw a flow, as `Cohort.save_flow_json` writes it: what is left, and what was left out.
 
     Reasons that removed nothing are not drawn, nor are the boxes after them, except for the last.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure()
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.axis("off")
-    top = _box(axes, _LEFT, -1, [f"Admissions (n = {summary['steps'][0]['left']:,})"])
     titles = {step: title for title, step, _ in STEPS}
-    for title, group in groupby(summary["steps"][1:], key=lambda row: titles[row["step"]]):
-        rows, y = [row for row in group if row["removed"]], top
-        is_last = title == STEPS[-1][0]
-        if rows:
-            aside = [f"Left out (n = {sum(row['removed'] for row in rows):,})"]
-            aside += [f"   {row['reason']} (n = {row['removed']:,})" for row in rows]
-            y = _box(axes, _RIGHT, top - 1, aside)
-            _arrow(axes, (_MIDDLE, (top + y) / 2), (_RIGHT - 0.05, (top + y) / 2))
-        if rows or is_last:
-            lines = _cohort_lines(summary) if is_last else [f"{title} (n = {rows[-1]['left']:,})"]
-            _arrow(axes, (_MIDDLE, top + 0.5), (_MIDDLE, y - 0.5))
-            top = _box(axes, _LEFT, y - 1, lines)
-    bottom = top
-    for number, (side, counts) in enumerate(summary["splits"].items()):
-        x = _LEFT + number * (_WIDTH - _LEFT) / 3
-        _arrow(axes, (_MIDDLE, top + 0.5), (x + 1, top - 1.5))
-        lines = [f"{_SIDES[side]} (n = {counts['stays']:,})", *_count_lines(counts, "outcome")]
-        bottom = _box(axes, x, top - 2, lines)
-    figure.set_size_inches(_WIDTH, -bottom * _LINE)
-    axes.set(xlim=(0, _WIDTH), ylim=(bottom, 0))
+    boxes = [[f"Admissions (n = {summary['steps'][0]['left']:,})"]]
+    removed = [row for row in summary["steps"] if row["removed"]]
+    for title, group in groupby(removed, key=lambda row: titles[row["step"]]):
+        rows = list(group)
+        reasons = [f"   {row['reason']} (n = {row['removed']:,})" for row in rows]
+        boxes.append([f"Left out (n = {sum(row['removed'] for row in rows):,})", *reasons])
+        if title != STEPS[-1][0]:
+            boxes.append([f"{title} (n = {rows[-1]['left']:,})"])
+    is_early, event = summary["notes"] == "early", summary["definition"]["event"]
+    when = f"{summary['hours']:g} h after admission" if is_early else "at discharge"
+    boxes.append([*_counted("Cohort", summary["kept"], event), f"prediction {when}"])
+    sides = [_counted(_SIDES[side], each, "outcome") for side, each in summary["splits"].items()]
+    height = sum(len(lines) + 2 for lines in [*boxes, *sides[:1]])
+    figure = Figure(figsize=(_WIDTH, height * _LINE))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(height, 0))
+    axes.axis("off")
+    axes.plot([_LEFT + 0.4] * 2, [1, height - 2], color="black", linewidth=1)
+    box: dict[str, Any] = {"boxstyle": "square,pad=0.5", "facecolor": "white"}
+    look: dict[str, Any] = {"va": "top", "fontsize": _SIZE, "linespacing": 1.2, "bbox": box}
+    y = 1
+    for lines in boxes:
+        x = _RIGHT if lines[0].startswith("Left out") else _LEFT
+        axes.text(x, y, "\n".join(lines), **look)
+        y += len(lines) + 2
+    for number, lines in enumerate(sides):
+        axes.text(_LEFT + number * _WIDTH / 3, y, "\n".join(lines), **look)
     return figure
 
 
-def _cohort_lines(summary: dict[str, Any]) -> list[str]:
-    kept, event = summary["kept"], summary["definition"]["event"]
-    is_early = summary["notes"] == "early"
-    when = f"{summary['hours']:g} h after admission" if is_early else "at discharge"
-    counts = _count_lines(kept, event)
-    return [f"Cohort (n = {kept['stays']:,})", *counts, f"prediction {when}"]
-
-
-def _count_lines(counts: dict[str, int], event: str) -> list[str]:
+def _counted(title: str, counts: dict[str, int], event: str) -> list[str]:
     rate = f" ({counts['readmitted'] / counts['stays']:.1%})" if counts["stays"] else ""
-    return [f"patients: {counts['patients']:,}", f"{event}: {counts['readmitted']:,}{rate}"]
-
-
-def _box(axes: Axes, x: float, y: float, lines: list[str]) -> float:
-    """Text in a box; returns how far down it reaches, with the line after it."""
-    box = {"boxstyle": "square,pad=0.5", "facecolor": "white"}
-    axes.text(x, y, "\n".join(lines), va="top", fontsize=_SIZE, bbox=box, linespacing=1.2)
-    return y - len(lines) - 1
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    arrow = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "color": "black"}
-    axes.annotate("", xy=end, xytext=start, arrowprops=arrow)
+    outcome = f"{event}: {counts['readmitted']:,}{rate}"
+    return [f"{title} (n = {counts['stays']:,})", f"patients: {counts['patients']:,}", outcome]

@@ -57,51 +57,35 @@ def baselines(
         TableError: a column is missing.
         UserError: labels other than 0 and 1, one outcome only, or no text contains a word.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
     for name, frame in (("train", train), ("val", val)):
         require_columns(frame.columns, ("text", "readmitted"), source=name)
     require_columns(test.columns, ("text",), source="test")
     train_y, val_y = (_outcomes(frame["readmitted"]) for frame in (train, val))
-    words = _vectorizer(len(train))
-    features = _learned(words, train)
+    words = TfidfVectorizer(
+        ngram_range=(1, 2),
+        min_df=_RARE if len(train) >= _SMALL else 2,
+        max_features=_MANY_PHRASES,
+        sublinear_tf=True,
+        dtype=np.float32,
+    )
+    with contextlib.suppress(ValueError):  # its vocabulary is empty
+        features = words.fit_transform(joined(train))
+    if not hasattr(words, "vocabulary_"):
+        counted = f"no word is left to count in {len(train)} training texts"
+        raise UserError(f"{counted}; pass notes with words")
     checks, tests = (words.transform(joined(frame)) for frame in (val, test))
-    models = [_logistic(c).fit(features, train_y) for c in _GRID]
+    how: dict[str, Any] = {"solver": "liblinear", "max_iter": 1000, "random_state": 0}
+    models = (LogisticRegression(C=c, **how).fit(features, train_y) for c in _GRID)
     best = max(models, key=lambda model: roc_auc_score(val_y, model.predict_proba(checks)[:, 1]))
     scores = [best.predict_proba(side)[:, 1] for side in (checks, tests)]
     with contextlib.suppress(UserError):  # too few validation stays: as they are
         fitted = fit_platt(logit(scores[0]), val_y)
         scores = [calibrated(side, *fitted) for side in scores]
     return {"TF-IDF": BaselineScores(*scores)}
-
-
-def _vectorizer(stays: int) -> Any:
-    """The unfitted vectorizer for a number of training stays."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(
-        ngram_range=(1, 2),
-        min_df=_RARE if stays >= _SMALL else 2,
-        max_features=_MANY_PHRASES,
-        sublinear_tf=True,
-        dtype=np.float32,
-    )
-
-
-def _learned(words: Any, frame: pd.DataFrame) -> Any:
-    """Fit a vectorizer on training stays; their features, shape (stays, features)."""
-    try:
-        return words.fit_transform(joined(frame))
-    except ValueError:
-        failed = f"no word is left to count in {len(frame)} training texts; pass notes with words"
-    raise UserError(failed)
-
-
-def _logistic(c: float) -> Any:
-    """An unfitted logistic regression; c is the inverse of its penalty."""
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=c, solver="liblinear", max_iter=1000, random_state=0)
 
 
 def _outcomes(y: pd.Series) -> NDArray[np.float64]:

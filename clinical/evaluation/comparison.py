@@ -262,8 +262,8 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
     """
     require_columns(scores.columns, ("stay_id", "probability"), source="the score table")
     require_columns(stays.columns, ("stay_id",), source="the cohort")
-    keys = [id_key(stay) for stay in scores["stay_id"]]
-    if repeated := len(keys) - len(set(keys)):
+    keys = scores["stay_id"].map(id_key)
+    if repeated := int(keys.duplicated().sum()):
         raise UserError(
             f"the score table has {repeated} repeated stay_id; expected one row a stay, as "
             "clinical score writes"
@@ -271,8 +271,7 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
     risks = scores["probability"].astype(float)
     if "status" in scores.columns:
         risks = risks.where(scores["status"] == "ok")
-    known = dict(zip(keys, risks, strict=True))
-    return [known.get(id_key(stay), np.nan) for stay in stays["stay_id"]]
+    return stays["stay_id"].map(id_key).map(risks.set_axis(keys)).tolist()
 
 
 def _val_percentiles(

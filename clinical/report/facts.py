@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import string
 import tomllib
 from functools import cache
 from importlib import resources
@@ -16,7 +19,7 @@ from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import spell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jinja2 import Environment
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 Facts = dict[str, str | None]
 EVIDENCE = "comprehensiveness 5%"
+RULE = "45 CFR 170.315(b)(11)(iv)(B)"
+CHECKLIST = "TRIPOD+AI (Collins et al. 2024, BMJ 385:e078378)"
 
 
 def read_data(name: str) -> Any:
@@ -136,3 +141,35 @@ def number(value: float | None, digits: int = 3) -> str:
     """A number with three digits and a true minus sign; a dash for none."""
     missing = value is None or value != value
     return "–" if missing else f"{value:.{digits}f}".replace("-", "−")
+
+
+def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
+    """The parts of an answer that are known, the names that have no value, and the status."""
+    answer, missing = [], []
+    for part in parts:
+        names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
+        lacking = [name for name in names if not facts.get(name)]
+        missing += lacking
+        if not lacking:
+            answer.append(part.format_map(facts))
+    status = ("in part" if answer else "open") if missing else "answered"
+    return {"answer": answer, "missing": list(dict.fromkeys(missing)), "status": status}
+
+
+def source_attributes(facts: Facts) -> list[dict[str, Any]]:
+    """The 31 source attributes of a predictive intervention in certified health IT, in order."""
+    answers = read_data("attributes.toml")
+    file = resources.files(__package__) / "source_attributes.csv"
+    return [
+        {"key": row["number"], "group": row["group"], "topic": row["attribute"], "where": ""}
+        | fill(answers[row["number"]], facts)
+        for row in csv.DictReader(io.StringIO(file.read_text("utf-8")))
+    ]
+
+
+def tripod(facts: Facts) -> list[dict[str, Any]]:
+    """The 52 items of TRIPOD+AI: which is answered where, and which is open."""
+    return [
+        {"key": key, "topic": item["topic"], "where": item["where"]} | fill(item["answer"], facts)
+        for key, item in read_data("tripod.toml").items()
+    ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.evaluation.decision import ALL, NONE
-from clinical.evaluation.measures import GROUP_MEASURES, PRECISION, Stays, precisions
+from clinical.evaluation.measures import PRECISION, Stays, precisions
 from clinical.stays.stays import note_times
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import checked, reliability_curve
@@ -125,31 +125,6 @@ def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) ->
     axes.set(xlim=(0, right), ylim=(-0.25 * top, 1.08 * top))
     axes.set(xlabel="Threshold probability", ylabel="Net benefit per stay")
     _legend(axes)
-    return figure
-
-
-@drawing
-def plot_groups(groups: pd.DataFrame) -> Figure:
-    """Differences of each subgroup from all other stays, one panel a measure; see `by_group`."""
-    rows = groups[groups["reason"] == ""].iloc[::-1]
-    height = 1.1 + 0.28 * max(len(rows), 1)
-    boxes = [(0.2 + 0.2 * n, 0.75 / height, 0.17, 1 - 1.1 / height) for n in range(4)]
-    figure, panels = new_axes((9.6, height), *boxes)
-    places = np.arange(len(rows))
-    for number, (axes, measure) in enumerate(zip(panels, GROUP_MEASURES, strict=True)):
-        axes.axvline(0, color=GREY, linewidth=0.8)
-        for place, row in zip(places, rows.to_dict("records"), strict=True):
-            sure = row[f"{measure.field}_p_adjusted"] < 0.05
-            colour = COLOURS[1] if sure else COLOURS[0]
-            axes.plot(row[f"{measure.field}_difference"], place, "s" if sure else "o", color=colour)
-            ends = [row[f"{measure.field}_difference{end}"] for end in ("_low", "_high")]
-            axes.plot(ends, [place, place], color=colour, linewidth=1.4)
-        axes.set_ylim(-0.6, len(rows) - 0.4)
-        names = [] if number else list(rows["column"] + ": " + rows["group"])
-        axes.set_yticks(places, names)
-        axes.set_title(measure.name, fontsize=10)
-        axes.margins(x=0.15)
-    figure.supxlabel("Difference from all other stays, with its 95% interval", fontsize=10, x=0.58)
     return figure
 
 

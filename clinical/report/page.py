@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
-from clinical.report import documents, figures
-from clinical.report.facts import FLAGS, NUMBERS, QUESTIONS, Hospital, environment
+from clinical.report import figures
+from clinical.report.facts import (
+    CHECKLIST,
+    FLAGS,
+    NUMBERS,
+    QUESTIONS,
+    RULE,
+    Hospital,
+    environment,
+    source_attributes,
+    tripod,
+)
 from domainbert.statistics.figures import save_figure
 from domainbert.tables import atomic_path
 
@@ -41,8 +51,8 @@ def write_report(
     """Write `report.html`, its figures and `metrics.json`; returns the path of the report.
 
     The page is one file with its figures and style inside, which loads nothing. With `about`, it
-    also has the source attributes, TRIPOD+AI and the open questions, and beside it are
-    `source_attributes.json`, `tripod_ai.json` and `hospital-template.toml`.
+    also has the source attributes, TRIPOD+AI and the open questions, which
+    `hospital-template.toml`, beside it, asks.
 
     Args:
         comparison: what was measured.
@@ -61,13 +71,12 @@ def write_report(
     }
     write_metrics(folder, comparison, facts=facts)
     names = about or {}
-    attributes = documents.source_attributes(names) if about else []
-    checklist = documents.tripod(names) if about else []
+    attributes = source_attributes(names) if about else []
+    checklist = tripod(names) if about else []
     verdicts = comparison.verdicts()
     content = {
         "title": title,
         "comparison": comparison,
-        "use": comparison,
         "own": comparison.model,
         "verdicts": {
             status: [v.text for v in verdicts if v.status == status]
@@ -83,19 +92,14 @@ def write_report(
         "quantities": QUANTITIES,
         "size": size,
         "smallest_group": SMALLEST_GROUP,
-        "rule": documents.RULE,
-        "checklist_name": documents.CHECKLIST,
+        "rule": RULE,
+        "checklist_name": CHECKLIST,
         "attributes": attributes,
         "checklist": checklist,
         "questions": {key: text for key, text in QUESTIONS.items() if not names.get(key)},
     }
     page = environment().get_template("page.html.j2").render(content)
     if about is not None:
-        for name, head, items in (
-            ("source_attributes", {"rule": documents.RULE}, attributes),
-            ("tripod_ai", {"checklist": documents.CHECKLIST}, checklist),
-        ):
-            _write(folder, f"{name}.json", _json({**head, "items": [i.to_dict() for i in items]}))
         _write(folder, "hospital-template.toml", hospital_template(hospital or Hospital()))
     return _write(folder, "report.html", page)
 
@@ -108,8 +112,6 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
         levels = [point.threshold for point in comparison.points.values()]
         drawn["decision_curve"] = figures.plot_decision_curve(comparison.curve, points=levels)
         drawn["ranking"] = figures.plot_ranking(outcome, scores, evaluations=comparison.evaluations)
-    if (comparison.groups["reason"] == "").any():
-        drawn["groups"] = figures.plot_groups(comparison.groups)
     return drawn
 
 

@@ -9,7 +9,6 @@ from clinical.evaluation.intervals import evaluate
 from clinical.report.figures import (
     plot_calibration,
     plot_decision_curve,
-    plot_groups,
     plot_ranking,
     plot_windows,
 )
@@ -100,7 +99,6 @@ def test_names_from_data_are_drawn_as_they_are(scored, comparison, tmp_path):
         (
             plot_ranking(y, {odd: scores["model"]}),
             plot_decision_curve(curve),
-            plot_groups(comparison.groups.assign(group=odd)),
         )
     ):
         assert save_figure(figure, tmp_path / f"{number}.svg").is_file()

@@ -60,7 +60,7 @@ def test_the_printed_pages_have_every_figure(browser, report):
     sizes = sorted(picture.image.size for page in pages for picture in page.images)
     sources = re.findall(r'src="data:image/png;base64,([^"]+)"', report.read_text("utf-8"))
     figures = [image.open(io.BytesIO(base64.b64decode(source))) for source in sources]
-    assert len(figures) == 4
+    assert len(figures) == 3
     assert sizes == sorted(figure.size for figure in figures)
     text = " ".join(page.extract_text() for page in pages)
     for heading in ("Summary", "The 31 source attributes", "TRIPOD+AI", "Open questions", "Limits"):

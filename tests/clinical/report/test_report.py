@@ -84,14 +84,14 @@ def full_report(folder, scored, *, comparison=None, **changes):
 def test_the_page_is_one_file_that_reaches_for_nothing(tmp_path, scored):
     path = full_report(tmp_path, scored)
     assert path == tmp_path / "report" / "report.html"
-    names = {"calibration.png", "decision_curve.png", "groups.png", "ranking.png"}
+    names = {"calibration.png", "decision_curve.png", "ranking.png"}
     assert {p.name for p in path.parent.iterdir()} == names | {"report.html", "metrics.json"}
     page = Page(path)
     assert not page.open
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "object"})
     sources = [attrs["src"] for _, attrs in page.tags if "src" in attrs]
     assert all(attrs["href"].startswith("#") for _, attrs in page.tags if "href" in attrs)
-    assert len(sources) == 4
+    assert len(sources) == 3
     assert not re.search(r"https?:|url\(|@import", page.source)
     drawn = {base64.b64decode(source.removeprefix("data:image/png;base64,")) for source in sources}
     assert drawn == {(path.parent / name).read_bytes() for name in names}
@@ -160,7 +160,7 @@ def test_hostile_strings_are_escaped_everywhere(tmp_path, scored):
     page = Page(full_report(tmp_path, scored, comparison=hostile, **options))
     tags = [tag for tag, _ in page.tags]
     assert "script" not in tags
-    assert tags.count("img") == 4  # the figures
+    assert tags.count("img") == 3  # the figures
     assert page.source.count("&lt;script&gt;alert(1)") > 10
     assert "<script" not in page.source
 
