@@ -13,6 +13,8 @@ import pytest
 # `recipes` and `benchmarks` are not installed. At the end of the path: the packages are.
 sys.path.append(str(Path(__file__).parents[1]))
 
+FUZZ_INPUTS = 1500  # of tests/fuzz, about; FUZZ=1000000 makes as many
+
 WORDS = """
 admitted afebrile alone and antibiotic blood breath chest chronic clinic compliance condition
 denies discharge disease dyspnea edema failure fever for from furosemide had has heart history home
@@ -23,7 +25,8 @@ pulmonary renal return right shortness stable the to treated was weeks wife with
 
 
 def pytest_addoption(parser):
-    parser.addoption("--fuzz", type=int, default=1, help="times as many cases in tests/fuzz")
+    times = max(1, int(os.environ.get("FUZZ", 0)) // FUZZ_INPUTS)
+    parser.addoption("--fuzz", type=int, default=times, help="times as many cases in tests/fuzz")
 
 
 def pytest_collection_modifyitems(items):

@@ -117,6 +117,15 @@ class PairReader:
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self.read = lru_cache(_REMEMBERED)(self._tokenised)
 
+    def __getstate__(self) -> dict[str, object]:
+        """All but the texts that are remembered, so that a pickle holds none."""
+        return {name: value for name, value in vars(self).items() if name != "read"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Remember nothing yet."""
+        vars(self).update(state)
+        self.read = lru_cache(_REMEMBERED)(self._tokenised)
+
     def pair(self, question: object, context: object) -> Pair:
         """Check and tokenise a question and its context, a text or a list of texts.
 

@@ -28,7 +28,7 @@ class CLSClassifier(BertForSequenceClassification):
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
-        **_: Any,
+        **_: object,
     ) -> SequenceClassifierOutput:
         """`logits` of shape (windows, labels); all inputs have the shape (windows, tokens).
 

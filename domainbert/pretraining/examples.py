@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from domainbert import __version__
 from domainbert.files import write_json
 from domainbert.pretraining.corpus import SIDES, CorpusError
 from domainbert.text.runner import chunked, pad
+from domainbert.training.objective import fingerprint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -190,9 +190,9 @@ class Prepared:
         self, corpus: Corpus, *, recipe: Recipe, tokenizer: PreTrainedTokenizerBase, work: Path
     ) -> None:
         folder = private_folder(work / TEXT)
-        backend = tokenizer.backend_tokenizer.to_str().encode()
-        pieces = hashlib.sha256(backend).hexdigest()
-        text = fingerprint({"version": __version__, "corpus": corpus.facts(), "pieces": pieces})
+        read = {"version": __version__, "corpus": corpus.facts()}
+        read["tokenizer"] = tokenizer.backend_tokenizer.to_str()
+        text = fingerprint(read)[:12]
         tokens = List(Value("uint16" if len(tokenizer) <= 2**16 else "int32"))
         counts = folder / f"corpus-{text}.json"
 
@@ -211,7 +211,7 @@ class Prepared:
         features |= {"second": Value("int32"), "label": Value("int8")}
         plan = recipe.training
         facts = {"text": text, "seed": plan.seed, "pairs": recipe.examples.pairs}
-        self.name = fingerprint({**facts, "length": plan.length})
+        self.name = fingerprint({**facts, "length": plan.length})[:12]
         self.examples: dict[str, Dataset] = {}
         for side, rows in self.documents.items():
             make = partial(
@@ -239,12 +239,6 @@ def private_folder(folder: Path) -> Path:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
-
-
-def fingerprint(facts: Mapping[str, Any]) -> str:
-    """A short name for facts."""
-    text = json.dumps(facts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _token_count(documents: Dataset) -> int:

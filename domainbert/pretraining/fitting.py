@@ -17,7 +17,7 @@ from domainbert.encoders.loading import find_encoder, load_config, window_limit
 from domainbert.errors import UserError
 from domainbert.files import folder_beside
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, read_exclusions
-from domainbert.pretraining.examples import IGNORED, Masker, Prepared, fingerprint, private_folder
+from domainbert.pretraining.examples import IGNORED, Masker, Prepared, private_folder
 from domainbert.pretraining.model import (
     check_free,
     load_start,
@@ -29,8 +29,8 @@ from domainbert.pretraining.model import (
 from domainbert.pretraining.settings import Recipe
 from domainbert.text.runner import plan_batches
 from domainbert.training.checkpoints import last_checkpoint, resume_hint
-from domainbert.training.objective import LengthBatches, Objective
-from domainbert.training.settings import TrainingSettings
+from domainbert.training.objective import LengthBatches, Objective, fingerprint
+from domainbert.training.settings import Schedule, TrainingSettings
 from domainbert.training.trainer import ObjectiveTrainer
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def pretrain(
             rows = start.network.config.vocab_size
             start_output_layer(start.network, prepared.frequencies(TRAIN, rows))
         facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.name}
-        folder = private_folder(work / f"run-{fingerprint(facts | {'start': start.sha256})}")
+        folder = private_folder(work / f"run-{fingerprint(facts | {'start': start.sha256})[:12]}")
         network, before, after = train(
             start.network, prepared.examples, recipe=recipe, tokenizer=tokenizer, folder=folder
         )
@@ -157,15 +157,8 @@ def train(
     if not recipe.examples.pairs:
         network.bert.pooler.requires_grad_(requires_grad=False)
         network.cls.seq_relationship.requires_grad_(requires_grad=False)
-    settings = TrainingSettings(
-        epochs=1.0,
-        learning_rate=plan.learning_rate,
-        evaluations=plan.evaluations,
-        warmup=plan.warmup,
-        weight_decay=plan.weight_decay,
-        attention=plan.attention,
-        seed=plan.seed,
-    )
+    shared = plan.model_dump(include=set(Schedule.model_fields))
+    settings = TrainingSettings(epochs=1.0, **shared)
     trainer, _ = ObjectiveTrainer.run(
         network,
         objective,

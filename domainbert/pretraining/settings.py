@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from domainbert.encoders.loading import DEFAULT_ENCODER
-from domainbert.settings import Count, Positive, Seed, Settings, Share
+from domainbert.settings import Count, Positive, Settings, Share
 from domainbert.training.recipes import Card
+from domainbert.training.settings import Schedule
 
 Part = Annotated[float, Field(gt=0, lt=1)]
 Length = Annotated[int, Field(ge=16)]
@@ -49,36 +50,26 @@ class ExampleSettings(Settings):
     masked: Part = 0.15
 
 
-class TrainingPlan(Settings):
-    """How to train; the `[training]` table.
+class TrainingPlan(Schedule):
+    """How to train; the `[training]` table. Evaluations are on held-out documents.
 
     Attributes:
         length: most tokens of an example, special tokens included.
+        steps: of the optimiser.
         batch_tokens: most tokens of a step, padding included (one example always fits).
         device_tokens: most tokens of one pass, padding included; a step makes as many passes as
             its batch needs.
-        warmup: share of the steps during which the learning rate rises.
-        learning_rate: peak, after the warm-up; decays linearly to zero.
-        weight_decay: of AdamW.
-        dropout: of hidden states; attention has none, which keeps its fast kernels.
-        attention: while training, see `domainbert.training.settings.TrainingSettings`.
-        evaluations: evaluations on held-out documents, each with a checkpoint.
         evaluation_tokens: held-out tokens of one evaluation.
-        seed: of the examples, new heads, masks, order and dropout.
     """
 
     length: Length = 128
     steps: Count = 10_000
     batch_tokens: Count = 8192
     device_tokens: Count = 8192
-    warmup: Share = 0.01
-    learning_rate: Positive = 1e-4
-    weight_decay: Share = 0.01
-    dropout: Share = 0.1
-    attention: Literal["sdpa", "eager"] = "sdpa"
-    evaluations: Count = 20
     evaluation_tokens: Count = 100_000
-    seed: Seed = 0
+    learning_rate: Positive = 1e-4
+    evaluations: Count = 20
+    warmup: Share = 0.01
 
 
 class Recipe(Settings):

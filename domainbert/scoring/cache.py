@@ -9,7 +9,7 @@ import logging
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,6 @@ from domainbert.errors import UserError
 DEFAULT_BYTES = 1 << 30
 _LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
 _WAIT_SECONDS = 60.0
-_HEADER = b"SQLite format 3\0"
 _APPLICATION = 0x64624232  # in the header of the file
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ class WindowCache:
     """A file of scores that several processes may use at once.
 
     Args:
-        path: the file, made if it is not there. A damaged one is set aside with a warning.
+        path: the file, made if it is not there.
         model: fingerprint of the model; scores of other models in the file are left alone.
         max_bytes: size of the file, above which it starts anew.
 
@@ -40,7 +39,7 @@ class WindowCache:
         misses: windows that had to be scored.
 
     Raises:
-        UserError: the file cannot be written, or belongs to another program.
+        UserError: the file cannot be written, is damaged, or belongs to another program.
     """
 
     def __init__(self, path: str | Path, *, model: str, max_bytes: int = DEFAULT_BYTES) -> None:
@@ -50,23 +49,11 @@ class WindowCache:
         self._warned = False
         try:
             self._open()
-        except sqlite3.OperationalError as error:
-            raise UserError(f"{path}: this cache cannot be opened ({error})") from None
-        except sqlite3.DatabaseError:
-            with self._path.open("rb") as file:
-                if file.read(len(_HEADER)) != _HEADER:
-                    raise UserError(f"{path} is no window cache; name a new file") from None
-            self._set_aside()
-
-    def _set_aside(self) -> None:
-        """Rename a damaged file, with the files that SQLite keeps beside it, and start anew."""
-        aside = f"{self._path.name}.damaged"
-        for ending in ("-wal", "-shm", ""):  # a new database must not find an old log
-            with suppress(FileNotFoundError):
-                old = self._path.with_name(f"{self._path.name}{ending}")
-                old.replace(old.with_name(f"{aside}{ending}"))
-        log.warning("%s is damaged: set aside as %s, starting an empty one", self._path, aside)
-        self._open()
+        except sqlite3.DatabaseError as error:
+            msg = f"{path} cannot be opened as a window cache ({error})"
+            raise UserError(
+                f"{msg}; name a new file, or delete it if it is a damaged cache"
+            ) from None
 
     def _open(self) -> None:
         with closing(self._connect()) as con, con:
@@ -111,9 +98,7 @@ class WindowCache:
             Shape (windows,), float32, in the order given.
         """
         keys = [self._key(window) for window in windows]
-        known = self._tried(self._find, list(dict.fromkeys(keys)))
-        if known is None:  # the file may be a new one, with a secret of its own
-            keys, known = [self._key(window) for window in windows], {}
+        known = self._tried(self._find, list(dict.fromkeys(keys))) or {}
         todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
         self.hits += len(windows) - len(todo)
         self.misses += len(todo)
@@ -128,12 +113,10 @@ class WindowCache:
         """Use the file; where that fails, warn and do without: a cache never stops a run."""
         try:
             return action(argument)
-        except sqlite3.OperationalError as error:  # a full disk, a lock that lasts
+        except sqlite3.DatabaseError as error:  # damage, a full disk, a lock that lasts
             if not self._warned:
                 log.warning("%s: cache not used for now (%s)", self._path, error)
             self._warned = True
-        except sqlite3.DatabaseError:
-            self._set_aside()
         return None
 
     def _find(self, keys: list[bytes]) -> dict[bytes, float]:

@@ -144,7 +144,7 @@ def _packed_schema() -> pa.Schema:
     return pa.schema([("key", pa.string()), ("number", pa.int64()), ("row", pa.string())])
 
 
-def _pack(batch: Any, *, plan: Plan) -> pa.Table:
+def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
     """Rows with numbers as (key, number, row); a row without an id has a key of its own."""
     import pyarrow as pa
 
@@ -158,22 +158,22 @@ def _pack(batch: Any, *, plan: Plan) -> pa.Table:
     return pa.table(columns, schema=_packed_schema())
 
 
-def _pack_all(batches: Iterable[Any], *, plan: Plan) -> Iterator[pa.RecordBatch]:
+def _pack_all(batches: Iterable[pa.RecordBatch], *, plan: Plan) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield from _pack(batch, plan=plan).to_batches()
 
 
-def _gather(group: pa.Table) -> dict[str, Any]:
+def _gather(group: pa.Table) -> dict[str, object]:
     """One row with the rows of a group in order, so that no later step can part them."""
     return {"row": [group.sort_by("number").column("row").to_pylist()]}
 
 
-def _numbered(batches: Iterable[Any]) -> Iterator[Row]:
+def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for row in arrow_rows(batches, "the table"):
         yield replace(row, number=int(row.cells[_NUMBER]))
 
 
-def _unpacked(batches: Iterable[Any]) -> Iterator[Row]:
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
         for cell in batch.column("row"):  # one at a time: a stay may have many notes
             found = cell.as_py()
@@ -181,7 +181,7 @@ def _unpacked(batches: Iterable[Any]) -> Iterator[Row]:
                 yield unpacked(text)
 
 
-def _scored(batches: Iterable[Any], task: AnyTask, plan: Plan) -> Iterator[pa.Table]:
+def _scored(batches: Iterable[pa.RecordBatch], task: AnyTask, plan: Plan) -> Iterator[pa.Table]:
     rows = _numbered(batches) if plan.group is None else _unpacked(batches)
     return score_rows(task, plan, rows)
 
@@ -208,7 +208,7 @@ class _RayWorker:
 
 
 def _score_partition(
-    batches: Iterator[Any], *, run: str, task: Any, plan: Plan, threads: int
+    batches: Iterator[pa.RecordBatch], *, run: str, task: Any, plan: Plan, threads: int
 ) -> Iterator[pa.RecordBatch]:
     if run not in _tasks:
         _tasks.clear()

@@ -66,7 +66,9 @@ class _Unreadable:
     """A cell that Python cannot hold."""
 
 
-def arrow_cells(batches: Iterable[Any], name: str, columns: Wanted = None) -> Iterator[Cells]:
+def arrow_cells(
+    batches: Iterable[pa.RecordBatch], name: str, columns: Wanted = None
+) -> Iterator[Cells]:
     """The rows of Arrow tables or record batches."""
     number = 0
     for batch in batches:

@@ -37,6 +37,7 @@ from domainbert.tables.parquet_files import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 FIRST_LINES = 1000  # of JSON, which tell its columns before all of it is read
 
@@ -185,7 +186,7 @@ def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | 
     return kept
 
 
-def arrow_rows(batches: Iterable[Any], name: str) -> Iterator[Row]:
+def arrow_rows(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Row]:
     """The rows of Arrow tables or record batches, read as those of a Parquet file are."""
     return _numbered(arrow_cells(batches, name))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from domainbert.cli.console import say
 from domainbert.errors import UserError
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def resume_point(folder: Path, facts: dict[str, Any], *, resume: bool) -> Iterator[Path | None]:
+def resume_point(folder: Path, facts: dict[str, object], *, resume: bool) -> Iterator[Path | None]:
     """The checkpoint to continue from, or None to start; holds the folder meanwhile.
 
     The facts, everything that decides the result, are written to the folder.

@@ -6,13 +6,14 @@ import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 
 class BatchPlan(Protocol):
@@ -45,15 +46,15 @@ class Objective(ABC):
         """The tensors of one batch. Anything random depends on the epoch and the batch alone."""
 
     @abstractmethod
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """The scalar loss of one batch from `collate`."""
 
     @abstractmethod
-    def score(self, network: Any) -> dict[str, float]:
+    def score(self, network: PreTrainedModel) -> dict[str, float]:
         """Scores on the validation side, computed as prediction computes them."""
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Hashes of data and split, and the settings of the objective, as JSON.
 
         Training resumes only where all facts are the same; the manifest keeps them.
@@ -140,7 +141,7 @@ class FreshBatches:
         return batches
 
 
-def fingerprint(data: Any) -> str:
+def fingerprint(data: object) -> str:
     """SHA-256 of data that JSON can hold, for the facts of a run."""
     written = json.dumps(data, sort_keys=True, default=float)
     return hashlib.sha256(written.encode()).hexdigest()

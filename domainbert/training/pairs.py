@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,10 @@ class PairsObjective(Objective):
         self._pairs = [pair[:2] for pair in train]
         self._held_out = model.windower.split_many([pair[:2] for pair in validation])
         model.windower.split_many(self._pairs)  # bad texts end here
-        self._facts = {"data": fingerprint(train), "split": fingerprint(validation)}
+        self._facts = {
+            "data": fingerprint(train),
+            "split": fingerprint(validation),
+        }
         self._plan = LengthBatches.of_texts(
             self._pairs, batch_size=training.batch_size, seed=training.seed
         )
@@ -90,7 +93,7 @@ class PairsObjective(Objective):
         logits = np.array([result.logit for result in results])
         return {"spearman": spearman(logits, self._expected)}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Hashes of both sides."""
         return self._facts
 

@@ -80,7 +80,11 @@ class TextVectorsObjective(Objective):
             raise UserError(f"objective must be one of {', '.join(get_args(Kind))}; got {kind!r}")
         self.metric, self._embedder, self._kind, self._score = metric, embedder, kind, score
         about = {"name": kind, "labels": list(classes), "difference": difference}
-        self._facts = {"objective": about, "data": fingerprint(sets), "split": split}
+        self._facts = {
+            "objective": about,
+            "data": fingerprint(sets),
+            "split": split,
+        }
         torch.manual_seed(training.seed)  # of the layer of "classification"
         self._loss = _make_loss(
             kind, embedder.dimension, classes=len(classes), difference=difference
@@ -137,7 +141,7 @@ class TextVectorsObjective(Objective):
         """The metrics on validation."""
         return self._score(self._embedder, network)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """The kind, and hashes of the training sets and the validation side."""
         return self._facts
 

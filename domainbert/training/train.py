@@ -36,7 +36,7 @@ def train(
     model: AnyModel,
     *stages: Stage,
     encoder: str | Path,
-    start: Mapping[str, Any] | None = None,
+    start: Mapping[str, torch.Tensor] | None = None,
     share: float = 1.0,
     checkpoints: str | Path | None = None,
     resume: bool = False,
@@ -101,7 +101,9 @@ def train(
 
 
 def new_manifest(
-    training: dict[str, Any] | list[dict[str, Any]], best: Mapping[str, float], **facts: Any
+    training: dict[str, object] | list[dict[str, object]],
+    best: Mapping[str, float],
+    **facts: object,
 ) -> dict[str, Any]:
     """How a model was trained: settings, facts, versions of libraries, best validation scores."""
     return {"training": training, **facts, "versions": versions(), "validation": dict(best)}

@@ -24,6 +24,8 @@ from domainbert.encoders.loading import quiet
 from domainbert.training.checkpoints import resume_point
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, TrainerControl, TrainerState
+
     from domainbert.training.objective import BatchPlan, Objective
     from domainbert.training.settings import TrainingSettings
 
@@ -50,7 +52,7 @@ class ObjectiveTrainer(Trainer):
 
     def __init__(
         self,
-        network: Any,
+        network: PreTrainedModel,
         objective: Objective,
         *,
         args: TrainingArguments,
@@ -74,11 +76,11 @@ class ObjectiveTrainer(Trainer):
     @classmethod
     def run(
         cls,
-        network: Any,
+        network: PreTrainedModel,
         objective: Objective,
         *,
         settings: TrainingSettings,
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         folder: str | Path | None = None,
         resume: bool = False,
         **arguments: Any,
@@ -122,7 +124,7 @@ class ObjectiveTrainer(Trainer):
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             return trainer, best_scores(trainer.state.log_history, metric)
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
+    def train(self, *args: object, **kwargs: object) -> object:
         """Train, with the attention that is fastest for training; see `TrainingSettings`."""
         try:
             with training_attention(self._network, self._attention), quiet():
@@ -132,7 +134,7 @@ class ObjectiveTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches, in order."""
-        loader: DataLoader[Any] = DataLoader(self._data, collate_fn=self.data_collator)
+        loader: DataLoader[object] = DataLoader(self._data, collate_fn=self.data_collator)
         return self.accelerator.prepare(loader)
 
     def _collate(self, batches: list[tuple[int, Sequence[Any]]]) -> dict[str, torch.Tensor]:
@@ -141,16 +143,16 @@ class ObjectiveTrainer(Trainer):
 
     def compute_loss(
         self,
-        model: Any,
-        inputs: Any,
+        model: PreTrainedModel,
+        inputs: dict[str, torch.Tensor],
         return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        **_: Any,
-    ) -> Any:
+        **_: object,
+    ) -> torch.Tensor | tuple[torch.Tensor, None]:
         """The objective's loss."""
         loss = self.objective.loss(model, inputs)
         return (loss, None) if return_outputs else loss
 
-    def trained(self) -> Any:
+    def trained(self) -> PreTrainedModel:
         """The network after training, without the objective's head and mixed precision."""
         network = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         # Otherwise the trainer of a next stage takes it for prepared and uses full precision.
@@ -159,7 +161,7 @@ class ObjectiveTrainer(Trainer):
             delattr(network, HEAD)
         return network
 
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+    def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """The metrics on validation, each with the prefix "eval_", in full precision."""
         self.model.eval()  # every training step switches back
         mixed = vars(self._network).pop("forward", None)  # accelerate's mixed precision
@@ -170,7 +172,7 @@ class ObjectiveTrainer(Trainer):
                 self._network.forward = mixed
         metrics = {f"eval_{name}": float(value) for name, value in scores.items()}
         self.log(metrics)
-        self.control: Any = self.callback_handler.on_evaluate(
+        self.control: TrainerControl = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
@@ -224,7 +226,7 @@ def load_trained(module: torch.nn.Module, checkpoint: Path) -> None:
 
 
 @contextmanager
-def training_attention(network: Any, name: str) -> Iterator[None]:
+def training_attention(network: PreTrainedModel, name: str) -> Iterator[None]:
     """Use an implementation of attention meanwhile, where the family has it."""
     plain = getattr(network, "get_base_model", lambda: network)()
     usual = plain.config._attn_implementation
@@ -248,7 +250,7 @@ def training_arguments(
     folder: Path,
     steps: int,
     metric: str,
-    **changes: Any,
+    **changes: object,
 ) -> TrainingArguments:
     """The arguments of a trainer; `changes` replace the usual ones.
 
@@ -305,7 +307,9 @@ class _EarlyStopping(TrainerCallback):
     def __init__(self, evaluations: int) -> None:
         self._evaluations = evaluations
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **__: object
+    ) -> None:
         name = f"eval_{args.metric_for_best_model}"
         scores = [entry[name] for entry in state.log_history if name in entry]
         if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._evaluations:
@@ -317,16 +321,18 @@ class _EarlyStopping(TrainerCallback):
 class _Saving(TrainerCallback):
     """Saves where the last checkpoint is older than `SAVE_SECONDS`, and evaluates at the end."""
 
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
+    def on_train_begin(self, *_: object, **__: object) -> None:
         self._saved = time.monotonic()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(
+        self, _: object, state: TrainerState, control: TrainerControl, **__: object
+    ) -> None:
         if time.monotonic() - self._saved >= SAVE_SECONDS:
             control.should_save = True
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_save = True
 
-    def on_save(self, *_: Any, **__: Any) -> None:
+    def on_save(self, *_: object, **__: object) -> None:
         self._saved = time.monotonic()
 
 
@@ -336,19 +342,19 @@ class _Progress(TrainerCallback):
     def __init__(self) -> None:
         self._open = ExitStack()
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, _: object, state: TrainerState, control: object, **__: object) -> None:
         self._advance = self._open.enter_context(progress("training", total=state.max_steps))
         self._advance(state.global_step)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(self, _: object, state: object, control: object, **__: object) -> None:
         self._advance(1)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        metrics = kwargs.get("metrics") or {}
+    def on_evaluate(self, _: object, state: TrainerState, control: object, **given: Any) -> None:
+        metrics = given.get("metrics") or {}
         shown = ", ".join(f"{k.removeprefix('eval_')} {v:.4g}" for k, v in metrics.items())
         log.info("step %d of %d: %s", state.global_step, state.max_steps, shown)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_end(self, _: object, state: object, control: object, **__: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Hostile input, seeded: nothing is lost, nothing crashes, no note text leaks.
 
-A few minutes by default; `pytest tests/fuzz --fuzz 50` runs fifty times as many cases.
+A few minutes by default; `FUZZ=100000 pytest tests/fuzz` makes about so many inputs.
 """
 
 import copy
