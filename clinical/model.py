@@ -76,8 +76,8 @@ class ReadmissionModel(RiskModel):
     ) -> pd.DataFrame:
         """The risk after each note of each stay of a table: one row a note, in time order.
 
-        Each window is scored once. `clinical.report.figures.plot_trajectory` draws the rows of one
-        stay. The table and its errors are as for `predict_frame`, but `stay_id` is needed.
+        Each window is scored once. The table and its errors are as for `predict_frame`, but
+        `stay_id` is needed.
         """
         from clinical.risk.task import TrajectoryTask
         from domainbert.scoring import score_frame

@@ -33,8 +33,8 @@ class Cohort:
         path: the Parquet file.
         flow: `step, reason, removed, left`: one row for the input and one for each rule in order;
             `removed` and the last `left` add up to the input.
-        issues: `source, problem, count`: what was wrong with rows of the source; `list_issues`
-            lists each of them.
+        issues: `source, problem, count`: what was wrong with rows of the source;
+            `NAME.issues.csv`, beside the file, lists each of them.
         n_admissions: rows of the table of admissions.
         n_stays: stays kept.
         n_patients: patients of the stays kept.
@@ -96,21 +96,6 @@ class Cohort:
         values = {"path": glob.escape(str(self.path)), "hours": self.summary["hours"]}
         with duckdb.connect() as con:
             return con.execute(step("labels"), values).df()
-
-    def list_issues(self) -> pd.DataFrame:
-        """Every faulty row of the source: `source, row, id, problem`; rows count from 1.
-
-        Notes with an id are listed by it, without a row number. Malformed lines of a CSV file are
-        listed under the file's name, and `row` is the line of the file.
-        """
-        import pandas as pd
-
-        types = {"source": str, "row": "Int64", "id": str, "problem": str}
-        path = issues_path(self.path)
-        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values={"row": [""]})
-        # The file has an apostrophe before an id that a spreadsheet would run as a formula.
-        frame["id"] = frame["id"].str.replace("^'(?=[=+@-])", "", regex=True)
-        return frame
 
     def save_flow_json(self, path: str | Path) -> None:
         """Write the flow, the counts, the issues and the caveats as JSON."""

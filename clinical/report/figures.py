@@ -8,7 +8,6 @@ import numpy as np
 
 from clinical.evaluation.decision import ALL, NONE
 from clinical.evaluation.measures import PRECISION, Stays, precisions
-from clinical.stays.stays import note_times
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import checked, reliability_curve
 from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes
@@ -161,35 +160,6 @@ def plot_windows(risk: StayRisk) -> Figure:
     axes.set_xlabel("Characters of the stay's notes; grey lines part the notes")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     _legend(axes, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
-
-
-@drawing
-def plot_trajectory(table: pd.DataFrame, *, alert_threshold: float | None = None) -> Figure:
-    """The risk after each note of one stay, over the days since the first where all have times.
-
-    `table` has the rows of a stay, as `clinical trajectory` and `trajectory_frame` give them.
-
-    Raises:
-        UserError: no note of the stay has a risk.
-    """
-    table = table.dropna(subset=["probability"])
-    if table.empty:
-        raise UserError("no note of this stay has a risk, so there is nothing to draw")
-    figure, (axes,) = new_axes((7.2, 3.6), (0.1, 0.15, 0.87, 0.75))
-    times = note_times(table["chart_time"])
-    is_timed = times.notna().all()
-    days = (times - times.iloc[0]).dt.total_seconds() / 86_400
-    places = days if is_timed else table["n_notes"]
-    lines = {"probability": "risk", "p_max": "largest window", "p_mean": "mean of windows"}
-    for name, colour, dash in zip(lines, COLOURS, DASHES, strict=False):
-        style = {"color": colour, "linestyle": dash, "marker": "o", "markersize": 3.5}
-        axes.step(places, table[name], where="post", label=lines[name], **style)
-    if alert_threshold is not None:
-        axes.axhline(alert_threshold, color=GREY, linewidth=1, label="alert threshold")
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_xlabel("days since the first note" if is_timed else "notes")
-    axes.legend(frameon=False, ncols=2, fontsize=8)
     return figure
 
 

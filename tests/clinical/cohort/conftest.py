@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from clinical.cohort.build import build_cohort
+from clinical.cohort.result import issues_path
 
 START = datetime(2100, 1, 1)
 
@@ -88,6 +89,16 @@ class Hospital:
     def rows(self, **options) -> dict[str, dict]:
         """The cohort's rows by stay id."""
         return by_stay(self.build(**options))
+
+
+def list_issues(cohort) -> pd.DataFrame:
+    """Every faulty row of the source: `source, row, id, problem`."""
+    types = {"source": str, "row": "Int64", "id": str, "problem": str}
+    path = issues_path(cohort.path)
+    frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values={"row": [""]})
+    # The file has an apostrophe before an id that a spreadsheet would run as a formula.
+    frame["id"] = frame["id"].str.replace("^'(?=[=+@-])", "", regex=True)
+    return frame
 
 
 def by_stay(cohort) -> dict[str, dict]:

@@ -7,12 +7,12 @@ from clinical.cohort.build import build_cohort
 from clinical.cohort.result import issues_path
 from domainbert.tables import TableError
 
-from .conftest import by_stay
+from .conftest import by_stay, list_issues
 
 
 def listed(cohort) -> set[tuple]:
     """(row, id, problem) of every issue of the source."""
-    frame = cohort.list_issues().astype(object)
+    frame = list_issues(cohort).astype(object)
     return {(None if pd.isna(r.row) else r.row, r.id, r.problem) for r in frame.itertuples()}
 
 
@@ -162,7 +162,7 @@ def test_lines_that_are_no_rows_are_counted_and_the_rest_is_read(hospital):
         "place, or more than 16 MB"
     )
     assert listed(cohort) == {(3, "", problem), (4, "", problem)}
-    assert set(cohort.list_issues()["source"]) == {"ADMISSIONS.csv", "NOTEEVENTS.csv"}
+    assert set(list_issues(cohort)["source"]) == {"ADMISSIONS.csv", "NOTEEVENTS.csv"}
     assert (cohort.n_admissions, cohort.n_stays) == (3, 1)
     removed = {row.step: row.removed for row in cohort.flow.itertuples() if row.removed}
     assert removed == {"malformed_line": 2}
@@ -369,7 +369,7 @@ def test_ids_that_a_spreadsheet_would_run_are_quoted(hospital):
     for id in ("=1+1", "+x", "@x", "-x"):
         assert f",'{id}," in written
     assert ",-5," in written
-    assert set(cohort.list_issues()["id"]) == {"=1+1", "+x", "@x", "-x", "-5"}
+    assert set(list_issues(cohort)["id"]) == {"=1+1", "+x", "@x", "-x", "-5"}
 
 
 def test_a_table_of_very_many_columns_is_read_by_name(hospital):

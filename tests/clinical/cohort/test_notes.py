@@ -4,6 +4,8 @@ import pytest
 
 SECOND = 1 / 86400
 
+from .conftest import list_issues
+
 
 def test_summary_comes_with_its_addenda_in_time_order(hospital):
     stay = hospital.stay(0, 3)
@@ -105,7 +107,7 @@ def test_a_note_that_does_not_say_what_it_is_is_never_used(hospital, notes, used
     hospital.note(stay, "secret", category=" ", at=0.5)
     cohort = hospital.build(notes=notes)
     assert cohort.to_frame()["text"].tolist() == [used]
-    (issue,) = cohort.list_issues().itertuples()
+    (issue,) = list_issues(cohort).itertuples()
     assert (issue.id, issue.problem) == ("3", "note without a category, not used")
 
 
@@ -162,7 +164,7 @@ def test_notes_that_cannot_be_used_are_listed_one_by_one(hospital):
     hospital.note(stay, "summary", day=3, ROW_ID="1")
     hospital.note(stay, "undated", day="someday")
     cohort = hospital.build()
-    listed = {row.id: (row.row, row.problem) for row in cohort.list_issues().itertuples()}
+    listed = {row.id: (row.row, row.problem) for row in list_issues(cohort).itertuples()}
     assert {id: problem for id, (_, problem) in listed.items()} == {
         "1": "copy of another note of the stay",
         "2": "note without a stay id",

@@ -6,8 +6,6 @@ from typer.testing import CliRunner
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
-from clinical.report.figures import plot_trajectory
-from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table, write_table
 from domainbert.text.runner import WindowRunner
 
@@ -124,16 +122,3 @@ def test_the_command_writes_a_table(calibrated, tmp_path):
 
 def place(words, folder):
     return [str(folder / word) if "." in word or word == "model" else word for word in words]
-
-
-@pytest.mark.parametrize("timed", [True, False])
-def test_the_figure_shows_every_note_in_its_place(calibrated, timed):
-    times = [f"2026-03-0{day}" for day in (1, 2, 3, 4, 9)] if timed else None
-    found = calibrated.trajectory_frame(of_one_stay(NOTES, times))
-    (axes,) = plot_trajectory(found, alert_threshold=0.5).axes
-    risk = axes.lines[0]
-    assert risk.get_xdata().tolist() == pytest.approx([0, 1, 2, 3, 8] if timed else [1, 2, 3, 4, 5])
-    assert risk.get_ydata().tolist() == pytest.approx(found["probability"].tolist())
-    assert axes.get_xlabel() == ("days since the first note" if timed else "notes")
-    with pytest.raises(UserError, match="nothing to draw"):
-        plot_trajectory(found.assign(probability=None))
