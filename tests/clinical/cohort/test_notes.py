@@ -2,9 +2,9 @@
 
 import pytest
 
-SECOND = 1 / 86400
-
 from .conftest import list_issues
+
+SECOND = 1 / 86400
 
 
 def test_summary_comes_with_its_addenda_in_time_order(hospital):
