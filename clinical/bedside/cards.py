@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader
 from starlette.exceptions import HTTPException
 
 import domainbert
-from clinical.bedside.hooks import SYSTEM, HookService, operation_outcome
+from clinical.bedside.hooks import HookService, operation_outcome
 from clinical.risk.exports import risk_assessment
 from domainbert.service.http import Answer
 from domainbert.service.ledger import now
@@ -25,7 +25,7 @@ from domainbert.service.ledger import now
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from clinical.bedside.hooks import Documents, HookRequest
+    from clinical.bedside.hooks import HookRequest
     from domainbert.service.app import Service
     from domainbert.service.served import Served
 
@@ -58,38 +58,40 @@ class ReadmissionService(HookService):
             return []
         if not stay:
             raise HTTPException(400, "context.encounterId: required for encounter-discharge")
-        documents = self.documents(request, stay)
-        if not documents.records:
-            why = "; ".join(f"{why}: {n}" for why, n in documents.unread.items()) or "none was sent"
+        records, unread = self.documents(request, stay)
+        if not records:
+            why = "; ".join(f"{why}: {n}" for why, n in unread.items()) or "none was sent"
             raise HTTPException(412, f"prefetch.notes: no note of this stay can be read ({why})")
-        records = self._service.check(documents.records)
+        self._service.check(records)
         (row,) = self._service.score("readmission", records)
         if row["status"] != "ok":
             raise HTTPException(412, f"prefetch.notes: no risk, because {row['reason']}")
         passages = self._service.score("passages", records)
         notes = {record["note_id"]: record for record in records}
-        documents.records = [notes[note] for note in passages[0]["notes_read"]]
-        documents.unread["that the model does not choose"] += len(records) - len(documents.records)
+        unread["that the model does not choose"] += len(records)
+        records = [notes[note] for note in passages[0]["notes_read"]]
+        unread["that the model does not choose"] -= len(records)
         name, settings = str(uuid.uuid4()), self._service.settings
         self._service.ledger.served(self.id, self._served.fingerprint, [row], card=name)
-        key = self._keep({"records": documents.records, "risk": row, "passages": passages})
+        key = self._keep({"records": records, "risk": row, "passages": passages})
         url = f"{settings.address}/v1/models/{self._served.name}"
-        count = len(documents.records)
-        read = receipt(row, f" of {count} note{'s' * (count != 1)}", documents.unread)
-        about = {"model": self._served, "version": domainbert.__version__, "url": url}
+        read = receipt(row, f" of {len(records)} note{'s' * (len(records) != 1)}", unread)
+        about: dict[str, Any] = {
+            "model": self._served,
+            "version": domainbert.__version__,
+            "url": url,
+        }
         about |= {"report": settings.report, "receipt": read, "row": row}
-        text = _TEMPLATES.get_template("card.md.j2")
-        summary, _, detail = text.render(**about, passages=_raising(passages, documents)).partition(
-            "\n"
-        )
-        reasons = [{"code": c, "system": SYSTEM, "display": d} for c, d in self.reasons.items()]
+        about["passages"] = list(_raising(passages, records))
+        text = _TEMPLATES.get_template("card.md.j2").render(about)
+        summary, _, detail = text.partition("\n")
         card = {
             "uuid": name,
             "summary": summary,
             "detail": detail,
             "indicator": "warning" if row.get("alert") else "info",
             "source": {"label": f"domainbert, {self._served.name[-60:]}", "url": url},
-            "overrideReasons": reasons,
+            "overrideReasons": self.reasons,
         }
         link = {"label": "The notes with the passages", "type": "absolute"}
         return [card | {"links": [link | {"url": f"{settings.address}/#card={key}"}]}]
@@ -115,13 +117,13 @@ class ReadmissionService(HookService):
         return Answer(json.loads(found))
 
 
-def _raising(passages: Sequence[Row], documents: Documents) -> Iterator[tuple[str, str]]:
+def _raising(passages: Sequence[Row], records: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """What each passage that raises the risk is of, and its text."""
     for each in passages:
         if each["direction"] == "raises":
-            record = documents.records[each["note"]]  # not told by a model that joins notes
-            is_known = each["text"] in record["text"]
-            yield documents.about[record["note_id"]] if is_known else "notes", each["text"]
+            note = records[each["note"]]  # not told by a model that joins notes
+            origin = ", ".join(filter(None, (note["category"], note["chart_time"][:10])))
+            yield origin if each["text"] in note["text"] else "notes", each["text"]
 
 
 def escaped(text: str) -> str:

@@ -7,8 +7,6 @@ import urllib.request
 import uuid  # noqa: TC003  (pydantic reads it)
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
-from functools import cache
 from http.client import HTTPException as WireError
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote, urljoin, urlsplit
@@ -23,13 +21,12 @@ from domainbert.service.http import LOOPBACK, Answer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from clinical.cohort.definition import Schema
     from domainbert.service.app import Service
     from domainbert.service.served import Served
 
-SYSTEM = "urn:domainbert:override-reasons"
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
+_SCHEMA = load_schema("fhir")
 _CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
 
 
@@ -96,7 +93,7 @@ class HookService(ABC):
     id: ClassVar[str]  # last part of its address
     hooks: ClassVar[tuple[str, ...]]  # each is one entry of discovery
     about: ClassVar[dict[str, Any]]  # title, description, usageRequirements, prefetch
-    reasons: ClassVar[dict[str, str]] = {}  # for overriding its cards: code -> what it says
+    reasons: ClassVar[list[dict[str, str]]] = []  # for overriding its cards: Codings
 
     def __init__(self, service: Service, served: Served) -> None:
         self._service, self._served = service, served
@@ -114,15 +111,17 @@ class HookService(ABC):
     def keep(self, request: FeedbackRequest) -> Answer:
         """Keep feedback without text: no comments, no codes of others."""
         for entry in request.feedback:
-            coded = (entry.overrideReason or {}).get("reason")
-            system, code = (values_at(coded, name)[:1] for name in ("system", "code"))
-            is_ours = system == [SYSTEM] and code and code[0] in tuple(self.reasons)
-            reason = code[0] if is_ours else "other" if coded else ""
+            given = (entry.overrideReason or {}).get("reason")
+            place = [values_at(given, name) for name in ("system", "code")]
+            codes = [r["code"] for r in self.reasons if place == [[r["system"]], [r["code"]]]]
+            reason = codes[0] if codes else "other" if given else ""
             self._service.ledger.feedback(self.id, str(entry.card), entry.outcome, reason)
         return Answer({})
 
-    def documents(self, request: HookRequest, stay: str) -> Documents:
-        """The notes of a stay: prefetched, else from the client's FHIR server."""
+    def documents(
+        self, request: HookRequest, stay: str
+    ) -> tuple[list[dict[str, Any]], Counter[str]]:
+        """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
         sent, patient = request.prefetch or {}, request.context.patientId.rpartition("/")[2]
         of_kind = {"resourceType": "Encounter"}
         encounters = [_read(each | of_kind, patient) for each in entries(sent.get("encounter"))]
@@ -159,53 +158,38 @@ def operation_outcome(status: int, why: str) -> dict[str, Any]:
     return {"resourceType": "OperationOutcome", "issue": [issue]}
 
 
-@dataclass
-class Documents:
-    """The notes of a stay as records, what each is by its id, and why others were left out."""
-
-    records: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    about: dict[str, str] = field(default_factory=dict, repr=False)
-    unread: Counter[str] = field(default_factory=Counter)
-
-
 def read_documents(
     resources: Iterable[dict[str, Any]], patient: str, stay: str, admitted: str | None = None
-) -> Documents:
-    """The notes of a stay: its DocumentReferences that have text and are no errors."""
-    found = Documents()
-    summaries = set(_schema().views["DocumentReference"].values["summary"].split())
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The notes of a stay as records, and how many documents were left out for which reason."""
+    summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
+    found: dict[str, dict[str, Any]] = {}
+    unread: Counter[str] = Counter()
     for number, document in enumerate(resources):
         if document.get("resourceType") != "DocumentReference":
             continue
         row = _read(document, patient)
-        name, date = row["id"] or f"document-{number}", row["chart_time"] or ""
+        name, codes = row["id"] or f"document-{number}", (row["codes"] or "").split()
         why = "" if row["text"] else "without text that can be read here"
         if row["error"] == "1":
             why = "entered in error"
         elif stay not in (row["encounters"] or stay).split():
             why = "of another encounter"
-        elif name in found.about:
+        elif name in found:
             why = "sent twice"
         if why:
-            found.unread[why] += 1
+            unread[why] += 1
             continue
-        is_summary = not summaries.isdisjoint((row["codes"] or "").split())
-        category = "Discharge summary" if is_summary else row["category"] or "Note"
-        found.about[name] = ", ".join(filter(None, (category, date[:10])))
-        ids = {"patient_id": patient, "stay_id": stay, "note_id": name, "category": category}
-        rest = {"chart_time": date, "admit_time": admitted, "text": row["text"]}
-        found.records.append(ids | rest)
-    return found
-
-
-@cache
-def _schema() -> Schema:
-    return load_schema("fhir")
+        category = row["category"] or "Note"
+        ids = {"patient_id": patient, "stay_id": stay, "note_id": name, "admit_time": admitted}
+        ids["category"] = category if summaries.isdisjoint(codes) else "Discharge summary"
+        found[name] = ids | {"chart_time": row["chart_time"] or "", "text": row["text"]}
+    return list(found.values()), unread
 
 
 def _read(resource: dict[str, Any], patient: str) -> dict[str, str | None]:
     """The row of a resource; data of another patient than the call is about are refused."""
-    row = read_resource(resource, _schema().files[resource["resourceType"]].fields)
+    row = read_resource(resource, _SCHEMA.files[resource["resourceType"]].fields)
     if row["patient_id"] not in (None, patient):
         kind = resource["resourceType"]
         raise HTTPException(400, f"a {kind} is not of the patient in context.patientId")

@@ -224,15 +224,15 @@ class Notes(TableMap):
 
 
 class Shards(Settings):
-    """A table of several files of a folder: Parquet, or JSON lines of FHIR resources.
+    """A table of several files of a folder: Parquet, or JSON of FHIR resources.
 
     Attributes:
-        glob: pattern of their paths in the folder.
+        glob: patterns of their paths in the folder.
         columns: that each file of Parquet must have.
         fields: columns of FHIR resources, and where they are; see `fhir.read_resource`.
     """
 
-    glob: Text
+    glob: Names
     columns: Names = ()
     fields: dict[str, Text] = Field(default={})
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     Fields = Mapping[str, str]  # name -> place
 
 _BATCH_ROWS, _BATCH_CHARACTERS = 20_000, 8_000_000
-_MANY = ("codes", "encounters")  # fields of all values, with spaces between them
+_MANY = ("codes", "encounters", "disposition_codes")  # all values, with spaces between them
+_CHARSET = re.compile(r'charset="?([\w.:-]{1,40})', re.IGNORECASE)
 _BLOCKS = re.compile("p|div|br|tr|li|h[1-6]|table|ul|ol|section")
 _RTF = re.compile(
     r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|(.)", re.IGNORECASE
@@ -47,20 +48,28 @@ def resources(
     size = 0
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, start=1):
+            lines = [file.read()] if path.suffix == ".json" else file
+            for number, line in enumerate(lines, start=1):
                 try:
-                    resource = json.loads(line) if line.strip() else None
+                    found = entries(json.loads(line)) if line.strip() else []
                 except (ValueError, RecursionError):
                     flaws.append((path.name, number, f"{NO_ROW}: JSON that is cut or malformed"))
                     continue
-                if isinstance(resource, dict) and resource.get("resourceType") == kind:
-                    _check_release(resource, path)
-                    rows.append(read_resource(resource, fields))
-                    size += len(line)
+                for resource in found:
+                    if resource.get("resourceType") == kind:
+                        _check_release(resource, path)
+                        rows.append(read_resource(resource, fields))
+                        size += sum(map(len, filter(None, rows[-1].values())))
                 if size > _BATCH_CHARACTERS or len(rows) > _BATCH_ROWS:
                     yield pa.RecordBatch.from_pylist(rows, schema)
                     rows, size = [], 0
     yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def has_resources(path: Path) -> bool:
+    """Whether a file has FHIR: JSON lines by their name, a whole document by how it begins."""
+    with path.open("rb") as file:
+        return path.suffix != ".json" or b'"resourceType"' in file.read(4096)
 
 
 def _check_release(resource: dict[str, Any], path: Path) -> None:
@@ -91,10 +100,14 @@ def read_resource(resource: dict[str, Any], fields: Fields) -> dict[str, str | N
         row[name] = " ".join(found) if name in _MANY else next(iter(found), None)
     if "encounters" in fields:
         form = [*values_at(resource, "content.attachment"), *values_at(resource, "presentedForm")]
+        is_document = resource["resourceType"] == "DocumentReference"
         others = [section_text(resource), *_texts(resource, "conclusion")]
-        text = next(filter(None, [attachment_text(form), *others]), None)
+        # The narrative of a document is about the document; that of the others may be all there is.
+        others += [] if is_document else map(_html, _texts(resource, "text.div"))
+        own = attachment_text(form, values_at(resource, "contained"))
+        text = next(filter(None, [own, *others]), None)
         is_error = "entered-in-error" in (resource.get("status"), resource.get("docStatus"))
-        is_lost = not text and (form or resource["resourceType"] == "DocumentReference")
+        is_lost = not text and (form or is_document)
         row |= {"error": str(int(is_error)), "text": text, "fault": "1" if is_lost else None}
     return {name: value and whole_text(value) for name, value in row.items()}
 
@@ -109,35 +122,44 @@ def values_at(value: Any, place: str) -> list[Any]:
 
 
 def _texts(resource: dict[str, Any], place: str) -> list[str]:
-    """The texts at a place; of references the ids."""
+    """The texts at a place; of references the ids, of those to contained resources none."""
     found = [str(v).lower() if isinstance(v, bool) else v for v in values_at(resource, place)]
     texts = [each for each in found if isinstance(each, str)]
     if place.endswith(".reference"):
-        texts = [re.split("[/:]", each.split("/_history")[0])[-1] for each in texts]
+        texts = [re.split("[/:]", t.split("/_history")[0])[-1] for t in texts if t[:1] != "#"]
     return [text for text in texts if text.strip()]
 
 
 def entries(value: Any) -> list[dict[str, Any]]:
-    """The resources of a Bundle, or the one resource."""
-    is_bundle = isinstance(value, dict) and value.get("resourceType") == "Bundle"
-    found = values_at(value, "entry.resource") if is_bundle else [value]
-    return [each for each in found if isinstance(each, dict)]
+    """The resources of a Bundle, or the one resource; the last part of a URL is an id too."""
+    if not isinstance(value, dict) or value.get("resourceType") != "Bundle":
+        return [value] if isinstance(value, dict) else []
+    return [
+        {"id": "".join(_texts(entry, "fullUrl")).replace(":", "/").rpartition("/")[2], **resource}
+        for entry in values_at(value, "entry")
+        for resource in values_at(entry, "resource")
+        if isinstance(resource, dict)
+    ]
 
 
-def attachment_text(attachments: Sequence[Any]) -> str | None:
+def attachment_text(attachments: Sequence[Any], contained: Sequence[Any] = ()) -> str | None:
     """The text of the attachments of a document, which are one text in several formats.
 
-    Plain text is preferred, then HTML, then RTF; None where none of them can be read.
+    Plain text is preferred, then HTML, then RTF; None where none of them can be read. `contained`
+    has the Binary of an attachment with the address `#id`.
     """
-    given = [each for each in attachments if isinstance(each, dict)]
+    inner = {f"#{each.get('id')}": each for each in contained if isinstance(each, dict)}
+    given = [inner.get(str(a.get("url")), a) for a in attachments if isinstance(a, dict)]
     for kinds, read in _READERS.items():
         for attachment in given:
-            kind = str(attachment.get("contentType", "")).partition(";")[0].strip().lower()
+            kind = str(attachment.get("contentType", ""))
             data = "".join(str(attachment.get("data", "")).split())
+            charset = _CHARSET.search(kind)
             try:
-                if kind in kinds and data:
-                    return read(base64.b64decode(data, validate=True).decode("utf-8", "replace"))
-            except ValueError:  # not base64
+                if kind.partition(";")[0].strip().lower() in kinds and data:
+                    raw = base64.b64decode(data, validate=True)
+                    return read(raw.decode(charset[1] if charset else "utf-8", "replace"))
+            except (ValueError, LookupError):  # not base64, or an unknown charset
                 continue
     return None
 

@@ -30,7 +30,7 @@ class ViewSource(Source):
         self._source = source
         self._views = {name.lower(): view for name, view in schema.views.items()}
         self._files = {
-            name: sorted(Path(source.name).glob(shards.glob))
+            name: sorted({p for each in shards.glob for p in Path(source.name).glob(each)})
             for name, shards in schema.files.items()
             if Path(source.name).is_dir()
         }
@@ -100,8 +100,10 @@ class ViewSource(Source):
             return self._found[table]
         found, flaws = [], []
         for path in self._files.get(table, []):
+            fields = self._fields[table]
+            if fields and not fhir.has_resources(path):
+                continue
             try:
-                fields = self._fields[table]
                 (names,) = [fhir.columns_of(fields)] if fields else parquet_columns(path, DEFAULTS)
             except TableError:
                 flaws.append((path.name, 1, "file that cannot be read as Parquet, left out"))

@@ -43,7 +43,6 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     rows = stays.set_index(stays["stay_id"].map(id_key)).loc[risks["stay_id"].map(id_key)]
     rows = rows.assign(
         probability=risks["probability"].to_numpy(),
-        alert=risks["probability"].to_numpy() >= 0.5,
         event=source.summary["definition"]["event"],
         method=f"{summary['model_name']} {summary['model'][:12]} {summary['version']}",
     )
@@ -55,8 +54,8 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
                 made = risk_assessment(row._asdict(), row.method, row.event, time=time)
                 file.write(json.dumps(made) + "\n")
         return [path]
-    if "alert" in risks.columns:
-        rows["alert"] = (risks["alert"].astype(str).str.lower() == "true").to_numpy()
+    alerts = risks.get("alert", risks["probability"] >= 0.5)
+    rows["alert"] = (alerts.astype(str).str.lower() == "true").to_numpy()
     for name in {"meds": ["patient_id"], "omop": ["patient_id", "stay_id"]}[form]:
         rows[name] = whole_ids(rows[name])
     script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
@@ -79,16 +78,9 @@ def risk_assessment(
     """The FHIR R4 RiskAssessment of a stay.
 
     `probabilityDecimal` is a percentage, 0 to 100, since decimals are percentages in R4 (ras-2);
-    the rationale repeats it.
-
-    Args:
-        row: `patient_id`, `stay_id` and `probability`.
-        method: the model and its version.
-        event: what the risk is of.
-        time: when, in UTC.
-        passages: that raise the risk, for the rationale.
-        documents: ids of the DocumentReferences that were read; the basis is else the encounter.
-        remark: a note.
+    the rationale repeats it, with the `passages` that raise the risk. The basis is `documents`,
+    ids of the DocumentReferences that were read, or else the encounter. `row` has `patient_id`,
+    `stay_id` and `probability`; `method` names the model, `event` what the risk is of.
     """
     percent = 100 * row["probability"]
     quoted = "; ".join(f"“{' '.join(text.split())}”" for text in passages)

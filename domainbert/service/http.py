@@ -206,13 +206,13 @@ class Trust:
             raise _refused("expected the header Authorization: Bearer JWT")
         try:
             return self._check(token.strip(), path)
-        except JoseError as error:  # of a claim, its description names no more than the claim
-            said = error.description if "claim" in type(error).__name__.lower() else ""
-            raise _refused(f"the token: {said or type(error).__name__}") from None
         except HTTPException:
             raise
         except Exception as error:  # noqa: BLE001  (whatever a forged token makes a reader raise)
-            raise _refused(f"the token is not valid ({type(error).__name__})") from None
+            kind = type(error).__name__  # of a claim, the description names no more than the claim
+            is_claim = isinstance(error, JoseError) and "claim" in kind.lower()
+            said = getattr(error, "description", "") if is_claim else ""
+            raise _refused(f"the token is not valid: {said or kind}") from None
 
     def _check(self, token: str, path: str) -> str:
         unchecked = jws.extract_compact(token.encode("ascii"))

@@ -369,6 +369,165 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
     assert early.loc["whole", "text"] == ["clear lungs"]
 
 
+DIV = '<div xmlns="http://www.w3.org/1999/xhtml">{}</div>'
+IMP = {"code": "IMP"}
+CLINIC, LATIN = {"reference": "Encounter/clinic"}, 'text/plain; charset="ISO-8859-1"'
+BINARY = {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": "YQ=="}
+SUMMARY = {"coding": [{"system": "urn:local", "code": "DS"}, {"code": "18842-5"}]}
+
+
+def stay(id="e1", start="2019-01-01T08:00:00Z", end="2019-01-05T10:00:00Z", **changes):
+    subject = {"reference": "Patient/p1"}
+    base = {"resourceType": "Encounter", "id": id, "status": "finished", "class": IMP}
+    return base | {"subject": subject, "period": {"start": start, "end": end}} | changes
+
+
+def summary(*attachments, **changes):
+    base = {"resourceType": "DocumentReference", "id": "d1", "status": "current", "type": SUMMARY}
+    context = {"encounter": [{"reference": "Encounter/e1"}]}
+    base |= {"date": "2019-01-05T03:00:00Z", "content": list(attachments), "context": context}
+    return base | changes
+
+
+@pytest.fixture
+def built(tmp_path):
+    """The cohort of a folder with these resources, by stay."""
+
+    def build(*given, **options):
+        for number, one in enumerate(given):
+            kind = one["resourceType"]
+            (tmp_path / f"{kind}.{number}.ndjson").write_text(json.dumps(one) + "\n")
+        cohort = build_cohort(tmp_path, schema="fhir", data_end="none", **options)
+        return cohort, cohort.to_frame().set_index("stay_id")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("disposition", "exclusion"),
+    [
+        ({"coding": [{"system": "urn:x", "code": "7"}, {"code": "exp"}]}, "died_in_hospital"),
+        ({"coding": [{"system": "http://snomed.info", "code": "371828006"}]}, "died_in_hospital"),
+        ({"text": "Died"}, "died_in_hospital"),
+        ({"coding": [{"code": "306689006", "display": "Discharge to home"}]}, ""),
+    ],
+)  # fmt: skip
+def test_an_encounter_tells_the_disposition_in_any_coding_or_in_text(built, disposition, exclusion):
+    encounter = stay(hospitalization={"dischargeDisposition": disposition})
+    _, frame = built(encounter, summary(attachment("a")))
+    assert frame["exclusion"].fillna("").to_dict() == {"e1": exclusion}
+
+
+def test_a_patient_by_identifier_alone_is_a_patient_and_a_contained_one_is_none(built):
+    """Two stays whose subject is `#p` are not of one patient."""
+    known = {"identifier": {"system": "urn:mrn", "value": "M7"}}
+    cohort, frame = built(
+        stay(subject=known),
+        stay("e2", "2019-01-20T08:00:00Z", "2019-01-22T08:00:00Z", subject=known),
+        stay("e3", subject={"reference": "#p"}),
+        summary(attachment("a")),
+    )
+    assert frame.loc["e1", "readmitted"] == 1
+    assert "e3" not in frame[frame["exclusion"].isna()].index
+    assert cohort.n_admissions == 3
+
+
+def test_a_death_with_a_year_alone_is_listed(built):
+    patient = {"resourceType": "Patient", "id": "p1", "deceasedDateTime": "2019"}
+    cohort, frame = built(stay(), patient, summary(attachment("a")))
+    assert frame["exclusion"].isna().all()
+    assert any("death" in problem for problem in cohort.issues["problem"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"context": {"encounter": [CLINIC, {"reference": "Encounter/e1"}]}}, "a"),
+        ({"context": {"encounter": [{"reference": "http://x.org/Encounter/e1/_history/3"}]}}, "a"),
+        ({"content": [{"attachment": {"contentType": LATIN, "data": "Y2Fm6Q=="}}]}, "café"),
+        ({"content": [{"attachment": {"url": "#b"}}], "contained": [BINARY]}, "a"),
+        ({"content": [{"attachment": {"contentType": "text/plain", "url": "Binary/9"}},
+                      attachment("<p>b</p>", "text/html")]}, "b"),
+    ],
+)  # fmt: skip
+def test_a_document_of_several_encounters_other_characters_or_contained_content(
+    built, changes, text
+):
+    clinic = stay("clinic", "2019-01-09", "2019-01-09", **{"class": {"code": "AMB"}})
+    _, frame = built(stay(), clinic, summary(attachment("a")) | changes)
+    assert frame.loc["e1", "text"] == [text]
+
+
+def test_a_character_set_that_nobody_knows_is_listed(built):
+    content = {"attachment": {"contentType": "text/plain; charset=klingon", "data": "YQ=="}}
+    cohort, frame = built(stay(), summary(content))
+    assert frame.loc["e1", "exclusion"] == "no_text"
+    assert any("note whose text cannot be read" in each for each in cohort.issues["problem"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"text": {"div": DIV.format("All<br/>of it")}}, "All\nof it"),
+        ({"section": [{"section": [{"title": "Plan", "text": {"div": DIV.format("rest")}}]}]},
+         "Plan\n\nrest"),
+        ({"section": [{"text": {"div": DIV.format("told")}}], "text": {"div": "made"}}, "told"),
+    ],
+)  # fmt: skip
+def test_a_composition_with_nested_sections_or_none(built, changes, text):
+    composition = {"resourceType": "Composition", "id": "c1", "status": "final", "type": SUMMARY}
+    encounter = {"encounter": {"reference": "Encounter/e1"}, "date": "2019-01-05"}
+    _, frame = built(stay(), composition | encounter | changes)
+    assert frame.loc["e1", "text"] == [text]
+
+
+def test_a_report_with_a_narrative_and_a_period(built):
+    report = {"resourceType": "DiagnosticReport", "id": "r1", "status": "final"}
+    report |= {
+        "code": {"coding": [{"code": "24648-8"}]},
+        "encounter": {"reference": "Encounter/e1"},
+    }
+    report |= {"effectivePeriod": {"start": "2019-01-02T01:00:00Z"}}
+    report |= {"text": {"div": DIV.format("<p>clear lungs</p>")}}
+    report |= {"presentedForm": [{"contentType": "application/pdf", "data": "JVBERg=="}]}
+    _, frame = built(stay(), report, notes="early", hours=48)
+    assert frame.loc["e1", "text"] == ["clear lungs"]
+
+
+def test_bundles_are_read_as_lines_are(hospitals, tmp_path):
+    """One file a patient, references by `urn:uuid:`, ids in `fullUrl` alone; other JSON is left."""
+    own = [
+        one
+        for kind in ("Patient", "Encounter", "DocumentReference")
+        for one in resources(hospitals / "fhir", kind)
+    ]
+    bundles = {}
+    for one in own:
+        subject = one.get("subject", {}).get("reference", f"Patient/{one['id']}").split("/")[-1]
+        entry = {
+            "fullUrl": f"urn:uuid:{one['id']}",
+            "resource": {k: v for k, v in one.items() if k != "id"},
+        }
+        bundles.setdefault(subject, []).append(entry)
+    for subject, entry in bundles.items():
+        text = json.dumps(
+            {"resourceType": "Bundle", "type": "collection", "entry": entry}, indent=1
+        )
+        for kind in ("Patient", "Encounter"):
+            text = text.replace(f'"{kind}/', '"urn:uuid:')
+        (tmp_path / f"{subject}.json").write_text(text)
+    (tmp_path / "settings.json").write_text('{"other": 1}')
+    (tmp_path / "cut.json").write_text('{"resourceType": "Bundle", "entry": [')
+    found = build_cohort(tmp_path, data_end="none")
+    assert found.summary["schema"] == "fhir"
+    assert "cut.json" in set(found.issues["source"])
+    assert "settings.json" not in set(found.issues["source"])
+    expected = rows(hospitals, "fhir")
+    frame = found.to_frame().sort_values("stay_id", ignore_index=True)
+    pd.testing.assert_frame_equal(frame[LABELS], expected[LABELS])
+    assert frame["text"].tolist() == expected["text"].tolist()
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "release"),
     [
