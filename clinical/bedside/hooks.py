@@ -42,7 +42,6 @@ class _Authorization(Message):
 
 
 class _Context(Message):
-    userId: str  # noqa: N815
     patientId: str = Field(min_length=1)  # noqa: N815
     encounterId: str | None = None  # noqa: N815
 

@@ -55,11 +55,10 @@ def serve(
         raise UserError(f"--host {host}: {why}")
     for name in model:  # before anything is loaded
         find_kind(name, announced())
-    scheme = "https" if certificate else "http"
     with tempfile.TemporaryDirectory(prefix="domainbert-") as work:
         settings = ServiceSettings(
             models=tuple(model),
-            address=address.rstrip("/") or f"{scheme}://{host}:{port}",
+            address=address.rstrip("/") or f"http{'s' * bool(certificate)}://{host}:{port}",
             work=work,
             cors=tuple(cors or ()),
             fhir=tuple(fhir or ()),
