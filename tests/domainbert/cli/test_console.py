@@ -1,4 +1,5 @@
 import io
+import os
 import re
 import signal
 import subprocess
@@ -150,6 +151,39 @@ def test_a_signal_ends_a_command_as_ctrl_c_does(tmp_path, name):
     assert messages == "stopped\n"
     assert process.returncode == 128 + getattr(signal, name)
     assert list(tmp_path.iterdir()) == []
+
+
+SHOWN = """
+from domainbert.cli.console import command_line, one_line_errors, print_table, stdout
+
+app = command_line("tool", "A tool.")
+
+@app.command()
+@one_line_errors
+def lines() -> None:
+    for number in range(20_000):
+        stdout.print(f"line {number}")
+
+@app.command()
+@one_line_errors
+def table() -> None:
+    print_table([("a", "b")], ["one", "two"])
+
+app()
+"""
+
+
+@pytest.mark.parametrize("command", ["lines", "table"])
+def test_a_reader_that_goes_away_ends_a_command_without_a_word(command):
+    """As `tool lines | head -1` does; nothing of what was shown is in a traceback."""
+    here, there = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SHOWN, command], stdout=there, stderr=subprocess.PIPE
+    )
+    os.close(there)
+    os.close(here)
+    assert process.communicate(timeout=60) == (None, b"")
+    assert process.returncode == 1
 
 
 def test_an_ignored_hangup_stays_ignored_and_handlers_are_put_back():
