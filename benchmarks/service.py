@@ -1,6 +1,7 @@
 """`domainbert serve` against `predict_many`, side by side on the same notes and threads.
 
-- throughput: short stays of a made-up hospital, one a request, from 32 clients;
+- throughput: short stays of a made-up hospital, one a request, from 32 clients, and how long each
+  of these waits;
 - waiting: a discharge summary alone, and at 70% of the service's throughput (short stays come at
   a constant rate);
 - memory: of the service over many requests.
@@ -91,14 +92,15 @@ def bodies(notes: list[str], mark: str) -> list[bytes]:
     return [json.dumps({"records": [{"text": [text]}]}).encode() for text in texts]
 
 
-def together(port: int, requests: list[bytes], rate: float | None = None) -> float:
-    """Seconds for all requests from `CLIENTS` clients, as fast as they can or at a rate."""
+def together(port: int, requests: list[bytes], rate: float | None = None) -> list[float]:
+    """Seconds for each request from `CLIENTS` clients, as fast as they can or at a rate."""
+    waits: list[float] = []
     left: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def work() -> None:
         client = Client(port)
         while (body := left.get()) is not None:
-            client.score(body)
+            waits.append(client.score(body))
 
     threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
     start = time.perf_counter()
@@ -112,7 +114,8 @@ def together(port: int, requests: list[bytes], rate: float | None = None) -> flo
         left.put(None)
     for thread in threads:
         thread.join()
-    return time.perf_counter() - start
+    assert len(waits) == len(requests)  # noqa: S101  (a client that fails ends its thread)
+    return waits
 
 
 def made_up(brief: bool, count: int) -> list[str]:  # noqa: FBT001
@@ -132,12 +135,15 @@ def main() -> None:
     short, long = made_up(brief=True, count=count), made_up(brief=False, count=50)
     model, service = ReadmissionModel.from_pretrained(MODEL), Service()
     client, rounds = Client(service.port), 1 if asked.quick else asked.rounds
-    ours, library = [], []
+    ours, library, waits = [], [], []
     for turn in range(rounds):
         say(f"throughput, round {turn + 1} of {rounds}")
         texts = [[text] for text in marked(short, f"l{turn}x")]
         library.append(len(short) / seconds_of(lambda: list(model.predict_many(texts))))  # noqa: B023
-        ours.append(len(short) / together(service.port, bodies(short, f"s{turn}x")))
+        requests = bodies(short, f"s{turn}x")
+        ours.append(
+            len(short) / seconds_of(lambda: waits.extend(together(service.port, requests)))  # noqa: B023
+        )
     shares = [a / b for a, b in zip(ours, library, strict=True)]
     say(f"{spread(ours, '.1f')} a second, {spread(shares, '.2f')} of predict_many; waiting")
     alone = [client.score(body) for body in bodies(long, "alone")]
@@ -154,25 +160,29 @@ def main() -> None:
     busy.join()
     both = [float(np.percentile(times, 95)) for times in (alone, loaded)]
     say(f"95th percentiles {both[0]:.3f} and {both[1]:.3f} s; memory")
-    before, requests = service.megabytes(), 500 if asked.quick else asked.requests
-    together(service.port, bodies((short * (1 + requests // len(short)))[:requests], "m"))
-    after = service.megabytes()
+    count, memory = 500 if asked.quick else asked.requests, [service.megabytes()]
+    for part in range(4):  # flat, or does it grow?
+        quarter = (short * (1 + count // len(short)))[: count // 4]
+        together(service.port, bodies(quarter, f"m{part}x"))
+        memory.append(service.megabytes())
     service.process.terminate()
-    p95 = [float(np.percentile(times, 95)) for times in (alone, loaded)]
+    p95 = [float(np.percentile(times, 95)) for times in (alone, loaded, waits)]
     rows = [
         {"what": "short stays a second, predict_many", "measured": spread(library, ".1f")},
         {"what": f"the same, {CLIENTS} clients of the service", "measured": spread(ours, ".1f")},
         {"what": "share of predict_many", "measured": spread(shares, ".2f")},
+        {"what": "wait of a short stay then, 95th percentile", "measured": f"{p95[2]:.3f} s"},
         {"what": "discharge summary alone, 95th percentile", "measured": f"{p95[0]:.3f} s"},
         {"what": f"the same at {LOAD:.0%} load", "measured": f"{p95[1]:.3f} s"},
         {
-            "what": f"memory before and after {requests:,}",
-            "measured": f"{before:.0f}, {after:.0f} MB",
+            "what": f"memory before, at each quarter and after {count:,} scored requests",
+            "measured": f"{', '.join(f'{each:.0f}' for each in memory)} MB",
         },
     ]
     setting = {"model": MODEL, "threads": torch.get_num_threads(), "torch": torch.__version__}
     measured = {"library": library, "service": ours, "alone": alone, "loaded": loaded}
-    report(rows, setting=setting, measured=measured | {"memory": [before, after]}, out=asked.out)
+    measured["waits"] = waits
+    report(rows, setting=setting, measured=measured | {"memory": memory}, out=asked.out)
 
 
 if __name__ == "__main__":
