@@ -6,13 +6,14 @@ import itertools
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from biomed.ner.export import Format, write_tagged
+from biomed.ner.export import NEEDED, Format, export_entities, write_tagged
 from domainbert.cli import options
 from domainbert.cli.console import counted, one_line_errors, say, stdout
 from domainbert.cli.options import ScoringOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from biomed.corpora import Gold
     from biomed.ner.evaluation import Scores
+    from domainbert.tables import Column
 
 app = typer.Typer(
     no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
@@ -93,7 +95,8 @@ def tag(
         Format | None,
         typer.Option(
             "--format",
-            help="Instead of a table: pubtator, or brat (a new folder, with --out).",
+            help="Instead of a table: pubtator, or brat (a new folder, with --out). Beside the "
+            "table: omop (NOTE_NLP) or fhir (Condition and MedicationStatement).",
         ),
     ] = None,
     min_score: Annotated[
@@ -121,8 +124,13 @@ def tag(
 
     if form and out is None:
         raise typer.BadParameter("--format writes a file or a folder: name it with --out")
-    if out and form is None:
+    if out and (form is None or form in NEEDED):
+        if form:
+            _check_id(source, NEEDED[form], scoring)
         options.score_source(lambda: TagTask(load()), source, out, scoring)
+        if form:
+            paths = export_entities(out, form, named=scoring.named())
+            say(f"as {form}: {', '.join(map(str, paths))}")
         return
     names = ("keep", "restart", "stay", "patient", "time")
     scoring.refuse(*names, because="unless --out is a table of entities")
@@ -137,6 +145,15 @@ def tag(
         return
     for _, text, each in tagged:
         stdout.print(TaggedView(text, tuple(each), tagger.labels), soft_wrap=True)
+
+
+def _check_id(source: str, column: Column, scoring: ScoringOptions) -> None:
+    """Raise a `TableError` if a source does not have a column of ids."""
+    from domainbert.tables import match_columns, table_columns
+
+    names = table_columns(source, scoring.reading())
+    required = replace(column, required=True)
+    match_columns(names, [required], named=scoring.named(), source=Path(source).name)
 
 
 def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:

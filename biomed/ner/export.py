@@ -1,22 +1,27 @@
-"""Entities in the formats of other tools: BRAT standoff and PubTator."""
+"""Entities in the formats of other tools: BRAT standoff, PubTator, OMOP and FHIR."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
+from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from biomed.ner.assertion import ASSERTIONS
+from biomed.ner.assertion import ASSERTIONS, DRUGS
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
+from domainbert.tables import NOTE, PATIENT, STAY, TableError, match_columns, read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from biomed.ner.entities import Entity
 
-Format = Literal["pubtator", "brat"]
+Format = Literal["pubtator", "brat", "omop", "fhir"]
+NEEDED = {"omop": NOTE, "fhir": PATIENT}  # the id that each row of these forms has
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
@@ -127,3 +132,50 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
         (folder / "annotation.conf").write_text(_brat_configuration(labels), "utf-8")
         replace_folder(folder, out)
     return len(names)
+
+
+def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list[Path]:
+    """Write a table of entities in another form, beside the table.
+
+    Args:
+        table: from `biomed ner tag`, with its summary beside it.
+        form: "omop" or "fhir"; `forms/*.sql` have the columns, and what assertions become.
+        named: our name of an id -> the table's, where it is not recognised.
+
+    Returns:
+        The files.
+
+    Raises:
+        TableError: an entity without the id that the form needs, or one that OMOP cannot hold.
+    """
+    import duckdb
+
+    summary = json.loads(table.with_name(f"{table.name}.summary.json").read_text("utf-8"))
+    found, ids = read_table(table), (PATIENT, STAY, NOTE)
+    given = list(found.columns[: found.columns.get_loc("row")])
+    names = match_columns(given, ids, named=named, source=table.name)
+    found = found[found["entity"].notna()].rename(columns={t: name for name, t in names.items()})
+    found = found.reindex(columns=list(dict.fromkeys([*found.columns, *(c.name for c in ids)])))
+    needed = NEEDED[form].name
+    pattern = r"\d{1,18}" if form == "omop" else r"(?s).+"
+    fits = found[needed].astype("string").str.fullmatch(pattern).fillna(value=False)
+    if not fits.all():
+        what = "a whole number as " if form == "omop" else "a "
+        msg = (
+            f"--format {form} needs {what}{needed} in every row; {(~fits).sum()} of {len(found)} "
+            f"entities have none. The table of entities is written: {table}"
+        )
+        raise TableError(msg)
+    model = f"{summary['model_name']} {summary['model'][:12]} {summary['version']}"
+    found = found.assign(
+        system=f"biomed {model}",
+        read_at=datetime.fromtimestamp(summary["finished"], UTC).replace(
+            microsecond=0, tzinfo=None
+        ),
+        is_drug=found["label"].str.casefold().isin(DRUGS),
+    )
+    script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
+    with duckdb.connect() as con:
+        con.register("FOUND", found)
+        con.execute(script.replace("{out}", str(table.with_suffix("")).replace("'", "''")))
+    return sorted(table.parent.glob(f"{table.stem}.{form}*"))

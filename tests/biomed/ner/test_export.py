@@ -1,12 +1,20 @@
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from biomed.corpora import read_gold
 from biomed.ner.commands import app
 from biomed.ner.entities import Entity
-from biomed.ner.export import to_brat, to_pubtator, write_tagged
+from biomed.ner.export import export_entities, to_brat, to_pubtator, write_tagged
 from domainbert.errors import UserError
+from domainbert.tables import TableError
 
+STANDARDS = Path(__file__).parents[4] / "shared" / "data" / "standards"
+needs_standards = pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
 TEXT = "No heart\n failure here.\r\nSjögren |t| x\tinsulin  daily"
 
 
@@ -150,3 +158,99 @@ def test_options_that_would_be_ignored_are_refused(model, tmp_path, options, mes
     assert (result.exit_code, message in " ".join(result.output.split())) == (2, True), (
         result.output
     )
+
+
+# OMOP and FHIR
+
+ASSERTED = ("present", "negated", "possible", "historical", "other")
+
+
+@pytest.fixture
+def tagged(tmp_path):
+    """A table of entities with its summary: each assertion as a disease and as a drug."""
+    rows = [
+        {
+            "note_id": str(100 + n),
+            "mrn": f"P{n}",
+            "hadm_id": "7" if n else None,
+            "row": n,
+            "start": 5,
+            "end": 15,
+            "entity": "x" * 300 if n == 9 else f'"entity\t{n}"',
+            "label": "Drug" if n % 2 else "Disease",
+            "score": 0.5 + n / 100,
+            "assertion": ASSERTED[n // 2],
+            "entity_id": {0: "317009", 1: "MONDO:1", 2: "OMOP:5", 3: "own:9"}.get(n),
+            "entity_codes": "MESH:D1|snomed:2" if n == 1 else None,
+            "reason": None,
+        }
+        for n in range(10)
+    ]
+    table = pd.DataFrame([*rows, {"note_id": "z", "row": 10}])  # without entities
+    summary = {"model": "0" * 64, "model_name": "tiny", "version": "0.1.0", "finished": 1.8e9}
+    (tmp_path / "e.csv.summary.json").write_text(json.dumps(summary))
+
+    def write(changes=None):
+        table.assign(**(changes or {})).to_csv(tmp_path / "e.csv", index=False)
+        return tmp_path / "e.csv"
+
+    return write
+
+
+@needs_standards
+def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
+    (path,) = export_entities(tagged(), "omop", named={})
+    assert path.name == "e.omop.NOTE_NLP.csv"
+    table = pd.read_csv(path, dtype={"offset": str}, keep_default_na=False, na_values=[""])
+    fields = pd.read_csv(STANDARDS / "omop" / "OMOP_CDMv5.4_Field_Level.csv")
+    fields = fields[fields["cdmTableName"].str.lower() == "note_nlp"]
+    assert table.columns.tolist() == [n.strip('"') for n in fields["cdmFieldName"]]
+    required = fields.loc[fields["isRequired"] == "Yes", "cdmFieldName"]
+    assert table[required].notna().all(axis=None)
+    assert len(table) == 10
+    assert table["lexical_variant"].str.len().max() == 250
+    assert table["offset"].unique().tolist() == ["5"]
+    assert table["note_nlp_concept_id"].tolist() == [317009, 0, 5, *[0] * 7]
+    exists = dict(zip(ASSERTED, ("Y", "N", None, "Y", "N"), strict=True))
+    found = table["term_exists"].astype(object).where(table["term_exists"].notna(), None)
+    assert found.tolist() == [exists[ASSERTED[n // 2]] for n in range(10)]
+    assert table.loc[6:7, "term_temporal"].tolist() == ["past"] * 2
+    assert table["snippet"].isna().all()
+
+
+@needs_standards
+def test_fhir_candidates_are_valid(tagged):
+    jsonschema = pytest.importorskip("jsonschema")
+    (path,) = export_entities(tagged(), "fhir", named={"patient_id": "mrn"})
+    with gzip.open(STANDARDS / "fhir" / "fhir-r4.schema.json.gz") as file:
+        definitions = json.load(file)["definitions"]
+    resources = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert len(resources) == 8  # what others have is not the patient's
+    for resource in resources:
+        kind = {"$ref": f"#/definitions/{resource['resourceType']}", "definitions": definitions}
+        jsonschema.Draft6Validator(kind).validate(resource)
+    assert "context" not in resources[1]["subject"]
+    assert resources[1]["medicationCodeableConcept"] == {
+        "text": '"entity\t1"',
+        "coding": [
+            {"system": "http://terminology.hl7.org/CodeSystem/MSH", "code": "D1"},
+            {"system": "http://purl.obolibrary.org/obo/mondo.owl", "code": "1"},
+            {"system": "http://snomed.info/sct", "code": "2"},
+        ],
+    }
+    codes = [r["verificationStatus"]["coding"][0]["code"] for r in resources[::2]]
+    assert codes == ["unconfirmed", "refuted", "provisional", "unconfirmed"]
+    statuses = [r["status"] for r in resources[1::2]]
+    assert statuses == ["active", "not-taken", "unknown", "completed"]
+
+
+def test_an_entity_without_the_id_that_a_form_needs_is_refused(tagged, tmp_path):
+    with pytest.raises(TableError, match=r"omop needs a whole number as note_id .* 10 of 10"):
+        export_entities(tagged({"note_id": "n-1"}), "omop", named={})
+    with pytest.raises(TableError, match="fhir needs a patient_id in every row; 10 of 10"):
+        export_entities(tagged({"mrn": None}), "fhir", named={"patient_id": "mrn"})
+    (tmp_path / "n.csv").write_text("text\nfever\n")
+    words = ["tag", str(tmp_path / "n.csv"), "--format", "omop", "--out", str(tmp_path / "o.csv")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert "no column 'note_id'" in result.output
