@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from domainbert.scoring import Fault, Task
+from domainbert.scoring import Fault, Task, text_of
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT
-from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,12 +37,7 @@ class TagTask(Task):
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The text of a row."""
-        text = rows[0].cells.get("text")
-        if text is None or (isinstance(text, str) and not text.strip()):
-            return Fault("no text", "empty")
-        if not isinstance(text, str):
-            return Fault(f"text is {type(text).__name__}, not text")
-        return Fault(f"text has {reason}") if (reason := too_long(text)) else text
+        return text_of(rows[0], "text")
 
     def run(self, items: Iterable[str]) -> Iterator[list[Entity]]:
         """The entities of each text."""

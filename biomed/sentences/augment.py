@@ -99,24 +99,23 @@ def augment(
     """
     import pandas as pd
 
-    places: dict[str, dict[str, Any]] = {
-        name: {"checkpoints": Path(checkpoints) / name if checkpoints else None, "resume": resume}
-        for name in ("cross-encoder", "bi-encoder")
-    }
+    def place(name: str) -> dict[str, Any]:
+        return {"checkpoints": Path(checkpoints) / name if checkpoints else None, "resume": resume}
+
     # Bad texts are reported before anything trains.
     texts = texts or [*rated["first"], *rated["second"]]
     new = candidates(texts, recipe, without=[rated, validation])
     model = recipe.model.replaced(kind="cross-encoder")
     plan = recipe.replaced(model=model, training=recipe.cross, card=Card())
-    cross = train_from_recipe(plan, rated, validation, **places["cross-encoder"])
-    cross = cast("CrossEncoder", cross)
+    trained = train_from_recipe(plan, rated, validation, **place("cross-encoder"))
+    cross = cast("CrossEncoder", trained)
     silver = rate(cross, new, rated, recipe)
     log.info("%d of %d new pairs are silver pairs", len(silver), len(new))
     if silver_only and silver.empty:
         msg = f"no silver pair: none of {len(new)} new pairs scores as rated ones; use fewer bins"
         raise UserError(msg)
     both = silver if silver_only else pd.concat([rated, silver], ignore_index=True)
-    encoder = train_from_recipe(recipe, both, validation, **places["bi-encoder"])
+    encoder = train_from_recipe(recipe, both, validation, **place("bi-encoder"))
     encoder.manifest["counts"] |= {
         "rated pairs": len(rated),
         "silver pairs": len(silver),

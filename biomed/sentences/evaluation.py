@@ -121,7 +121,6 @@ def evaluate_retrieval(
     encoder: Embedder,
     pairs: pd.DataFrame,
     *,
-    others: Sequence[str] = (),
     rerank: PairModel | None = None,
     with_words: bool = False,
     candidates: int = 100,
@@ -131,7 +130,6 @@ def evaluate_retrieval(
     Args:
         encoder: gives the vectors.
         pairs: queries and the texts that answer them; a query may have several.
-        others: further texts to search among.
         rerank: a cross-encoder that reorders the candidates.
         with_words: measure BM25 too, alone and joined.
         candidates: passages that are reranked.
@@ -143,7 +141,7 @@ def evaluate_retrieval(
     Raises:
         UserError: see `SentenceIndex.search`.
     """
-    texts = list(dict.fromkeys([*pairs["second"], *others]))
+    texts = list(dict.fromkeys(pairs["second"]))
     place = {text: str(number) for number, text in enumerate(texts)}
     right: dict[str, set[str]] = {query: set() for query in pairs["first"]}
     for query, text in zip(pairs["first"], pairs["second"], strict=True):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from domainbert.errors import UserError
-from domainbert.models.embedder import NO_TEXT
-from domainbert.scoring import Fault, Task
+from domainbert.scoring import Fault, Task, text_of
 from domainbert.tables import (
     Column,
     TableError,
@@ -35,16 +34,6 @@ QUERY = Column("query", "text", ("question", "text"), required=True)
 FIRST = Column("first", "text", ("query", "question", "sentence1"), required=True)
 SECOND = Column("second", "text", ("text", "passage", "sentence2"), required=True)
 _QUERIES = 64  # looked up at a time
-
-
-def text_of(row: Row, column: str) -> str | Fault:
-    """The text of a cell, or why it is none."""
-    value = row.cells.get(column)
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return Fault(NO_TEXT, "empty")
-    if not isinstance(value, str):
-        return Fault(f"it is {type(value).__name__}, not a string")
-    return value
 
 
 class EncodeTask(Task):

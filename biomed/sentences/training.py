@@ -42,14 +42,12 @@ class SentenceTable(ModelTable, EmbeddingSettings):
     Attributes:
         kind: "bi-encoder" (a vector per text) or "cross-encoder" (two texts read together).
         objective: of a bi-encoder, see `domainbert.training.sentences.TextVectorsObjective`.
-        difference: whether the objective "classification" sees |u - v|.
         share: of a bi-encoder, the share of the trained change that is kept; 0.5 averages the
             trained weights with the plain encoder's.
     """
 
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
     objective: Kind = "regression"
-    difference: bool = True
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
@@ -172,7 +170,6 @@ def fit_encoder(
         training=recipe.training,
         settings=EmbeddingSettings(**model.model_dump(include=set(EmbeddingSettings.model_fields))),
         labels=classes,
-        difference=model.difference,
         share=model.share,
         model_class=model_class,
         validation=_columns(validation, recipe),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from biomed.sentences.task import EncodeTask, text_of
+from biomed.sentences.task import EncodeTask
 from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import COLUMNS
-from domainbert.scoring import Fault, Task
+from domainbert.scoring import Fault, Task, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """Scoring: apply a task to every row of a table and write a table of results."""
 
 from domainbert.scoring.driver import Counts, score_file, score_frame
-from domainbert.scoring.task import Fault, Task
+from domainbert.scoring.task import Fault, Task, text_of
 
-__all__ = ["Counts", "Fault", "Task", "score_file", "score_frame"]
+__all__ = ["Counts", "Fault", "Task", "score_file", "score_frame", "text_of"]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
+from domainbert.text.windows import too_long
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -22,6 +24,16 @@ class Fault:
 
     reason: str
     status: Literal["error", "empty"] = "error"
+
+
+def text_of(row: Row, column: str) -> str | Fault:
+    """The text of a cell, or why it is none."""
+    text = row.cells.get(column)
+    if text is None or (isinstance(text, str) and not text.strip()):
+        return Fault("no text", "empty")
+    if not isinstance(text, str):
+        return Fault(f"{column} is {type(text).__name__}, not text")
+    return Fault(f"{column} has {reason}") if (reason := too_long(text)) else text
 
 
 class Task(ABC, Generic[Item, Result]):

@@ -57,7 +57,6 @@ class TextVectorsObjective(Objective):
         training: see `TrainingSettings`; `batch_size` counts rows.
         split: hash of the validation side.
         classes: class names of "classification".
-        difference: whether "classification" sees |u - v|.
 
     Raises:
         UserError: an unknown kind, or a set without the columns that it needs.
@@ -74,21 +73,14 @@ class TextVectorsObjective(Objective):
         training: TrainingSettings,
         split: str,
         classes: Sequence[str] = (),
-        difference: bool = True,
     ) -> None:
         if kind not in get_args(Kind):
             raise UserError(f"objective must be one of {', '.join(get_args(Kind))}; got {kind!r}")
         self.metric, self._embedder, self._kind, self._score = metric, embedder, kind, score
-        about = {"name": kind, "labels": list(classes), "difference": difference}
-        self._facts = {
-            "objective": about,
-            "data": fingerprint(sets),
-            "split": split,
-        }
+        about = {"name": kind, "labels": list(classes)}
+        self._facts = {"objective": about, "data": fingerprint(sets), "split": split}
         torch.manual_seed(training.seed)  # of the layer of "classification"
-        self._loss = _make_loss(
-            kind, embedder.dimension, classes=len(classes), difference=difference
-        )
+        self._loss = _make_loss(kind, embedder.dimension, classes=len(classes))
         self.head = getattr(self._loss, "classifier", None)
         self._rows: list[tuple[tuple[str, ...], float]] = []
         plans: list[tuple[BatchPlan, int]] = []
@@ -160,7 +152,7 @@ class GivenVectors(torch.nn.Module):
         return features
 
 
-def _make_loss(kind: Kind, dimension: int, *, classes: int, difference: bool) -> torch.nn.Module:
+def _make_loss(kind: Kind, dimension: int, *, classes: int) -> torch.nn.Module:
     """The loss of sentence-transformers; see `TextVectorsObjective`."""
     given: Any = GivenVectors()
     if kind == "contrastive":
@@ -169,7 +161,7 @@ def _make_loss(kind: Kind, dimension: int, *, classes: int, difference: bool) ->
         return losses.CosineSimilarityLoss(given)
     if kind == "triplet":
         return losses.TripletLoss(given, triplet_margin=MARGIN)
-    return losses.SoftmaxLoss(given, dimension, classes, concatenation_sent_difference=difference)
+    return losses.SoftmaxLoss(given, dimension, classes)
 
 
 def windows_of(embedder: Embedder, texts: Sequence[str]) -> dict[str, torch.Tensor]:
@@ -238,7 +230,6 @@ def fit_embedder(
     training: TrainingSettings,
     settings: EmbeddingSettings | None = None,
     labels: Sequence[str] = (),
-    difference: bool = True,
     share: float = 1.0,
     model_class: type[AnyEmbedder],
     validation: Columns,
@@ -259,7 +250,6 @@ def fit_embedder(
         training: see `TrainingSettings`; `batch_size` counts rows.
         settings: pooling, see `EmbeddingSettings`.
         labels: class names of "classification".
-        difference: see `TextVectorsObjective`.
         share: see `train`.
         model_class: `Embedder` or a subclass.
         validation: columns of texts that `score` reads; a run resumes only if they are the same.
@@ -285,7 +275,6 @@ def fit_embedder(
         training=training,
         split=fingerprint(validation),
         classes=labels,
-        difference=difference,
     )
     trained = train(
         embedder,

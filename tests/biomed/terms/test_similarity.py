@@ -75,7 +75,7 @@ def test_a_frame_keeps_its_rows_and_says_what_became_of_each(embedder):
     assert table["code_id"].tolist() == list("abcdefg")
     assert table["status"].tolist() == ["ok", "empty", "empty", "error", "ok", "error", "ok"]
     assert table["reason"].tolist()[3:] == [
-        "it is list, not a string",
+        "term is list, not text",
         "read in 2 windows; the vector pools them all",
         "no word of it is in the encoder's vocabulary",
         "read as written; it may stand for multiple sclerosis or mitral stenosis",

@@ -112,8 +112,6 @@ def test_another_validation_side_is_another_run(tiny_encoder, tmp_path):
     embedder(tiny_encoder, "regression", tmp_path)
     with pytest.raises(UserError, match="made with another split; repeat the first command"):
         embedder(tiny_encoder, "regression", tmp_path, validation={}, resume=True)
-    with pytest.raises(UserError, match=r"made with another objective\.difference"):
-        embedder(tiny_encoder, "regression", tmp_path, difference=False, resume=True)
 
 
 def test_the_best_weights_are_kept(tiny_encoder, tmp_path):
