@@ -1,4 +1,4 @@
-"""Quality of term vectors: how well they separate the clinical categories of a vocabulary."""
+"""The vocabulary for our own term vectors, and how well vectors separate its categories."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.sentences.evaluation import Evaluation, mean_scores
+from biomed.terms.names import DATA, medical_terms, percent
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.statistics.bootstrap import RESAMPLES
-from domainbert.tables import require_columns
+from domainbert.tables import read_table, require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from domainbert.models.embedder import Embedder
 
 NEIGHBOURS = 5
+HELD_OUT = 20  # percent of the terms
+
+
+def vocabulary_terms() -> pd.DataFrame:
+    """`biomed.medical_terms` with what training needs.
+
+    Returns:
+        Its columns; `group`, a finer part of the category, such as "arrhythmia"; `held_out`, never
+        trained on: a fifth of all terms, by a hash of their letters.
+    """
+    terms = medical_terms()
+    group = terms["category"] + "/" + read_table(DATA / "medical_terms.csv")["group"]
+    held_out = terms["term"].map(lambda term: percent(term.casefold()) < HELD_OUT)
+    return terms.assign(group=group, held_out=held_out)
 
 
 def evaluate_categories(

@@ -96,7 +96,7 @@ def vocabulary_relations(vocabulary: pd.DataFrame, *, level: str) -> list[Relati
     """Names that belong together, of the terms that are not held out.
 
     Args:
-        vocabulary: from `medical_terms` or `read_vocabulary`.
+        vocabulary: from `vocabulary_terms` or `read_vocabulary`.
         level: "term": a term with its synonyms; "group" or "category": all names in it, as often
             as it has terms.
     """

@@ -19,7 +19,6 @@ from pydantic import Field
 from biomed.sentences.data import read_pairs
 from biomed.sentences.evaluation import Evaluation, evaluate_pairs, mean_scores
 from biomed.sentences.training import SentenceRecipe, fit_encoder
-from biomed.terms.names import medical_terms
 from biomed.terms.similarity import TermModel
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
@@ -29,7 +28,7 @@ from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import RESAMPLES
 from domainbert.training.checkpoints import training_run
 from domainbert.training.recipes import read_recipe, recipe_file
-from recipes.categories import evaluate_categories, measured_terms
+from recipes.categories import evaluate_categories, measured_terms, vocabulary_terms
 from recipes.relations import (
     context_relations,
     definition_relations,
@@ -113,7 +112,7 @@ def train_medical_terms(
     Raises:
         TableError: a file that training needs is missing.
     """
-    terms, concepts = medical_terms(), read_concepts(data / MEDQUAD)
+    terms, concepts = vocabulary_terms(), read_concepts(data / MEDQUAD)
     seed = recipe.training.seed
     chooser = random.Random(seed)  # noqa: S311  (no secret)
     pairs = {
@@ -157,7 +156,7 @@ def all_relations(
     """All training relations by source; no text contains a held-out name.
 
     Args:
-        vocabulary: from `medical_terms`.
+        vocabulary: from `vocabulary_terms`.
         concepts: from `recipes.relations.read_concepts`.
         data: folder of the public data sets.
         limit: sentences read for contexts at most.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from scipy.special import expit
@@ -155,11 +155,9 @@ class EntityLinker:
         """The vectors of the names, from the file beside the dictionary if it is of these names."""
         from domainbert.cli.console import counted
 
-        if self.embedder is None:
-            raise AssertionError
         path = self.dictionary.path
         beside = path.with_name(f"{path.name}.vectors.npz") if path else None
-        key = f"{self.dictionary.digest} {self.embedder.fingerprint()}"
+        key = f"{self.dictionary.digest} {self.facts()['model']}"
         if beside and beside.is_file():
             with np.load(beside, allow_pickle=False) as kept:
                 if str(kept["key"]) == key:
@@ -173,9 +171,8 @@ class EntityLinker:
 
     def _embedded(self, names: Iterable[str]) -> np.ndarray:
         """Unit vectors, shape (names, dimension); zero for a name that has none."""
-        if self.embedder is None:
-            raise AssertionError
-        parts = [part.vectors for part in self.embedder.embed_many(names)]
+        embedder = cast("Embedder", self.embedder)  # nothing is embedded without one
+        parts = [part.vectors for part in embedder.embed_many(names)]
         return np.nan_to_num(unit(np.concatenate(parts)))
 
 

@@ -122,13 +122,10 @@ class Tagger:
         Raises:
             UserError: one text instead of several, a table, or an item that is not a string.
         """
-        if isinstance(texts, str | bytes):
-            msg = "tag_many: expected a list of texts, got one text; use tag(text) or [text]"
-            raise UserError(msg)
-        if isinstance(texts, dict) or hasattr(texts, "columns"):  # their items are names
+        if isinstance(texts, str | bytes | dict) or hasattr(texts, "columns"):  # items are names
             kind = type(texts).__name__
-            msg = f"tag_many: expected a list of texts, got {kind}; use tag_frame for a DataFrame"
-            raise UserError(msg)
+            fix = "use tag for one text, and tag_frame for a DataFrame"
+            raise UserError(f"tag_many: expected a list of texts, got {kind}; {fix}")
         return self._tag_many(texts)
 
     def _tag_many(self, texts: Iterable[str]) -> Iterator[list[Entity]]:

@@ -97,25 +97,23 @@ def ask(
         column = "context" if question is None else "text"
         options.score_source(make_task, sources[0], out, scoring, text=column)
         return
-    columns = ("text", "stay", "patient", "note", "time", "keep")
-    unused = (*columns, "delimiter", "query", "restart")
-    scoring.refuse(*unused, because="on answers that are shown; name --out for a table of them")
+    names = ("text", "stay", "patient", "note", "time", "keep", "delimiter", "query", "restart")
+    scoring.refuse(*names, because="on answers that are shown; name --out for a table of them")
     texts = [_text(Path(source), scoring.reading()) for source in sources]
     for answer in answerer().answer(str(question), texts, top_k=top_k, threshold=threshold):
         if answer.is_found:
-            where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}"
             known = answer.probability
             chance = "" if known is None else f", probability of an answer {known:.2f}"
-            say(f"{Path(sources[answer.document]).name}, {where}{chance}")
+            where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}{chance}"
+            say(f"{Path(sources[answer.document]).name}, {where}")
         stdout.print(answer_view([answer]), soft_wrap=True)
 
 
 def _text(path: Path, reading: ReadOptions) -> str:
     """The one text of a file; line ends stay as they are."""
     from domainbert.tables import iter_rows
-    from domainbert.tables.columns import TEXT_FORMATS
 
-    if not path.name.lower().endswith(TEXT_FORMATS):
+    if not path.name.lower().endswith((".txt", ".txt.gz")):
         fix = "name --out to ask the question of a table"
         raise UserError(f"{path}: expected a .txt or .txt.gz file; {fix}")
     (row,) = iter_rows(path, reading)

@@ -96,11 +96,9 @@ def evaluate_pairs(
 
     number = len(pairs)
     scores = {"Spearman": bootstrap_interval(spearman, n=number, bootstrap=bootstrap)}
-    table = pairs[["first", "second"]].assign(
-        rating=rating,
-        similarity=similarity,
-        disagreement=(rankdata(similarity) - rankdata(rating)) / max(number - 1, 1),
-    )
+    apart = (rankdata(similarity) - rankdata(rating)) / max(number - 1, 1)
+    columns = {"rating": rating, "similarity": similarity, "disagreement": apart}
+    table = pairs[["first", "second"]].assign(**columns)
     worst = table.sort_values("disagreement", key=abs, ascending=False, kind="stable")
     return Evaluation(scores, worst.reset_index(drop=True))
 
@@ -110,11 +108,8 @@ def _similarities(model: Embedder | PairModel, pairs: pd.DataFrame) -> np.ndarra
     if not isinstance(model, Embedder):
         rows = zip(pairs["first"], pairs["second"], strict=True)
         return np.array([result.score for result in model.predict_many(rows)])
-    texts = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
-    place = {text: row for row, text in enumerate(texts)}
-    vectors = unit(model.embed(texts)).astype(float)
-    first, second = (vectors[[place[text] for text in pairs[side]]] for side in ("first", "second"))
-    return (first * second).sum(axis=1)
+    vectors = unit(model.embed([*pairs["first"], *pairs["second"]])).astype(float)
+    return (vectors[: len(pairs)] * vectors[len(pairs) :]).sum(axis=1)
 
 
 def evaluate_retrieval(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DATA = Path(__file__).parents[1] / "data"
-HELD_OUT = 20  # percent of the terms
 _WORD = re.compile(r"[^\W_]+")
 _BRITISH = (("aem", "em"), ("oed", "ed"), ("oes", "es"), ("tumour", "tumor"), ("rrhoe", "rrhe"))
 _DROPPED = frozenset(("the", "of", "in", "nos", "unspecified", "and"))
@@ -39,16 +38,12 @@ def medical_terms() -> pd.DataFrame:
     """The shipped vocabulary: some 1,170 terms in 14 clinical categories.
 
     Each term is in one category, that of the specialty that mostly treats it; drugs have their own
-    category. A group is a finer part of a category, such as "arrhythmia" or "beta blocker".
+    category. `synonyms` are lists of one or two names, abbreviations among them.
 
     Returns:
-        `term`, `category`, `synonyms` (a list of one or two, abbreviations among them), `group`,
-        `held_out` (never trained on, see `is_held_out`).
+        `term`, `category`, `synonyms`.
     """
-    path = DATA / "medical_terms.csv"
-    terms = read_vocabulary(path)
-    group = terms["category"] + "/" + read_table(path)["group"]
-    return terms.assign(group=group, held_out=terms["term"].map(is_held_out))
+    return read_vocabulary(DATA / "medical_terms.csv")
 
 
 def read_vocabulary(path: str | Path) -> pd.DataFrame:
@@ -80,11 +75,6 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
     if "synonyms" in names:
         table = table.assign(synonyms=[split_names(cell) for cell in table["synonyms"]])
     return table.reset_index(drop=True)
-
-
-def is_held_out(term: str) -> bool:
-    """Whether a term is kept out of training: a fifth of all, by a hash of its letters."""
-    return percent(term.casefold()) < HELD_OUT
 
 
 def percent(key: str) -> int:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biomed.classes import TermEmbedder
-from recipes.categories import evaluate_categories
+from recipes.categories import evaluate_categories, vocabulary_terms
 
 WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
 
@@ -57,3 +57,18 @@ def test_a_vocabulary_needs_categories_and_each_term_once(embedder, vocabulary):
         evaluate_categories(embedder, pd.concat([vocabulary, vocabulary]))
     with pytest.raises(ValueError, match="no column 'category'"):
         evaluate_categories(embedder, vocabulary[["term"]])
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return vocabulary_terms()
+
+
+def test_a_group_lies_in_one_category_and_has_company(shipped):
+    assert len(shipped[["group", "category"]].drop_duplicates()) == shipped["group"].nunique()
+    assert shipped["group"].value_counts().min() >= 2
+
+
+def test_a_fifth_is_held_out_by_its_letters(shipped):
+    assert 0.15 < shipped["held_out"].mean() < 0.25
+    assert (shipped[shipped["held_out"]]["category"].value_counts() >= 4).all()

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from biomed.classes import TermEmbedder
-from biomed.terms.names import medical_terms
 from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe, recipe_file
+from recipes.categories import vocabulary_terms
 from recipes.relations import (
     Concept,
     Relation,
@@ -34,7 +34,7 @@ from recipes.terms import (
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return medical_terms()
+    return vocabulary_terms()
 
 
 def test_held_out_terms_are_in_no_relation(vocabulary):

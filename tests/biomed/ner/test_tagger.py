@@ -180,7 +180,7 @@ def test_what_is_no_text(tagger, text):
 
 @pytest.mark.parametrize("text", ["asthma", b"asthma"])
 def test_one_text_for_many(tagger, text):
-    with pytest.raises(UserError, match=r"a list of texts, got one text; use tag\(text\) or \["):
+    with pytest.raises(UserError, match=r"a list of texts, got str; use tag for one text"):
         tagger.tag_many(text)
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from biomed.terms.names import is_held_out, medical_terms, read_vocabulary
+from biomed.terms.names import medical_terms, read_vocabulary
 from domainbert.tables import TableError, write_table
 
 
@@ -17,7 +17,7 @@ def test_it_is_large_enough_and_even(shipped):
     assert len(shipped) >= 300
     assert 12 <= len(sizes) <= 15
     assert sizes.min() >= 40
-    assert list(shipped.columns) == ["term", "category", "synonyms", "group", "held_out"]
+    assert list(shipped.columns) == ["term", "category", "synonyms"]
 
 
 def test_every_term_has_one_or_two_synonyms(shipped):
@@ -29,20 +29,6 @@ def test_no_name_stands_for_two_things(shipped):
     folded = pd.Series(names).str.casefold()
     assert folded[folded.duplicated()].tolist() == []
     assert (folded == folded.str.strip()).all()
-
-
-def test_a_group_lies_in_one_category_and_has_company(shipped):
-    assert len(shipped[["group", "category"]].drop_duplicates()) == shipped["group"].nunique()
-    assert shipped["group"].value_counts().min() >= 2
-
-
-def test_a_fifth_is_held_out_by_its_letters(shipped):
-    assert 0.15 < shipped["held_out"].mean() < 0.25
-    assert (shipped[shipped["held_out"]]["category"].value_counts() >= 4).all()
-    assert is_held_out("Asthma") == is_held_out("asthma")
-    assert shipped.set_index("term")["held_out"].to_dict() == {
-        term: is_held_out(term) for term in shipped["term"]
-    }
 
 
 def test_your_own_needs_two_columns_alone(tmp_path):
