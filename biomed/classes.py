@@ -119,13 +119,12 @@ class TermEmbedder(TermModel):
         """Cosines of all terms with all others (or with each other), named on both sides."""
         import pandas as pd
 
-        for names in (terms, others):
+        both = (terms, terms if others is None else others)
+        for names in both:
             check_many(names)
-        rows = unit(self.embed(list(terms)))
-        columns = rows if others is None else unit(self.embed(list(others)))
-        across = pd.Index(list(terms if others is None else others))
-        cosines = np.clip(rows @ columns.T, -1, 1)
-        return pd.DataFrame(cosines, index=pd.Index(list(terms)), columns=across)
+        rows, columns = (unit(self.embed(list(names))) for names in both)
+        index, across = (pd.Index(list(names)) for names in both)
+        return pd.DataFrame(np.clip(rows @ columns.T, -1, 1), index=index, columns=across)
 
     def nearest(
         self,

@@ -114,8 +114,7 @@ def fit_pairs(
     training: TrainingSettings,
     settings: PairSettings | None = None,
     model_class: type[PairModel] = PairModel,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
+    **place: Any,
 ) -> PairModel:
     """Train a pair model; keep the weights that do best on validation.
 
@@ -126,8 +125,7 @@ def fit_pairs(
         training: see `TrainingSettings`.
         settings: windows, see `PairSettings`.
         model_class: `PairModel` or a subclass.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
+        **place: `checkpoints` and `resume`, see `train`.
 
     Raises:
         UserError: no pair for training or validation, a text that cannot be read, or `resume`
@@ -137,9 +135,7 @@ def fit_pairs(
         raise UserError("no pairs: both training and validation need at least one")
     model = model_class.untrained(encoder, training=training, settings=settings, labels=("score",))
     stage = PairsObjective(model, train_pairs, validation, training=training)
-    trained = train(
-        model, Stage(stage, training), encoder=encoder, checkpoints=checkpoints, resume=resume
-    )
+    trained = train(model, Stage(stage, training), encoder=encoder, **place)
     trained.manifest["counts"] = {
         "pairs for training": len(train_pairs),
         "pairs to choose weights": len(validation),

@@ -230,11 +230,9 @@ def fit_embedder(
     training: TrainingSettings,
     settings: EmbeddingSettings | None = None,
     labels: Sequence[str] = (),
-    share: float = 1.0,
     model_class: type[AnyEmbedder],
     validation: Columns,
-    checkpoints: str | Path | None = None,
-    resume: bool = False,
+    **options: Any,
 ) -> AnyEmbedder:
     """Train an embedder; keep the weights that do best on validation.
 
@@ -250,11 +248,9 @@ def fit_embedder(
         training: see `TrainingSettings`; `batch_size` counts rows.
         settings: pooling, see `EmbeddingSettings`.
         labels: class names of "classification".
-        share: see `train`.
         model_class: `Embedder` or a subclass.
         validation: columns of texts that `score` reads; a run resumes only if they are the same.
-        checkpoints: folder that keeps the checkpoints; a temporary one by default.
-        resume: continue from the last checkpoint there.
+        **options: `share`, `checkpoints` and `resume`, see `train`.
 
     Raises:
         UserError: no training row, a text without a token, a share without adapters, or `resume`
@@ -276,14 +272,7 @@ def fit_embedder(
         split=fingerprint(validation),
         classes=labels,
     )
-    trained = train(
-        embedder,
-        Stage(stage, training),
-        encoder=encoder,
-        share=share,
-        checkpoints=checkpoints,
-        resume=resume,
-    )
+    trained = train(embedder, Stage(stage, training), encoder=encoder, **options)
     trained.name = str(encoder)
     counts = {f"training rows, {name}": _row_count(columns) for name, columns in sets.items()}
     trained.manifest |= {"objective": objective, "counts": counts}
