@@ -25,7 +25,7 @@ NEEDED = {"omop": NOTE, "fhir": PATIENT}  # the id that each row of these forms 
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
-_LINE_ENDS = re.compile(r"\r\n|[\r\n]")
+_LINE = re.compile(r"\S[^\r\n]*")
 
 
 def to_brat(text: str, entities: Iterable[Entity]) -> str:
@@ -62,15 +62,8 @@ def _brat_configuration(labels: Iterable[str]) -> str:
 
 def _fragments(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """The parts of a span that are on one line each, without white space around them."""
-    edges = [start, *(at for m in _LINE_ENDS.finditer(text, start, end) for at in m.span()), end]
-    pairs = [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2)]
-    trimmed = []
-    for first, last in pairs:
-        part = text[first:last]
-        if part.strip():
-            left = len(part) - len(part.lstrip())
-            trimmed.append((first + left, first + len(part.rstrip())))
-    return trimmed
+    lines = _LINE.finditer(text, start, end)
+    return [(line.start(), line.start() + len(line[0].rstrip())) for line in lines]
 
 
 def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:

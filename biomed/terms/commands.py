@@ -39,14 +39,10 @@ def embed(
     """Write the vector of every term of a file; each row has a status and a reason."""
     from biomed.terms.task import EmbedTask
 
-    options.score_source(
-        lambda: EmbedTask(_load(model, device=scoring.device)),
-        source,
-        out,
-        scoring,
-        text="term",
-        lines=True,
-    )
+    def task() -> EmbedTask:
+        return EmbedTask(_load(model, device=scoring.device))
+
+    options.score_source(task, source, out, scoring, text="term", lines=True)
 
 
 @app.command()
@@ -78,18 +74,14 @@ def similar(
         own = None if vocabulary is None else read_vocabulary(vocabulary)
         return TermIndex(_load(model, device=scoring.device), own)
 
+    def task() -> NearestTask:
+        return NearestTask(load_index(), k=k)
+
     if terms is not None and out is not None:
         from domainbert.files import check_output
 
         check_output(out, [vocabulary] if vocabulary else [])
-        options.score_source(
-            lambda: NearestTask(load_index(), k=k),
-            terms,
-            out,
-            scoring,
-            text="term",
-            lines=True,
-        )
+        options.score_source(task, terms, out, scoring, text="term", lines=True)
     elif term is not None:
         _print_neighbours(load_index(), term, k=k)
 
