@@ -140,8 +140,7 @@ def tagged(document: Document) -> tuple[TaggedText, list[str]]:
         if (words[first, 0], words[last - 1, 1]) != (span.start, span.end):
             remark(span, INSIDE_WORD)
         found.append((first, last, span.label))
-    for span in document.spans:
-        if all(span is not other for other in flat):
-            remark(span, OVERLAPS)
+    for span in (s for s in document.spans if all(s is not other for other in flat)):
+        remark(span, OVERLAPS)
     texts = tuple(document.text[start:end] for start, end in words)
     return TaggedText(texts, tuple(tags_of(found, words=len(words)))), remarks

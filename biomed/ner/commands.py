@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from biomed.ner.export import NEEDED, Format, export_entities, write_tagged
 from domainbert.cli import options
-from domainbert.cli.console import counted, one_line_errors, say, stdout
+from domainbert.cli.console import counted, one_line_errors, print_table, say, stdout
 from domainbert.cli.options import ScoringOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
@@ -65,9 +64,8 @@ def train(
                 _say_remarks(gold)
         model = fit(read, plan, checkpoints=run.checkpoints, resume=run.resume)
         run.save(model)
-    for side in ("devel", "test"):
-        for name, scores in model.manifest[side].items():
-            say(f"{name} {side}: F1 {scores['all']['f1']:.3f}")
+    for row, f1 in model.manifest["scores"]["f1"].items():
+        say(f"{row}: F1 {f1['value']:.3f}")
     say(f"model in {out}; README.md there has its data and scores")
 
 
@@ -258,10 +256,8 @@ def evaluate(
 
 def print_scores(title: str, scores: Scores) -> None:
     """A table of the scores over all types and of each type."""
-    table = Table(title, "precision", "recall", "F1", "correct", "found", "gold")
-    for kind, values in scores.to_dict().items():
-        table.add_row(kind, *map(score_text, values.values()))
-    stdout.print(table)
+    head = [title, "precision", "recall", "F1", "correct", "found", "gold"]
+    print_table(([k, *map(score_text, v.values())] for k, v in scores.to_dict().items()), head)
 
 
 def renaming(pairs: list[str] | None) -> dict[str, str]:

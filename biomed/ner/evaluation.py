@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from biomed.corpora.corpus import Gold
+    from biomed.corpora.documents import TaggedText
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import Tagger
 
-    Span = tuple[int, int, str]
+
+Span = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,27 @@ def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
     found = [[span[:3] for span in each if span[2] in known] for each in entities]
     right = [[s for s in spans_of(text.tags) if s[2] in known] for text in gold.texts]
     return score_spans(right, found)
+
+
+def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
+    """The scores of finding the names of training texts again, the longest first: a baseline."""
+    names = {
+        tuple(word.casefold() for word in text.words[start:end]): kind
+        for text in texts
+        for start, end, kind in spans_of(text.tags)
+        if kind in gold.types
+    }
+    longest = max(map(len, names), default=0)
+    found = []
+    for text in gold.texts:
+        words, spans, at = [word.casefold() for word in text.words], list[Span](), 0
+        while at < len(words):
+            ends = range(min(at + longest, len(words)), at, -1)
+            if end := next((end for end in ends if tuple(words[at:end]) in names), 0):
+                spans.append((at, end, names[tuple(words[at:end])]))
+            at = end or at + 1
+        found.append(spans)
+    return score_spans([spans_of(text.tags) for text in gold.texts], found)
 
 
 def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:

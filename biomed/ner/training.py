@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from biomed.ner.decoding import tags_for
-from biomed.ner.evaluation import evaluate_words
+from biomed.ner.evaluation import evaluate_words, look_up_names
 from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.errors import UserError
@@ -172,6 +172,11 @@ def fit(
         model.manifest[side] = {name: each.to_dict() for name, each in scores.items()}
         for name, each in scores.items():
             each.add_to_card(model.manifest, f"{name} {side}")
+    names = [text for corpus in corpora if corpus.train for text in corpus.train.texts]
+    for corpus in corpora:
+        if corpus.test:
+            row = f"{corpus.name} test, names of training looked up"
+            look_up_names(names, corpus.test).add_to_card(model.manifest, row)
     return model
 
 

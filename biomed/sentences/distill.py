@@ -39,11 +39,7 @@ class StudentTable(ModelTable):
 
 
 class DistillRecipe(Recipe):
-    """A recipe of students.
-
-    Attributes:
-        model: teacher and student.
-    """
+    """A recipe of students."""
 
     model: StudentTable = StudentTable()
 

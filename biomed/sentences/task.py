@@ -40,9 +40,6 @@ class EncodeTask(Task):
     """The vector of each text: the text, `n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
     A text longer than a window has a reason that says so; its vector pools all windows.
-
-    Args:
-        encoder: gives the vectors.
     """
 
     name = "sentence vectors"
@@ -150,11 +147,7 @@ class SearchTask(Task):
 
 
 class PairTask(Task):
-    """The score of each pair of texts.
-
-    Args:
-        model: gives it.
-    """
+    """The score of each pair of texts."""
 
     name, columns = "pairs", (FIRST, SECOND)
 

@@ -62,12 +62,7 @@ class DataTable(Settings):
 
 
 class SentenceRecipe(Recipe):
-    """A recipe of sentence models.
-
-    Attributes:
-        model: what to train.
-        data: how to read the pairs.
-    """
+    """A recipe of sentence models."""
 
     model: SentenceTable = SentenceTable()
     data: DataTable = DataTable()

@@ -8,6 +8,7 @@ from biomed.ner.evaluation import (
     check_types,
     evaluate_documents,
     evaluate_words,
+    look_up_names,
     score_spans,
 )
 
@@ -94,3 +95,13 @@ def test_documents_by_characters(tagger, tmp_path):
     check_types(tagger.labels, gold)
     with pytest.raises(ValueError, match=r"entities of type Drug; the model finds Disease\. Map"):
         check_types(["Disease"], gold)
+
+
+def test_the_look_up_baseline_finds_the_longest_known_name_and_no_other():
+    train = [TaggedText(("Heart", "failure", "or", "heart"), ("B-D", "I-D", "O", "B-D"))]
+    train += [TaggedText(("BRCA1",), ("B-Gene",))]
+    words = ("HEART", "failure", ",", "heart", "and", "BRCA1", "new")
+    gold = Gold("g", (TaggedText(words, ("B-D", "I-D", "O", "B-D", "O", "O", "B-D")),))
+    found = look_up_names(train, gold).overall  # the corpus does not annotate genes
+    assert (found.correct, found.predicted, found.gold) == (2, 2, 3)
+    assert look_up_names([], gold).overall.predicted == 0

@@ -186,7 +186,9 @@ def test_one_text_for_many(tagger, text):
 
 def test_a_table_for_many(tagger):
     for table in (pd.DataFrame({"text": ["heart"]}), {"text": "heart"}):
-        with pytest.raises(UserError, match=r"got (DataFrame|dict); use tag for one text, and tag_frame"):
+        with pytest.raises(
+            UserError, match=r"got (DataFrame|dict); use tag for one text, and tag_frame"
+        ):
             tagger.tag_many(table)
     column = pd.Series(["heart"])
     for texts in (column, column.to_numpy(), ("heart",), iter(["heart"])):

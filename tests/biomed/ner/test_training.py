@@ -13,6 +13,7 @@ from biomed.ner.evaluation import evaluate_documents
 from biomed.ner.network import EntitySettings, WordTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
 from domainbert.errors import UserError
+from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
@@ -253,3 +254,9 @@ def test_a_silver_corpus_only_trains(tiny_encoder):
 def test_the_manifest_quotes_nothing(trained):
     document = json.dumps(trained.manifest)
     assert "pneumonia" not in document
+
+
+def test_the_recipe_for_small_corpora_starts_from_the_shipped_model():
+    plan = read_recipe(EntityRecipe, "small")
+    model = WordTagger.from_pretrained(plan.model.start)
+    assert plan.training.rank == model.adapter.rank
