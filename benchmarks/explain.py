@@ -24,7 +24,7 @@ from clinical import Passage, ReadmissionModel, build_cohort, synthesize
 from clinical.evidence.case import Piece, sentence_pieces
 from clinical.stays.cohorts import usable_stays
 from domainbert.cli.console import counted
-from domainbert.markdown import table
+from domainbert.models.shipped import table
 
 METHODS = ("occlusion", "random")
 TOP, POSITIVES, ROUNDS = 3, 30, 3

@@ -22,7 +22,7 @@ from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import MIN_SCORE, EntityLinker
 from biomed.terms.similarity import TermModel
-from domainbert.markdown import table
+from domainbert.models.shipped import table
 
 LEAST = (0.0, 0.3, 0.4, 0.5, MIN_SCORE, 0.7, 0.8)
 

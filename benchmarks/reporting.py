@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.files import write_json
-from domainbert.markdown import table
+from domainbert.models.shipped import table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import write_json
-from domainbert.training.options import TrainingOptions
+from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:
     from biomed.qa.task import AskTask

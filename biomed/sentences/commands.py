@@ -9,7 +9,7 @@ import typer
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
-from domainbert.training.options import TrainingOptions
+from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,14 +5,13 @@ A package keeps them in its folder `models`, beside the template of their cards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders.loading import HUB, SHIPPED, unknown_name
 from domainbert.errors import EncoderError
-from domainbert.markdown import table
 from domainbert.statistics.bootstrap import Interval
 
 if TYPE_CHECKING:
@@ -47,7 +46,8 @@ def model_card(config: TaskConfig, package: str, adapter: Adapter | None = None)
 
     # The card is Markdown for people, not HTML for a browser: nothing to escape.
     environment = Environment(loader=PackageLoader(package, "models"), autoescape=False)  # noqa: S701
-    environment.filters |= {"score_rows": score_rows, "table": _markdown}
+    environment.filters["score_rows"] = score_rows
+    environment.filters["table"] = lambda rows: table(rows[0], rows[1:])
     return environment.get_template("model_card.md.j2").render(
         config=config,
         adapter=adapter,
@@ -56,8 +56,10 @@ def model_card(config: TaskConfig, package: str, adapter: Adapter | None = None)
     )
 
 
-def _markdown(rows: Sequence[Sequence[object]]) -> str:
-    return table(rows[0], rows[1:])
+def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table with a head, as Markdown; every row has as many cells."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def score_rows(manifest: Mapping[str, Any]) -> list[list[str]]:

@@ -25,7 +25,7 @@ from domainbert.encoders.loading import (
     quiet,
 )
 from domainbert.files import folder_beside, replace_folder, write_json
-from domainbert.markdown import table
+from domainbert.models.shipped import table
 from domainbert.models.storage import share_files
 from domainbert.pretraining.examples import IGNORED
 from domainbert.training.train import versions

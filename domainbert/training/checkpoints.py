@@ -1,4 +1,4 @@
-"""The folders of a run: its checkpoints, where to resume, and where its model is saved."""
+"""A training run: its options, its checkpoints, where to resume, and where its model is saved."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import logging
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from domainbert.cli import options
 from domainbert.cli.console import say
 from domainbert.errors import UserError
 from domainbert.files import locked, write_json
 
 if TYPE_CHECKING:
     from domainbert.models.model import Model
+    from domainbert.training.recipes import AnyRecipe
 
 STATE = "trainer_state.json"
 FACTS = "facts.json"
@@ -210,3 +212,41 @@ def training_run(
         yield TrainingRun(out, folder, resume)
     if not checkpoints:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """The options that all training commands share, as a command gets them."""
+
+    recipe: options.RecipeFile = None
+    encoder: options.EncoderName = None
+    epochs: options.Epochs = None
+    learning_rate: options.LearningRate = None
+    seed: options.Seed = None
+    full: options.FullWeights = False
+    checkpoints: options.Checkpoints = None
+    resume: options.Resume = False
+
+    def given(self) -> dict[str, object]:
+        """The settings of the table `[training]` that were named."""
+        values = {"epochs": self.epochs, "learning_rate": self.learning_rate, "seed": self.seed}
+        given: dict[str, object] = {k: value for k, value in values.items() if value is not None}
+        return {**given, "full": True} if self.full else given
+
+    def plan(
+        self,
+        kind: type[AnyRecipe],
+        changes: Mapping[str, object] | None = None,
+        *,
+        default: str | None = None,
+    ) -> AnyRecipe:
+        """The recipe with these options and other changes; `default` where none is named."""
+        from domainbert.training.recipes import read_recipe
+
+        named = {f"training.{name}": value for name, value in self.given().items()}
+        named["model.encoder"] = self.encoder
+        return read_recipe(kind, self.recipe or default, {**named, **(changes or {})})
+
+    def run(self, out: Path) -> AbstractContextManager[TrainingRun]:
+        """See `training_run`."""
+        return training_run(out, self.checkpoints, resume=self.resume)
