@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.evaluation.comparison import Comparison
-    from clinical.model import ReadmissionModel
 
 MODEL_NAME = "readmission-demo"
 BOOTSTRAP = 500  # resamples; the demo should be quick
@@ -34,8 +33,10 @@ def run_demo(
     from clinical.evaluation.comparison import compare
     from clinical.model import ReadmissionModel
     from clinical.report.facts import gather
+    from clinical.report.figures import plot_windows
     from clinical.report.page import write_report
-    from domainbert.tables import read_table
+    from domainbert.statistics.figures import save_figure
+    from domainbert.tables import read_table, write_table
 
     started, out = time.perf_counter(), Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,11 @@ def run_demo(
         flow=cohort.flow,
         about=gather(model, comparison, name=MODEL_NAME, summary=cohort.summary),
     )
-    _write_risks(model, comparison, out)
+    scored = comparison.stays
+    columns = ["patient_id", "stay_id", "probability", "score", "readmitted"]
+    write_table(scored[columns], out / "risks.csv")
+    risk = model.predict(list(scored.loc[scored["score"].idxmax(), "text"]))
+    save_figure(plot_windows(risk), out / "riskiest_stay.png")
     say(f"4/4  report in {report} ({time.perf_counter() - started:.0f} s)")
     say(f"try it on a page: domainbert serve --model {MODEL_NAME} (extra: service)")
     return comparison, best, own
@@ -89,16 +94,3 @@ def expected_ranking(stays: pd.DataFrame, true_risk: pd.DataFrame) -> tuple[floa
         return float((area * pairs - own / 2) / (pairs - own))
 
     return expected(true), expected(stays["probability"].to_numpy())
-
-
-def _write_risks(model: ReadmissionModel, comparison: Comparison, out: Path) -> None:
-    """The table of risks, and a figure of the windows of the stay with the highest risk."""
-    from clinical.report.figures import plot_windows
-    from domainbert.statistics.figures import save_figure
-    from domainbert.tables import write_table
-
-    stays = comparison.stays
-    columns = ["patient_id", "stay_id", "probability", "score", "readmitted"]
-    write_table(stays[columns], out / "risks.csv")
-    risk = model.predict(list(stays.loc[stays["score"].idxmax(), "text"]))
-    save_figure(plot_windows(risk), out / "riskiest_stay.png")

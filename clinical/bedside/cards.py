@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-EVENT = "Unplanned readmission within 30 days of discharge"
 KEPT_SECONDS = 900
 LONGEST = 300  # characters shown of a passage
 _TEXTS = json.loads((resources.files(__package__) / "texts/readmission.json").read_text("utf-8"))
@@ -43,10 +42,14 @@ class ReadmissionService(HookService):
 
     id = "readmission"
     hooks = ("encounter-discharge", "patient-view")
-    about, reasons = _TEXTS["about"], _TEXTS["reasons"]
+    reasons = _TEXTS["reasons"]
 
     def __init__(self, service: Service, served: Served) -> None:
         super().__init__(service, served)
+        self._outcome = served.tasks["readmission"].about()["outcome"]
+        texts = {name: _TEXTS["about"][name] for name in ("title", "description")}
+        named = {name: text.replace("OUTCOME", self._outcome) for name, text in texts.items()}
+        self.about = {**_TEXTS["about"], **named}
         self._folder = Path(service.settings.work) / "evidence"
         self._folder.mkdir(mode=0o700, exist_ok=True)
         service.app.get("/evidence/{key}", summary="Evidence of a card")(self._evidence)
@@ -78,6 +81,7 @@ class ReadmissionService(HookService):
         read = receipt(row, f" of {len(records)} note{'s' * (len(records) != 1)}", unread)
         about: dict[str, Any] = {
             "model": self._served,
+            "outcome": self._outcome,
             "version": domainbert.__version__,
             "url": url,
         }
@@ -150,12 +154,12 @@ def receipt(row: Row, notes: str = "", unread: Mapping[str, int] | None = None) 
     return " ".join(said)
 
 
-def risk_assessments(model: str) -> Callable[..., Answer]:
+def risk_assessments(model: str, outcome: str) -> Callable[..., Answer]:
     """Makes `?format=fhir`: one RiskAssessment, or for several stays a Bundle of them."""
 
     def make(records: Sequence[Row], score: Callable[..., Any]) -> Answer:
         rows, passages = score("readmission", records), score("passages", records)
-        made = [_assessment(row, passages, model) for row in rows]
+        made = [_assessment(row, passages, model, outcome) for row in rows]
         failed = len(made) == 1 and made[0]["resourceType"] == "OperationOutcome"
         entries = [{"resource": each} for each in made]
         bundle = {"resourceType": "Bundle", "type": "collection", "entry": entries}
@@ -165,7 +169,7 @@ def risk_assessments(model: str) -> Callable[..., Answer]:
     return make
 
 
-def _assessment(row: Row, passages: Sequence[Row], model: str) -> dict[str, Any]:
+def _assessment(row: Row, passages: Sequence[Row], model: str, outcome: str) -> dict[str, Any]:
     """The RiskAssessment of a row of risks; an OperationOutcome where there is no risk."""
     if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
         why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
@@ -174,7 +178,7 @@ def _assessment(row: Row, passages: Sequence[Row], model: str) -> dict[str, Any]
     return risk_assessment(
         row,
         model,
-        EVENT,
+        outcome.capitalize(),
         time=now(),
         passages=[passage["text"] for passage in of_stay if passage["direction"] == "raises"],
         documents=[note for note in of_stay[0]["notes_read"] if note],

@@ -91,7 +91,7 @@ class HookService(ABC):
 
     id: ClassVar[str]  # last part of its address
     hooks: ClassVar[tuple[str, ...]]  # each is one entry of discovery
-    about: ClassVar[dict[str, Any]]  # title, description, usageRequirements, prefetch
+    about: dict[str, Any]  # title, description, usageRequirements, prefetch
     reasons: ClassVar[list[dict[str, str]]] = []  # for overriding its cards: Codings
 
     def __init__(self, service: Service, served: Served) -> None:

@@ -38,7 +38,7 @@ def load(name: str, *, cache: Path) -> Served:
     passages = PassagesTask(model, top=3, text=True)
     tasks = {"readmission": ReadmissionTask(model), "passages": passages}
     label = f"{Path(name).name} {model.fingerprint()[:12]}, domainbert {domainbert.__version__}"
-    fhir = risk_assessments(label)
+    fhir = risk_assessments(label, model.outcome)
     return Served.of(name, model, tasks, forms={("readmission", "fhir"): fhir}, routes=_routes)
 
 

@@ -221,6 +221,7 @@ def _export_cohort(
         transfer_gap_hours=definition.episode.transfer_gap_hours,
         definition=f"{definition.name} {definition.version}",
         definition_sha256=definition.sha256,
+        event=definition.event,
     ).model_dump_json()
     query = step("piece")
     pieces = con.execute("SELECT first_stay, last_stay FROM pieces ORDER BY first_stay").fetchall()

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
 
 from domainbert.cli import options
-from domainbert.cli.console import one_line_errors, say, stdout
+from domainbert.cli.console import one_line_errors, print_table, say
 
 
 @one_line_errors
@@ -85,10 +84,8 @@ def cohort(
         fractions=fractions,
         out=out,
     )
-    table = Table("step", "removed", "left", title="Flow")
-    for row in built.flow.itertuples():
-        table.add_row(str(row.reason), str(row.removed), str(row.left))
-    stdout.print(table)
+    head = ["reason", "removed", "left"]
+    print_table(built.flow[head].to_numpy(), head, title="Flow")
     for caveat in filter(None, (built.summary["deaths"], *built.caveats)):
         say(f"note: {caveat}")
     if form != "table":

@@ -92,7 +92,7 @@ def _outcomes(y: pd.Series) -> NDArray[np.float64]:
     outcome, _ = checked(y, np.zeros(len(y)))
     if not 0 < outcome.sum() < len(y):
         raise UserError(
-            f"{int(outcome.sum())} of {len(y)} stays are readmitted; a baseline needs both "
+            f"{int(outcome.sum())} of {len(y)} stays have the outcome; a baseline needs both "
             "outcomes in training and in validation"
         )
     return outcome

@@ -145,7 +145,7 @@ def _measured(
             "n": n,
             "prevalence": events / n,
             "mean_probability": float(risk[mask].mean()),
-            "reason": "" if 0 < events < n else f"{events} of {n} stays are readmitted",
+            "reason": "" if 0 < events < n else f"{events} of {n} stays have the outcome",
         }
         for number, one in enumerate(GROUP_MEASURES):
             row |= values[group, number].columns(one.field)

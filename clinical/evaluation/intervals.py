@@ -123,7 +123,7 @@ def evaluate(
     positive = int(outcome.sum())
     reasons = []
     if not stays.varies:
-        reasons.append(f"{positive} of {len(outcome)} stays are readmitted")
+        reasons.append(f"{positive} of {len(outcome)} stays have the outcome")
     if bootstrap and n_patients < MIN_GROUPS:
         reasons.append(f"no intervals: {n_patients} patients, at least {MIN_GROUPS} are needed")
     return Evaluation(

@@ -40,10 +40,6 @@ class Stays:
     risk: Floats
     threshold: float | None = None
 
-    def weighted(self, weights: Floats | None = None) -> WeightedStays:
-        """The stays with a weight each, shape (n,), by default 1."""
-        return WeightedStays(self, np.ones_like(self.risk) if weights is None else weights)
-
     @cached_property
     def varies(self) -> bool:
         """Whether both outcomes occur."""
@@ -71,9 +67,10 @@ class Stays:
 
 
 class WeightedStays:
-    """Stays with weights, as the measures read them. Equal risks always count together."""
+    """Stays with weights, 1 by default, as the measures read them; equal risks count together."""
 
-    def __init__(self, stays: Stays, weights: Floats) -> None:
+    def __init__(self, stays: Stays, weights: Floats | None = None) -> None:
+        weights = np.ones_like(stays.risk) if weights is None else weights
         self.stays, self.weights = stays, weights
         self.positive, self.total = float(weights @ stays.y), float(weights.sum())
         self.varies = 0 < self.positive < self.total
@@ -177,7 +174,7 @@ MEASURES = (
     Measure(
         "auroc",
         "AUROC",
-        "How often a readmitted stay gets a higher risk than one not readmitted; 0.5 is chance.",
+        "How often a stay with the outcome gets a higher risk than one without; 0.5 is chance.",
         _auroc,
         by_group=True,
     ),
@@ -197,14 +194,14 @@ MEASURES = (
     Measure(
         "rp80",
         "Recall at 80% precision",
-        "Share of readmissions found when at least 80% of alerts are right, at the best threshold "
+        "Share of outcomes found when at least 80% of alerts are right, at the best threshold "
         "for these very stays, as papers report it. It is optimistic.",
         _rp80,
     ),
     Measure(
         "recall_at_threshold",
         "Recall at the threshold",
-        "Share of readmissions found at the threshold chosen beforehand on validation: what to "
+        "Share of outcomes found at the threshold chosen beforehand on validation: what to "
         "expect in use.",
         lambda stays: stays.alerts[1] / stays.positive,
         by_group=True,
@@ -218,7 +215,7 @@ MEASURES = (
     Measure(
         "false_positive_rate",
         "False-positive rate",
-        "Share of the stays without a readmission that get an alert at the threshold.",
+        "Share of the stays without the outcome that get an alert at the threshold.",
         _false_positive_rate,
         by_group=True,
     ),
@@ -240,7 +237,7 @@ MEASURES = (
     Measure(
         "observed_expected",
         "Observed / expected",
-        "Readmissions that happened for each one that the risks predict. 1 is right; above 1 the "
+        "Outcomes that happened for each one that the risks predict. 1 is right; above 1 the "
         "risks are too low, below 1 too high.",
         _observed_expected,
         both=False,
@@ -248,7 +245,7 @@ MEASURES = (
     Measure(
         "observed_minus_predicted",
         "Observed minus predicted",
-        "Share of readmissions minus the mean risk. 0 is right; above 0 the risks are too low.",
+        "Share of stays with the outcome minus the mean risk; above 0 the risks are too low.",
         lambda stays: (stays.positive - float(stays.weights @ stays.stays.risk)) / stays.total,
         both=False,
         by_group=True,
@@ -286,7 +283,7 @@ def numbers(
 
     A resample with one outcome of stays that have both gives none at all.
     """
-    weighted = stays.weighted(weights)
+    weighted = WeightedStays(stays, weights)
     if not weighted.total or (stays.varies and not weighted.varies):
         return [np.nan] * len(measures)
     return [
@@ -311,6 +308,6 @@ def precise_threshold(
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision is {precision}; it must be in (0, 1], such as 0.8")
-    true, false, thresholds = Stays(*checked(y, probability)).weighted().curve
+    true, false, thresholds = WeightedStays(Stays(*checked(y, probability))).curve
     right = np.where(precisions(true, false) >= precision, true, 0.0)
     return float(thresholds[np.argmax(right)]) if right.any() else None

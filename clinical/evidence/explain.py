@@ -56,7 +56,7 @@ def explain(model: RiskModel, stay: str | Sequence[str], *, top: int = TOP) -> E
         raise UserError(f"top is {top}; expected at least 1")
     case = Case(model, stay)
     if case.risk.status != "ok":
-        return Explanation(case.risk, (), (), None, None, case.stay.texts)
+        return Explanation(case.risk, (), (), None, None, case.stay.texts, model.outcome)
     pieces = sentence_pieces(case.stay)
     examined = windows_that_matter(case, pieces)
     values = occlusion(case, pieces, examined)
@@ -66,7 +66,8 @@ def explain(model: RiskModel, stay: str | Sequence[str], *, top: int = TOP) -> E
         kept = case.kept(raising)
         without, alone = case.risks([kept, [~mask for mask in kept]])[1].tolist()
     passages = tuple(passage for _, passage in named)
-    return Explanation(case.risk, passages, tuple(examined), without, alone, case.stay.texts)
+    found = (passages, tuple(examined), without, alone)
+    return Explanation(case.risk, *found, case.stay.texts, model.outcome)
 
 
 def windows_that_matter(case: Case, pieces: Sequence[Piece]) -> list[int]:

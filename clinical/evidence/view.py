@@ -66,6 +66,7 @@ class Explanation:
             it falls by); None without such a passage.
         raising_alone: the probability of the raising passages alone (sufficiency); likewise.
         texts: the notes by number, not in the repr.
+        outcome: what the probability is of.
     """
 
     risk: StayRisk
@@ -74,6 +75,7 @@ class Explanation:
     without_raising: float | None
     raising_alone: float | None
     texts: dict[int, str] = field(repr=False)
+    outcome: str = ""
 
     @property
     def raising(self) -> tuple[Passage, ...]:

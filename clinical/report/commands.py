@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from domainbert.cli import options
-from domainbert.cli.console import one_line_errors, say, stdout
+from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from clinical.cohort.result import Cohort
     from clinical.evaluation.comparison import Comparison
     from clinical.risk.model import RiskModel
 
@@ -43,11 +42,13 @@ def evaluate(
     bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
     """Evaluate a model, or a table of risks, on one side of a cohort; write the report."""
+    from clinical.cohort.result import Cohort
     from clinical.evaluation.comparison import compare
     from clinical.report.facts import Hospital, gather
     from clinical.report.page import write_report
     from clinical.risk.model import RiskModel
     from clinical.stays.cohorts import read_cohort
+    from domainbert.tables import TableError
     from domainbert.training.recipes import read_recipe
 
     if model is None and scores is None:
@@ -57,7 +58,9 @@ def evaluate(
     risks = _read_scores(scores) if scores else None
     loaded = RiskModel.from_pretrained(model) if model else None
     comparison = compare(loaded, table, scores=risks, split=split, bootstrap=bootstrap)
-    built = _cohort_of(cohort_file)
+    built = None
+    with suppress(TableError):  # a table that clinical cohort did not write
+        built = Cohort.open(cohort_file)
     name = model or (scores.name if scores else "")
     facts = {"model": name, "cohort": cohort_file.name, "side": split}
     facts |= {"c": f"{loaded.c:g}"} if loaded else {}
@@ -96,6 +99,7 @@ def monitor(
     bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
 ) -> None:
     """Compare new stays with a model's validation: drift, and quality by month of discharge."""
+    from clinical.evaluation.drift import size
     from clinical.evaluation.monitoring import monitor as watch
     from clinical.report.page import write_monitoring
     from clinical.risk.model import RiskModel
@@ -103,14 +107,12 @@ def monitor(
 
     table, loaded = read_stays(stays), RiskModel.from_pretrained(model)
     watched = watch(loaded, table, bootstrap=bootstrap)
-    shown = Table("quantity", "then", "now", "index", "by chance", "finding")
-    for row in watched.inputs.to_dict("records"):
-        numbers = [f"{row[name]:.3g}" for name in ("then", "now", "psi", "chance")]
-        shown.add_row(row["quantity"].replace("_", " "), *numbers, row["finding"])
-    stdout.print(shown)
-    for line in watched.findings:
-        stdout.print(line, soft_wrap=True)
-    for line in in_service(served, loaded) if served else ():
+    rows = [
+        [row.quantity.replace("_", " "), size(row.then), size(row.now), row.finding]
+        for row in watched.inputs.itertuples()
+    ]
+    print_table(rows, ["quantity", "then", "now", "finding"])
+    for line in (*watched.findings, *(in_service(served, loaded) if served else ())):
         stdout.print(line, soft_wrap=True)
     say(f"tables and figures beside {write_monitoring(watched, out)}")
 
@@ -134,25 +136,11 @@ def in_service(ledger: Path, model: RiskModel) -> list[str]:
     return [*lines, *(f"  {reason}: {count:,}" for reason, count in reasons.items())]
 
 
-def _cohort_of(cohort_file: Path) -> Cohort | None:
-    """The cohort that `clinical cohort` wrote; None for other tables."""
-    from clinical.cohort.result import Cohort
-    from domainbert.tables import TableError
-
-    try:
-        return Cohort.open(cohort_file)
-    except TableError:
-        return None
-
-
 def print_comparison(comparison: Comparison) -> None:
     """Measures down, models across, each with its 95% interval; then verdicts and caveats."""
     from clinical.evaluation.intervals import measure_rows
 
     head, *rows = measure_rows(comparison.evaluations)
-    table = Table(*head)
-    for row in rows:
-        table.add_row(*row)
-    stdout.print(table)
+    print_table(rows, head)
     for line in (*(verdict.text for verdict in comparison.verdicts()), *comparison.caveats):
         stdout.print(line, soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.evaluation.decision import ALL, NONE
-from clinical.evaluation.measures import PRECISION, Stays, precisions
+from clinical.evaluation.measures import PRECISION, Stays, WeightedStays, precisions
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import checked, reliability_curve
 from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes
@@ -52,10 +52,10 @@ def plot_ranking(
         outcome, risk = checked(y, probability)
         if not 0 < outcome.sum() < len(outcome):
             raise UserError(
-                f"{int(outcome.sum())} of {len(outcome)} stays are readmitted; these curves need "
+                f"{int(outcome.sum())} of {len(outcome)} stays have the outcome; these curves need "
                 "both outcomes"
             )
-        true, false, _ = Stays(outcome, risk).weighted().curve
+        true, false, _ = WeightedStays(Stays(outcome, risk)).curve
         found, reached = (evaluations or {}).get(name), precisions(true, false)
         labels = [f"{name}: {getattr(found, f)}" if found else name for f in ("auroc", "auprc")]
         recall = np.r_[0, true / true[-1]]

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from clinical.risk.aggregation import DEFAULT_C, aggregate
-from clinical.stays.choice import NoteChoice  # noqa: TC001  (pydantic reads it at run time)
+from clinical.stays.choice import NoteChoice, outcome_of
 from clinical.stays.stays import (
     OtherLanguages,
     ReadStay,
@@ -118,6 +118,11 @@ class RiskModel(Model):
     def c(self) -> float:
         """The c of the readmission rule."""
         return self.settings.c
+
+    @property
+    def outcome(self) -> str:
+        """What the probability is of; see `outcome_of`."""
+        return outcome_of(self.settings.notes)
 
     def __repr__(self) -> str:
         """Name the parts, never the notes."""

@@ -117,9 +117,10 @@ class ReadmissionTask(Task):
         return [row]
 
     def about(self) -> dict[str, Any]:
-        """The model's name, the definition of its notes where it has one, and if that was used."""
+        """The model, its outcome, the definition of its notes if it has one, and if it was used."""
         known = self._choice.model_dump(include=_DEFINITION) if self._choice else {}
-        return {"model_name": self._model.name, **known, "notes": self._notes}
+        model = {"model_name": self._model.name, "outcome": self._model.outcome}
+        return {**model, **known, "notes": self._notes}
 
     def facts(self) -> dict[str, Any]:
         """The model, and whether it chooses its notes."""

@@ -33,6 +33,8 @@ COLUMNS = (
     Column("admit_time", also=("episode_start", "admittime", "visit_start_datetime")),
 )
 """What a table of notes may have for the choice."""
+EVENT = "readmitted within 30 days of discharge"
+"""What happened to a stay with the outcome, of a table that does not say."""
 AS_GIVEN = "notes as given, not chosen as in training"
 _TRUE = {"1", "1.0", "TRUE", "T", "YES", "Y"}  # as in clinical/cohort/sql/macros.sql
 
@@ -50,6 +52,7 @@ class NoteChoice(Settings):
             notes are read together.
         definition: name and version of the cohort's definition.
         definition_sha256: of its text.
+        event: what happened to a stay with the outcome, such as "died within 30 days of discharge".
     """
 
     notes: Literal["discharge", "early"]
@@ -59,6 +62,7 @@ class NoteChoice(Settings):
     transfer_gap_hours: float
     definition: str
     definition_sha256: str
+    event: str = EVENT
 
     def __str__(self) -> str:
         """What a message calls the notes."""
@@ -112,6 +116,13 @@ class NoteChoice(Settings):
             _upper(row.cells.get("kind")) in self.addenda,
             *(not digits, int(digits or 0), not note, note, str(row.cells.get("text"))),
         )
+
+
+def outcome_of(choice: NoteChoice | None) -> str:
+    """The outcome as a noun, such as "unplanned readmission within 30 days of discharge"."""
+    verb, rest = (choice.event if choice else EVENT).split(" ", 1)
+    nouns = {"readmitted": "unplanned readmission", "died": "death", "stayed": "stay"}
+    return f"{nouns.get(verb, verb)} {rest}"
 
 
 @cache

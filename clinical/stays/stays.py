@@ -107,10 +107,10 @@ class Coverage:
 
 @dataclass(frozen=True)
 class StayRisk:
-    """The 30-day readmission risk of one stay.
+    """The risk of one stay, of readmission within 30 days or of another outcome.
 
     Attributes:
-        probability: the calibrated chance of readmission, in [0, 1]; equal to `score` where the
+        probability: the calibrated chance of the outcome, in [0, 1]; equal to `score` where the
             model has no calibrator; NaN where `status` is not "ok".
         score: the value of the readmission rule, in [0, 1]; it ranks stays.
         p_max: largest window probability.

@@ -31,8 +31,8 @@ def check_events(outcome: np.ndarray | pd.Series) -> None:
     events = int(outcome.sum())
     if min(events, len(outcome) - events) < MIN_EVENTS:
         raise UserError(
-            f"{len(outcome)} stays with {events} readmitted are too few to calibrate on; "
-            f"at least {MIN_EVENTS} readmitted and {MIN_EVENTS} others are needed"
+            f"{len(outcome)} stays, {events} with the outcome, are too few to calibrate on; "
+            f"at least {MIN_EVENTS} with the outcome and {MIN_EVENTS} others are needed"
         )
 
 

@@ -78,7 +78,7 @@ function show(risk, passages, entities) {
   $("bar").value = 100 * risk.probability;
   $("bar").textContent = `${percent}%`;
   $("meaning").textContent = risk.calibrated
-    ? `Of 100 patients with such a risk, about ${percent} are readmitted within 30 days.`
+    ? `Of 100 patients with such a risk, about ${percent} have the outcome.`
     : "This model has no calibrator: the number ranks stays, it is not a chance.";
   if (risk.alert) $("meaning").textContent += " It is above the model's alert threshold.";
   document.querySelector(".risk").classList.toggle("alert", Boolean(risk.alert));

@@ -43,7 +43,7 @@ def test_clear_errors_that_quote_no_note():
     train, val = cohort(40, seed=0), cohort(40, seed=1)
     with pytest.raises(TableError, match="val has no column 'readmitted'"):
         baselines(train, val.drop(columns="readmitted"), val)
-    with pytest.raises(ValueError, match="40 of 40 stays are readmitted; a baseline needs both"):
+    with pytest.raises(ValueError, match="40 of 40 stays have the outcome; a baseline needs both"):
         baselines(train, val.assign(readmitted=1), val)
     empty = train.assign(text=[["?!"]] * 40)
     with pytest.raises(ValueError, match="no word is left to count in 40 training texts"):

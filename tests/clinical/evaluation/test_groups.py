@@ -164,7 +164,7 @@ def test_no_threshold_and_one_outcome_leave_gaps():
     frame = hospital(200, sex=np.repeat(["F", "M"], 100))
     frame.loc[:99, "readmitted"] = 0
     table = by_group(frame, bootstrap=0).set_index("group")
-    assert table.loc["F", "reason"] == "0 of 100 stays are readmitted"
+    assert table.loc["F", "reason"] == "0 of 100 stays have the outcome"
     assert np.isnan(table.loc["F", "auroc"])
     assert table.loc["F", "observed_minus_predicted"] == pytest.approx(
         -frame["probability"][:100].mean()

@@ -156,7 +156,7 @@ def test_resamples_of_one_outcome_are_skipped_and_counted():
 def test_one_outcome_leaves_brier_and_says_why(outcome):
     risks = np.repeat([0.1, 0.2, 0.3], 10)
     found = evaluate(np.full(30, outcome), risks, patients=range(30), threshold=0.2, bootstrap=100)
-    assert found.reason == f"{30 * outcome} of 30 stays are readmitted"
+    assert found.reason == f"{30 * outcome} of 30 stays have the outcome"
     assert found.brier.value == pytest.approx(((risks - outcome) ** 2).mean())
     assert found.brier.low < found.brier.value < found.brier.high
     assert found.prevalence.value == outcome

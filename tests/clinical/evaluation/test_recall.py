@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from clinical.evaluation.measures import MEASURES, Stays, precise_threshold
+from clinical.evaluation.measures import MEASURES, Stays, WeightedStays, precise_threshold
 
 SCORED = st.lists(
     st.tuples(st.booleans(), st.sampled_from(np.linspace(0, 1, 9).tolist()), st.integers(0, 5)),
@@ -23,7 +23,7 @@ def columns(rows):
 
 def measured(name, y, p, weights):
     measure = next(measure for measure in MEASURES if measure.field == name)
-    return measure.function(Stays(y, p).weighted(weights))
+    return measure.function(WeightedStays(Stays(y, p), weights))
 
 
 @given(SCORED)

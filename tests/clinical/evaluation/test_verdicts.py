@@ -78,7 +78,7 @@ def test_few_events_say_what_the_sample_can_show():
     y, p = hospital(90)
     last = said(y, model=p)[-1]
     assert last.status == "not shown"
-    assert f"With only {y.sum()} readmissions" in last.text
+    assert f"With only {y.sum()} stays with the outcome" in last.text
     factor = np.exp(1.96 * np.sqrt((1 - y.mean()) / y.sum()))
     assert f"between {1 / factor:.2f} and {factor:.2f} by chance" in last.text
     assert "(Riley et al. 2021)" in last.text
@@ -88,7 +88,7 @@ def test_few_events_say_what_the_sample_can_show():
 
 def test_one_outcome_is_not_measured():
     (only,) = said(np.zeros(50), model=np.full(50, 0.2))
-    assert only.text == "model was not measured: 0 of 50 stays are readmitted."
+    assert only.text == "model was not measured: 0 of 50 stays have the outcome."
 
 
 @pytest.mark.parametrize(

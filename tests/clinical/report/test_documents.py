@@ -160,4 +160,4 @@ def test_without_a_cohort_no_time_horizon_is_claimed(comparison):
     said = " ".join(part for item in source_attributes(facts) for part in item["answer"])
     said += " ".join(part for item in tripod(facts) for part in item["answer"])
     assert "30 days" not in said + facts["heading"]
-    assert "readmission as the evaluated table labels it" in said
+    assert "the outcome that the evaluated table labels" in said

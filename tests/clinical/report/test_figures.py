@@ -110,7 +110,7 @@ def test_clear_errors(scored):
         plot_ranking(y, {})
     with pytest.raises(ValueError, match="y has 500 values and probability has 0"):
         plot_calibration(y, [])
-    with pytest.raises(ValueError, match="0 of 500 stays are readmitted; these curves need both"):
+    with pytest.raises(ValueError, match="0 of 500 stays have the outcome; these curves need both"):
         plot_ranking(np.zeros(500), scores)
     with pytest.raises(ValueError, match="no windows to draw; its status is 'empty'"):
         plot_windows(stay([], score=0.1))

@@ -145,7 +145,7 @@ def test_groups_that_are_all_too_small_leave_a_sentence_instead_of_blank_rows(tm
 def test_one_outcome_is_explained(tmp_path, scored):
     found = compared(scored.assign(readmitted=0))
     source = Page(write_report(found, tmp_path, title="None")).source
-    assert "0 of 300 stays are readmitted" in source
+    assert "0 of 300 stays have the outcome" in source
     assert "80% precision is not reached at any threshold" in source
 
 

@@ -159,7 +159,7 @@ def test_few_events_train_a_model_without_a_calibrator_and_say_so(cohort, recipe
     few.loc[val[few.loc[val, "readmitted"] == 1][3:], "exclusion"] = "left out"
     with caplog.at_level(logging.WARNING):
         model = fit(few, recipe())
-    reason = "with 3 readmitted are too few to calibrate on; at least 20 readmitted"
+    reason = "3 with the outcome, are too few to calibrate on; at least 20 with the outcome"
     assert reason in caplog.text
     assert model.settings.calibration is None
     assert model.settings.alert_threshold is None
