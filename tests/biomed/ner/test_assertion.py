@@ -35,6 +35,8 @@ def read(marked):
         "{MI|D-} was ruled out. {Pneumonia|D?} cannot be excluded.",
         "Rule out {MI|D?}. Possible {UTI|D?}; will treat with {ciprofloxacin|C}.",
         "No change in {edema|D}.",
+        "{Vitamin E|C} did not improve {asthma|D}. It did not prevent {stroke|D?}.",
+        "He did not have {seizures|D-}.",
         "If {chest pain|D?} recurs take {nitroglycerin|C}.",
         "Her father and brother have {diabetes|D@}.",
         "{diabetes|D@} in her mother and {hypertension|D}",
