@@ -36,7 +36,7 @@ from domainbert.statistics.calibration import (
     reliability_curve,
 )
 from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes, save_figure
-from recipes.notes.corpus import notes_gold
+from recipes.notes.corpus import notes_gold, sections_gold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -207,6 +207,9 @@ def main(
         list[Path] | None,
         typer.Option(help="A test side, whose scores go to the card; may be repeated."),
     ] = None,
+    data: Annotated[
+        Path, typer.Option(help="Folder of the public data, with the texts of the real sections.")
+    ] = Path("../shared/data"),
     texts: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of texts of each GOLD, evenly spread.")
     ] = None,
@@ -222,8 +225,8 @@ def main(
     for path in filter(None, (figure, json)):
         check_output(path, [*golds, *(test or [])])
     model = WordTagger.from_pretrained(name)
-    devel = [thinned(_side(path), texts) for path in golds]
-    numbers, scored = calibrate(model, devel, [_side(path) for path in test or []])
+    devel = [thinned(_side(path, data), texts) for path in golds]
+    numbers, scored = calibrate(model, devel, [_side(path, data) for path in test or []])
     table = Table("expected calibration error", "entities", "right", "before", "after")
     for side, each in numbers["sides"].items():
         table.add_row(side, *map(score_text, each.values()))
@@ -239,10 +242,12 @@ def main(
         say(f"calibrated model in {out}")
 
 
-def _side(path: Path) -> Gold:
-    """A gold standard, named after its folder and file; the notes corpus, or as `read_gold`."""
-    gold = notes_gold(path.stem) if path.suffix == ".jsonl" else read_gold(path)
-    return replace(gold, name=f"{path.resolve().parent.name} {path.stem}")
+def _side(path: Path, data: Path) -> Gold:
+    """A gold standard, named after its folder and file; a corpus of notes, or as `read_gold`."""
+    if path.suffix != ".jsonl":
+        return replace(read_gold(path), name=f"{path.resolve().parent.name} {path.stem}")
+    side: Any = path.stem
+    return sections_gold(side, data) if "real" in path.parent.name else notes_gold(side)
 
 
 if __name__ == "__main__":

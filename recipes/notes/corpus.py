@@ -1,20 +1,26 @@
-"""The notes corpus: 200 short texts in the style of clinical notes, tagged by hand.
+"""Two corpora of notes with entities and assertions: 300 real sections, 200 invented texts.
 
-`hand-tagged-notes/README.md` says how it was made and tagged. "dev" is for choosing models and
-rules, "test" for measuring.
+The README of `real-sections` and of `hand-tagged-notes` says how each was made and tagged. "dev" is
+for choosing models and rules, "test" for measuring.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from biomed.corpora import Document, Span, gold_of
+from domainbert.errors import UserError
+from recipes.notes.sections import drawn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from biomed.corpora import Gold
 
 Side = Literal["dev", "test"]
@@ -33,16 +39,42 @@ class NoteName:
 
 
 def notes_gold(side: Side, *, labels: dict[str, str] | None = None) -> Gold:
-    """One side of the corpus, with the types Disease and Chemical; `labels` as in `read_gold`."""
-    path = _FOLDER / "hand-tagged-notes" / f"{side}.jsonl"
+    """A side of the invented texts, with the types Disease and Chemical.
+
+    `labels` renames types, as in `read_gold`.
+    """
+    rows = _rows("hand-tagged-notes", side)
+    documents = [_document(row, row["text"]) for row in rows]
+    return gold_of(documents, name=f"hand-tagged-notes {side}", labels=labels)
+
+
+def sections_gold(side: Side, data: Path, *, labels: dict[str, str] | None = None) -> Gold:
+    """A side of the real sections, whose texts are read from the folder of public data.
+
+    Raises:
+        UserError: a text differs from the one that was tagged.
+    """
+    texts = {section.id: section.text for section in drawn(data)}
     documents = []
-    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        spans = (
-            Span(e["start"], e["end"], e["label"], assertion=e["assertion"])
-            for e in row["entities"]
-        )
-        documents.append(Document(row["id"], row["text"], tuple(spans)))
-    return gold_of(documents, name=path.name, labels=labels)
+    for row in _rows("real-sections", side):
+        text = texts.get(row["id"], "")
+        if not hashlib.sha256(text.encode()).hexdigest().startswith(row["sha256"]):
+            msg = f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
+            raise UserError(msg)
+        documents.append(_document(row, text))
+    return gold_of(documents, name=f"real-sections {side}", labels=labels)
+
+
+def _rows(folder: str, side: Side) -> list[dict[str, Any]]:
+    path = _FOLDER / folder / f"{side}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _document(row: Mapping[str, Any], text: str) -> Document:
+    spans = (
+        Span(e["start"], e["end"], e["label"], assertion=e["assertion"]) for e in row["entities"]
+    )
+    return Document(row["id"], text, tuple(spans))
 
 
 def note_names() -> list[NoteName]:

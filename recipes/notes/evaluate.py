@@ -1,6 +1,6 @@
-"""Scores on the notes corpus: entities, assertions, and two lists of names.
+"""Scores on notes: entities and assertions, two lists of names, and abbreviations in sentences.
 
-python -m recipes.notes.evaluate --model disease-drug
+python -m recipes.notes.evaluate --model disease-drug --data ../shared/data
 """
 
 from __future__ import annotations
@@ -20,12 +20,55 @@ from biomed.ner.tagger import Tagger
 from domainbert.cli.console import one_line_errors, stdout
 from domainbert.errors import UserError
 from domainbert.files import write_json
-from recipes.notes.corpus import SIDES, Side, note_names, notes_gold
+from recipes.notes.corpus import SIDES, note_names, notes_gold, sections_gold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from biomed.corpora.corpus import Gold
+
+COMMON = (
+    "DKA",
+    "MI",
+    "CKD",
+    "OSA",
+    "URI",
+    "HTN",
+    "CHF",
+    "COPD",
+    "DVT",
+    "PE",
+    "UTI",
+    "GERD",
+    "CAD",
+    "DM",
+    "ESRD",
+    "TIA",
+    "CVA",
+    "AFib",
+    "RA",
+    "MS",
+    "BPH",
+    "IBS",
+    "PTSD",
+    "ADHD",
+    "ARDS",
+    "PNA",
+    "SBO",
+    "HIV",
+    "TB",
+    "SLE",
+)
+FRAMES = (
+    "PMH: {}.",
+    "Patient with {} presents today.",
+    "He was treated for {} last week.",
+    "Her {} is well controlled.",
+    "No signs of {} on exam.",
+    "{}: continue current management.",
+    "Mother had {} at age 60.",
+    "The team discussed {} with the family.",
+)
 
 
 @dataclass(frozen=True)
@@ -59,9 +102,9 @@ class AssertionScore:
 
 @dataclass(frozen=True)
 class NoteScores:
-    """Scores of one side, and how many names of each list are found, of how many."""
+    """Scores on one corpus, and how many names of each list are found, of how many."""
 
-    side: str
+    name: str
     entities: Scores
     assertions: AssertionScore
     names: Mapping[str, tuple[int, int]]
@@ -78,16 +121,15 @@ def evaluate_assertions(gold: Gold) -> AssertionScore:
 
 
 def evaluate_notes(
-    tagger: Tagger, side: Side, *, labels: dict[str, str] | None = None
+    tagger: Tagger, gold: Gold, *, labels: dict[str, str] | None = None
 ) -> NoteScores:
-    """Scores on one side of the notes corpus, of the entity types that the tagger finds.
+    """Scores on a corpus with assertions, of the entity types that the tagger finds.
 
-    `labels` renames the corpus' types, Disease and Chemical.
+    `labels` are those that renamed the corpus' types, Disease and Chemical.
 
     Raises:
         UserError: the tagger finds none of them.
     """
-    gold = notes_gold(side, labels=labels)
     known = [kind for kind in gold.types if kind in tagger.labels]
     if not known:
         found = ", ".join(tagger.labels)
@@ -98,7 +140,7 @@ def evaluate_notes(
         raise UserError(msg)
     scores = evaluate_documents(tagger, gold)
     names = _names_found(tagger, known, labels or {})
-    return NoteScores(side, scores, evaluate_assertions(gold), names)
+    return NoteScores(gold.name, scores, evaluate_assertions(gold), names)
 
 
 def _names_found(
@@ -117,23 +159,41 @@ def _names_found(
     return {kind: (found[kind], count) for kind, count in total.items()}
 
 
+def abbreviations_in_frames(tagger: Tagger, *, label: str = "Disease") -> dict[str, int]:
+    """For each sentence, how many of 30 common abbreviations of diseases are found exactly."""
+    found = {}
+    for frame in FRAMES:
+        start = frame.index("{}")
+        tagged = tagger.tag_many([frame.format(name) for name in COMMON])
+        found[frame.format("X")] = sum(
+            any((e.start, e.text, e.label) == (start, name, label) for e in entities)
+            for name, entities in zip(COMMON, tagged, strict=True)
+        )
+    return found
+
+
 @one_line_errors
 def main(
     model: Annotated[str, typer.Option(help="Shipped name or model folder.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the public data: also the real sections.")
+    ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="Rename an entity type: OLD=NEW. Repeatable.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
 ) -> None:
-    """Score a model, and the rules for assertions, on the notes corpus."""
-    tagger = Tagger.from_pretrained(model)
+    """Score a model, and the rules for assertions, on the corpora of notes."""
+    tagger, labels = Tagger.from_pretrained(model), renaming(label)
+    golds = [notes_gold(side, labels=labels) for side in SIDES]
+    golds += [sections_gold(side, data, labels=labels) for side in SIDES if data]
     result: dict[str, Any] = {}
-    for side in SIDES:
-        scores = evaluate_notes(tagger, side, labels=renaming(label))
+    for gold in golds:
+        scores = evaluate_notes(tagger, gold, labels=labels)
         given = scores.assertions.to_dict()
-        result[side] = {"entities": scores.entities.to_dict(), "assertions": given}
-        print_scores(f"notes {side}", scores.entities)
-        table = Table(f"assertions {side}", "gold", "given", "correct")
+        result[gold.name] = {"entities": scores.entities.to_dict(), "assertions": given}
+        print_scores(gold.name, scores.entities)
+        table = Table(f"assertions, {gold.name}", "gold", "given", "correct")
         for name in ASSERTIONS:
             counts = given[name]
             table.add_row(name, *(str(counts[key]) for key in ("gold", "given", "correct")))
@@ -142,6 +202,10 @@ def main(
     result["names"] = {kind: list(pair) for kind, pair in scores.names.items()}
     for kind, (found, count) in scores.names.items():
         stdout.print(f"{kind}: {found} of {count} found")
+    if "Disease" in tagger.labels:
+        result["frames"] = abbreviations_in_frames(tagger)
+        for frame, found in result["frames"].items():
+            stdout.print(f"{frame} {found} of {len(COMMON)} found")
     if json:
         write_json(result, json)
 

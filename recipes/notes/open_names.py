@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import re
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from recipes.notes.sections import read_rows, real_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,7 @@ def _names(folder: Path) -> Iterator[tuple[str, str]]:
         ("drugbank", CHEMICAL, ("name", "synonyms")),
         ("rxnorm_brands", CHEMICAL, ("ingredient", "brands")),
     ):
-        for row in _rows(folder / f"{file}.csv.gz"):
+        for row in read_rows(folder / f"{file}.csv.gz"):
             for column in columns:
                 yield from ((label, name) for name in row[column].split("|") if name)
     with gzip.open(folder / "hp_2013-11-30.obo.gz", "rt", encoding="utf-8") as lines:
@@ -73,17 +74,6 @@ def _names(folder: Path) -> Iterator[tuple[str, str]]:
                 yield DISEASE, line[6:].strip()
             elif line.startswith("synonym: ") and " EXACT " in line:
                 yield DISEASE, line.split('"')[1].rstrip(".")
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
-        yield from csv.DictReader(lines)
-
-
-def real_notes(data: Path) -> Iterator[str]:
-    """The texts of MTS-Dialog's sections, ACI-Bench's visit notes and MTSamples' reports."""
-    for name in ("mts_dialog", "aci_bench", "mtsamples"):
-        yield from (row["text"] for row in _rows(data / "notes" / f"{name}.csv.gz"))
 
 
 def in_real_notes(data: Path) -> dict[str, Counter[str]]:

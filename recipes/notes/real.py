@@ -1,9 +1,12 @@
-"""Corpora from real text: BioRED without what devel sides measure on, and self-tagged notes.
+"""Corpora from real text: whole abstracts, and sentences of notes that a model tagged.
 
-    python -m recipes.notes.real runs --data ../shared/data --model disease-drug
+    python -m recipes.notes.real runs --data ../shared/data
+    python -m recipes.notes.real runs --data ../shared/data --model MODEL
 
-`runs/biored` has BioRED's abstracts, `runs/silver` sentences of real notes that a model and the
-open lists of names tag alike; where they disagree the sentence is left out.
+The first writes the abstracts of `CORPORA` as they were published, so that models learn from text
+as users have it, and leaves out those of devel and test sides. The second writes `runs/silver`:
+sentences of real notes that the model and the open lists of names tag alike; where they disagree
+the sentence is left out.
 """
 
 from __future__ import annotations
@@ -22,11 +25,22 @@ from domainbert.cli.console import one_line_errors, say
 from recipes.corpora import write_iob2
 from recipes.notes import open_names
 from recipes.notes.open_names import CHEMICAL, DISEASE
+from recipes.notes.sections import real_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TYPES = {"DiseaseOrPhenotypicFeature": DISEASE, "ChemicalEntity": CHEMICAL}
+CORPORA = {  # the sides with training texts, and the types that are read
+    "biored": (
+        ("train", "devel"),
+        {"DiseaseOrPhenotypicFeature": DISEASE, "ChemicalEntity": CHEMICAL},
+    ),
+    "bc5cdr-ids": (("train",), {"Disease": DISEASE, "Chemical": CHEMICAL}),
+    "ncbi-disease-ids": (
+        ("train",),
+        dict.fromkeys(("SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"), DISEASE),
+    ),
+}
 MEASURED = ("ncbi-disease/devel.tsv", "ncbi-disease/test.tsv", "bc5cdr-disease/devel.tsv")
 TITLE = 50  # letters of a title that tell an abstract
 SURE, UNSURE = 0.9, 0.3  # scores from which a name that no list has is kept, or a sentence left out
@@ -34,16 +48,17 @@ LISTED = 0.6  # score from which a listed name is kept
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)", re.MULTILINE)
 
 
-def biored(data: Path) -> Iterator[Document]:
-    """BioRED's abstracts with diseases and chemicals, without those of the sides in `MEASURED`."""
+def abstracts(data: Path, name: str) -> Iterator[Document]:
+    """Abstracts with diseases and chemicals, without those of the sides in `MEASURED`."""
     measured = ""
-    for name in MEASURED:
-        lines = (data / "ner" / name).read_text("utf-8").splitlines()
+    for side in MEASURED:
+        lines = (data / "ner" / side).read_text("utf-8").splitlines()
         measured += _letters(" ".join(line.split("\t")[0] for line in lines))
-    for side in ("train", "devel"):
-        for document in read_pubtator(data / "ner" / "biored" / f"{side}.pubtator"):
+    sides, types = CORPORA[name]
+    for side in sides:
+        for document in read_pubtator(data / "ner" / name / f"{side}.pubtator"):
             if _letters(document.text)[:TITLE] not in measured:
-                spans = (Span(s.start, s.end, TYPES.get(s.label, "")) for s in document.spans)
+                spans = (Span(s.start, s.end, types.get(s.label, "")) for s in document.spans)
                 yield Document(document.id, document.text, tuple(s for s in spans if s.label))
 
 
@@ -60,7 +75,7 @@ def silver(data: Path, model: str) -> Iterator[Document]:
     sentences = list(
         dict.fromkeys(
             found[0].strip()
-            for text in open_names.real_notes(data)
+            for text in real_notes(data)
             for found in _SENTENCE.finditer(text)
             if 15 < len(found[0]) < 400
         )
@@ -93,12 +108,17 @@ def _missed(sentence: str, spans: list[Span], names: dict[str, str]) -> bool:
 
 @one_line_errors
 def main(
-    out: Annotated[Path, typer.Argument(help="Folder for biored and silver.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the corpora's folders.")],
     data: Annotated[Path, typer.Option(help="The public data.")],
-    model: Annotated[str, typer.Option(help="Tags the notes.")] = "disease-drug",
+    model: Annotated[str | None, typer.Option(help="Tags the notes: writes `silver`.")] = None,
 ) -> None:
-    """Write both corpora."""
-    for name, documents in (("biored", biored(data)), ("silver", silver(data, model))):
+    """Write the abstracts, or with a model the sentences of notes."""
+    written = (
+        {"silver": silver(data, model)}
+        if model
+        else {name: abstracts(data, name) for name in CORPORA}
+    )
+    for name, documents in written.items():
         (out / name).mkdir(parents=True, exist_ok=True)
         texts = [tagged(document)[0] for document in documents]
         write_iob2((text for text in texts if text.words), out / name / "train.tsv")

@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import typer
 from typer.testing import CliRunner
 
 from biomed.ner.entities import Entity
+from domainbert.errors import UserError
 from recipes.notes import corpus, evaluate
 from recipes.notes.corpus import SIDES, note_names, notes_gold
+from recipes.notes.sections import drawn, real_notes
 
 FOLDER = Path(corpus.__file__).parent / "hand-tagged-notes"
 ROWS = [
@@ -65,6 +68,30 @@ def test_the_rules_for_assertions(side, least):
     assert evaluate.evaluate_assertions(notes_gold(side)).accuracy >= least
 
 
+def test_real_sections_are_what_was_tagged(data_folder):
+    golds = {side: corpus.sections_gold(side, data_folder) for side in SIDES}
+    assert {side: len(gold.documents) for side, gold in golds.items()} == {"dev": 100, "test": 200}
+    for gold in golds.values():
+        assert gold.types == ("Chemical", "Disease")
+    # No section is also a text that recipes learn from.
+    learnt = "\n".join(real_notes(data_folder))
+    texts = [document.text for gold in golds.values() for document in gold.documents]
+    assert len(set(texts)) == 300
+    assert not [text for text in texts if len(text) >= 60 and text in learnt]
+
+
+def test_a_changed_section_is_refused(data_folder, monkeypatch):
+    changed = [replace(section, text=section.text + ".") for section in drawn(data_folder)]
+    monkeypatch.setattr(corpus, "drawn", lambda _: changed)
+    with pytest.raises(UserError, match="is not the text that was tagged"):
+        corpus.sections_gold("dev", data_folder)
+
+
+def test_the_rules_for_assertions_on_real_sections(data_folder):
+    score = evaluate.evaluate_assertions(corpus.sections_gold("test", data_folder))
+    assert score.accuracy >= 0.8
+
+
 class Knows:
     """Finds one word, as every type that it knows."""
 
@@ -90,12 +117,12 @@ def test_models_are_scored(tmp_path, monkeypatch):
     result = run("Disease", "Drug")
     assert result.exit_code == 0, result.output
     scores = json.loads(out.read_text())
-    assert scores["dev"]["entities"]["all"]["gold"] == 229
-    assert scores["test"]["entities"]["all"]["gold"] == 232
+    assert scores["hand-tagged-notes dev"]["entities"]["all"]["gold"] == 229
+    assert scores["hand-tagged-notes test"]["entities"]["all"]["gold"] == 232
     assert [count for _, count in scores["names"].values()] == [56, 54]
     assert "brands: 1 of 54 found" in result.output
     # Of a model for one type the other type is left out.
     assert run("Disease").exit_code == 0
-    assert json.loads(out.read_text())["dev"]["entities"]["all"]["gold"] == 143
+    assert json.loads(out.read_text())["hand-tagged-notes dev"]["entities"]["all"]["gold"] == 143
     result = run("Chemical")
     assert (result.exit_code, "the model finds Chemical. Map them" in result.output) == (1, True)

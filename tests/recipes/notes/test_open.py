@@ -31,12 +31,24 @@ def test_notes_with_open_names_have_abbreviations_that_are_no_entity(data_folder
     assert {tag for _, tag in rows} >= {"O", "B-Disease", "B-Chemical"}
 
 
-def test_biored_has_no_abstract_that_is_measured_on(data_folder):
-    from recipes.notes.real import biored
+@pytest.mark.parametrize(
+    ("name", "least", "types"),
+    [
+        ("biored", 300, {"Disease", "Chemical"}),
+        ("bc5cdr-ids", 400, {"Disease", "Chemical"}),
+        ("ncbi-disease-ids", 500, {"Disease"}),
+    ],
+)
+def test_no_abstract_is_measured_on(data_folder, name, least, types):
+    from biomed.corpora.corpus import read_gold
+    from recipes.notes.real import MEASURED, abstracts
 
-    documents = list(biored(data_folder))
-    assert 300 < len(documents) < 500
-    assert {span.label for document in documents for span in document.spans} == {
-        "Disease",
-        "Chemical",
-    }
+    documents = list(abstracts(data_folder, name))
+    assert len(documents) > least
+    assert {span.label for document in documents for span in document.spans} == types
+    titles = {"".join(filter(str.isalnum, d.text.split("\n")[0].casefold())) for d in documents}
+    for side in MEASURED:
+        texts = read_gold(data_folder / "ner" / side).texts
+        measured = {"".join(filter(str.isalnum, "".join(t.words).casefold())) for t in texts}
+        assert len(measured) > 500
+        assert not {title for title in titles & measured if len(title) > 50}

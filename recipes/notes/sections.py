@@ -1,0 +1,106 @@
+"""The real notes, and 300 of their sections that are kept apart for measuring.
+
+The sections were drawn before anyone read them: of MTS-Dialog every section type, more of the
+frequent ones, and paragraphs of ACI-Bench and MTSamples. The order of a digest is the draw.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+DRAWN = {"mts_dialog": 220, "aci_bench": 40, "mtsamples": 40}
+LENGTH = range(20, 900)  # characters of a section
+PARAGRAPH = range(80, 600)  # characters of a paragraph of the longer notes
+# MTSamples lost its line breaks: a comma before a heading in capitals is where one was.
+PARAGRAPHS = {
+    "aci_bench": re.compile(r"(\n\n)"),
+    "mtsamples": re.compile(r"(?<=\.)(,)(?=[A-Z]{2})"),
+}
+REPEATED = 60  # characters from which a section inside another text is more than a common phrase
+DEV = 3  # one section of so many is for choosing, the others for measuring
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a real note; `id` is the note's, with the paragraph's number."""
+
+    id: str
+    kind: str
+    text: str
+    side: str = ""
+
+
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a packed CSV file."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines)
+
+
+def drawn(data: Path) -> list[Section]:
+    """The sections that are kept apart, each with its side, "dev" or "test"."""
+    found = []
+    for name, number in DRAWN.items():
+        kinds: dict[str, list[Section]] = defaultdict(list)
+        for section in sorted(_sections(data, name), key=lambda section: _digest(section.text)):
+            kinds[section.kind].append(section)
+        roots = sum(math.sqrt(len(group)) for group in kinds.values())
+        shares = {
+            kind: min(len(group), max(1, round(number * math.sqrt(len(group)) / roots)))
+            for kind, group in kinds.items()
+        }
+        while sum(shares.values()) != number:  # rounding, and kinds with few sections
+            step = 1 if sum(shares.values()) < number else -1
+            free = [kind for kind, group in kinds.items() if 1 <= shares[kind] + step <= len(group)]
+            shares[max(free, key=lambda kind: len(kinds[kind]))] += step
+        for kind, group in sorted(kinds.items()):
+            found += group[: shares[kind]]
+    return [
+        Section(one.id, one.kind, one.text, "dev" if number % DEV == 0 else "test")
+        for number, one in enumerate(found)
+    ]
+
+
+def real_notes(data: Path) -> Iterator[str]:
+    """The texts of all three collections without the sections that are kept apart.
+
+    A text or paragraph that contains such a section (of 60 characters or more) is left out too.
+    """
+    apart = {section.text for section in drawn(data)}
+    long = [text for text in apart if len(text) >= REPEATED]
+    for name in DRAWN:
+        for row in read_rows(data / "notes" / f"{name}.csv.gz"):
+            parts = PARAGRAPHS[name].split(row["text"]) if name in PARAGRAPHS else [row["text"]]
+            yield "".join(
+                part
+                for part in parts
+                if part.strip() not in apart and not any(text in part for text in long)
+            )
+
+
+def _sections(data: Path, name: str) -> Iterable[Section]:
+    """Sections that may be drawn; a text that occurs twice is one."""
+    rows = read_rows(data / "notes" / f"{name}.csv.gz")
+    if name == "mts_dialog":
+        found = (Section(row["id"], row["section"], row["text"].strip()) for row in rows)
+        return {s.text: s for s in found if len(s.text) in LENGTH}.values()
+    parts = (
+        Section(f"{row['id']}-{number}", name, part.strip())
+        for row in rows
+        for number, part in enumerate(PARAGRAPHS[name].split(row["text"]))
+    )
+    return {s.text: s for s in parts if len(s.text) in PARAGRAPH}.values()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
