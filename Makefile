@@ -8,8 +8,12 @@
 
 PYTHON ?= python3
 DATA ?= ../shared/data
-CORPORA := $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease $(DATA)/ner/bc5cdr-chemical runs/notes
-TESTS := --test $(DATA)/ner/ncbi-disease/test.tsv --test recipes/notes/hand-tagged-notes/test.jsonl
+CORPORA := $(addprefix $(DATA)/ner/,ncbi-disease bc5cdr-disease bc5cdr-chemical) \
+	$(addprefix runs/,biored bc5cdr-ids ncbi-disease-ids notes)
+DEVEL := $(addsuffix /devel.tsv,$(addprefix $(DATA)/ner/,ncbi-disease bc5cdr-disease bc5cdr-chemical) runs/notes) \
+	recipes/notes/real-sections/dev.jsonl recipes/notes/hand-tagged-notes/dev.jsonl
+TESTS := --test $(DATA)/ner/ncbi-disease/test.tsv --test recipes/notes/real-sections/test.jsonl \
+	--test recipes/notes/hand-tagged-notes/test.jsonl
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -68,26 +72,21 @@ models: $(INSTALLED)
 	$(BIN)/clinical synthesize runs/new --stays 1500 --seed 3 --notes-per-stay many
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
 	$(BIN)/python -m recipes.evidence runs/new.parquet clinical/models/readmission-demo
-	$(BIN)/python -m recipes.entities $(DATA)/ner/ncbi-disease $(DATA)/ner/bc5cdr-disease \
-		--recipe recipes/disease.toml --seed 0 --seed 1 --seed 2 --out biomed/models/disease
-	$(BIN)/python -m recipes.calibration biomed/models/disease $(DATA)/ner/ncbi-disease/devel.tsv \
-		$(DATA)/ner/bc5cdr-disease/devel.tsv recipes/notes/hand-tagged-notes/dev.jsonl $(TESTS) --texts 1000 --out biomed/models/disease
-	$(BIN)/python -m recipes.entities $(DATA)/ner/bc5cdr-chemical \
-		--recipe recipes/drug.toml --seed 0 --seed 1 --seed 2 --out biomed/models/drug
-	$(BIN)/python -m recipes.calibration biomed/models/drug $(DATA)/ner/bc5cdr-chemical/devel.tsv recipes/notes/hand-tagged-notes/dev.jsonl \
-		--test recipes/notes/hand-tagged-notes/test.jsonl --texts 1000 --out biomed/models/drug
-	$(BIN)/python -m recipes.notes.generate runs/notes --data $(DATA)
+	$(BIN)/python -m recipes.notes.generate runs/notes --data $(DATA) --open
+	$(BIN)/python -m recipes.notes.real runs --data $(DATA)
 	$(BIN)/python -m recipes.entities $(CORPORA) --recipe recipes/disease-drug-start.toml \
-		--start disease --start drug --out runs/disease-drug-start
-	$(BIN)/python -m recipes.entities $(CORPORA) --recipe recipes/disease-drug.toml --out biomed/models/disease-drug
-	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(CORPORA:%=%/devel.tsv) recipes/notes/hand-tagged-notes/dev.jsonl $(TESTS) \
+		--out runs/disease-drug-start
+	$(BIN)/python -m recipes.notes.real runs --data $(DATA) --model runs/disease-drug-start
+	$(BIN)/python -m recipes.entities $(CORPORA) runs/silver --recipe recipes/disease-drug.toml \
+		--out biomed/models/disease-drug
+	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(DEVEL) $(TESTS) --data $(DATA) \
 		--texts 1000 --out biomed/models/disease-drug --figure docs/lab/reliability.png
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
 		--recipe recipes/qa.toml --out biomed/models/qa
 	$(BIN)/python -m recipes.calibrate_answers biomed/models/qa $(DATA)/qa/covid_qa_train.json \
 		--held-out 0.2 --out biomed/models/qa
 	$(BIN)/python -m recipes.terms $(DATA) --out biomed/models/terms
-	$(BIN)/python -m recipes.examples clinical/models/*/ $(addprefix biomed/models/,disease drug disease-drug qa terms)
+	$(BIN)/python -m recipes.examples clinical/models/*/ $(addprefix biomed/models/,disease-drug qa terms)
 	$(BIN)/python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
 
 clean:

@@ -212,7 +212,9 @@ def main() -> None:
     """Measure, print the table and write the JSON; exit 1 if entities differ without a reason."""
     parser = options("Time EntityTagger against the pipeline.")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--model", default="disease", help="shipped name or folder (disease)")
+    parser.add_argument(
+        "--model", default="disease-drug", help="shipped name or folder (disease-drug)"
+    )
     asked = parser.parse_args()
     tagger = EntityTagger.from_pretrained(asked.model, device="cpu")
     comparisons = [

@@ -1,6 +1,6 @@
-"""Train the shipped entity models: several seeds, the sum of several models, joined corpora.
+"""Train the shipped entity model: joined corpora, and the best of several seeds.
 
-    python -m recipes.entities CORPUS... --recipe recipes/disease.toml --seed 0 --seed 1 --out MODEL
+    python -m recipes.entities CORPUS... --recipe RECIPE --seed 0 --seed 1 --out MODEL
 
 Corpora that annotate different types in the same texts are learnt from as one, and measured each
 on its own. `biomed ner train` has none of this.
@@ -10,25 +10,22 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
 from biomed.corpora import Corpus, read_corpus
-from biomed.corpora.documents import OUTSIDE
-from biomed.ner.network import WordTagger
 from biomed.ner.training import EntityRecipe, fit
 from domainbert.cli.console import one_line_errors, say
-from domainbert.errors import UserError
 from domainbert.training.checkpoints import training_run
 from domainbert.training.recipes import read_recipe
 from recipes.corpora import overlaid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from biomed.ner.network import WordTagger
 
 
 def joined(corpora: Sequence[Corpus]) -> list[Corpus]:
@@ -87,52 +84,6 @@ def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def summed(
-    model: WordTagger, *, names: Sequence[str], recipe: EntityRecipe
-) -> dict[str, torch.Tensor]:
-    """Adapters and head that add up the changes of several models.
-
-    Adapters of several models side by side are their sum. An output is the sum of what each model
-    gives its tag, or `O` where a model does not know the tag: the product of their probabilities.
-    Tags that no model knows keep the random numbers of the untrained model.
-
-    Raises:
-        UserError: a model with full weights or on another encoder, or ranks that do not add up.
-    """
-    parts = [WordTagger.from_pretrained(name, device="cpu") for name in names]
-    encoder, lora = model.facts(recipe.model.encoder)["encoder"], recipe.training.lora
-    configs = [part.config for part in parts]
-    ranks = [part.adapter.rank if part.adapter else 0 for part in parts]
-    if not all(ranks) or lora is None or sum(ranks) != lora.rank:
-        msg = f"--start: expected adapters whose ranks add up to the recipe's, got ranks {ranks}"
-        raise UserError(msg)
-    if any(config is None or config.encoder_sha256 != encoder for config in configs):
-        msg = f"--start: all models must be trained on the encoder {recipe.model.encoder}"
-        raise UserError(msg)
-    head = model.network.get_submodule("classifier").state_dict()
-    adapters = [part.adapter.tensors for part in parts if part.adapter]
-    tensors = {}
-    for key in adapters[0]:
-        values = [adapter[key].float() for adapter in adapters]
-        if ".classifier." in key:
-            tensors[key] = _summed_head(head[key.rpartition(".")[2]].clone(), values, model, parts)
-        else:
-            tensors[key] = torch.cat(values, dim=0 if "lora_A" in key else 1)
-    return tensors
-
-
-def _summed_head(
-    rows: torch.Tensor, values: list[torch.Tensor], model: WordTagger, parts: list[WordTagger]
-) -> torch.Tensor:
-    """The head's weight or bias, with a row per tag, after `summed`."""
-    for place, label in enumerate(model.labels):
-        if any(label in part.labels for part in parts):
-            tags = [label if label in part.labels else OUTSIDE for part in parts]
-            each = zip(values, parts, tags, strict=True)
-            rows[place] = torch.stack([v[part.labels.index(tag)] for v, part, tag in each]).sum(0)
-    return rows
-
-
 @one_line_errors
 def main(
     corpora: Annotated[list[Path], typer.Argument(help="Folders with train, devel and test.")],
@@ -140,9 +91,6 @@ def main(
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     seed: Annotated[
         list[int] | None, typer.Option(help="May be repeated: the best run on devel is kept.")
-    ] = None,
-    start: Annotated[
-        list[str] | None, typer.Option(help="Start from the sum of these models. Repeatable.")
     ] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Folder of the checkpoints.")] = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,  # noqa: FBT002
@@ -152,8 +100,6 @@ def main(
     labels = plan.corpora.labels
     read = [read_corpus(folder, labels=labels.get(folder.resolve().name)) for folder in corpora]
     options: dict[str, Any] = {"seeds": seed or [plan.training.seed], "resume": resume}
-    if start:
-        options["start"] = partial(summed, names=start, recipe=plan)
     with training_run(out, checkpoints, resume=resume) as run:
         for model in fit_seeds(joined(read), plan, checkpoints=run.checkpoints, **options):
             run.save(model)

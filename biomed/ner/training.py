@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from biomed.corpora.corpus import Corpus
     from biomed.ner.evaluation import Scores
@@ -130,8 +129,6 @@ class TagObjective(Objective):
 def fit(
     corpora: Sequence[Corpus],
     recipe: EntityRecipe | None = None,
-    *,
-    start: Callable[[WordTagger], dict[str, torch.Tensor]] | None = None,
     **place: Any,
 ) -> WordTagger:
     """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
@@ -141,8 +138,6 @@ def fit(
     Args:
         corpora: at least one with a train side, and one with a devel side; see `make_sources`.
         recipe: settings; the defaults if None.
-        start: from the untrained model to the adapters and head that training starts from; by
-            default `started_from` the recipe's `start`, if it has one.
         **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
     """
     recipe = recipe or EntityRecipe()
@@ -150,13 +145,11 @@ def fit(
     labels = tags_for(entity_types(corpora))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
-    if recipe.model.start and not start:
-        start = partial(started_from, recipe=recipe)
     model = train(
         model,
         Stage(TagObjective(model, corpora, recipe), training),
         encoder=encoder,
-        start=start(model) if start else None,
+        start=started_from(model, recipe=recipe) if recipe.model.start else None,
         **place,
     )
     facts = model.manifest["facts"]["corpora"]

@@ -54,7 +54,7 @@ def read_recipe(
 
     Args:
         kind: the task's recipe class.
-        source: a TOML file, or the name of a shipped recipe such as "disease", of which only the
+        source: a TOML file, or the name of a shipped recipe such as "entities", of which only the
             settings are taken: its card describes the shipped model. None for the defaults.
         overrides: values that win over the file's, by dotted name ("training.epochs"); None
             values are ignored.

@@ -1,19 +1,14 @@
-"""Training of the shipped entity models: seeds, sums of models, and corpora of the same texts."""
+"""Training of the shipped entity model: seeds, and corpora of the same texts."""
 
 import json
-from functools import partial
 
-import pytest
-import torch
 import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import Corpus, Gold, TaggedText
-from biomed.ner.network import WordTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
-from domainbert.errors import UserError
 from domainbert.training.settings import TrainingSettings
-from recipes.entities import joined, main, summed
+from recipes.entities import joined, main
 
 QUICK = TrainingSettings(epochs=1, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1)
 WORDS = ("heart", "failure", "was", "insulin")
@@ -46,32 +41,6 @@ def test_corpora_of_the_same_texts_are_learnt_from_as_one(tiny_encoder):
     assert model.manifest["counts"] == {"Disease+Drug, texts for training": 20}
     alone = [parts[0]]
     assert joined(alone) == alone
-
-
-def test_training_starts_from_the_sum_of_several_models(tiny_encoder, tmp_path):
-    """The change of every layer is the sum, and so is each output of the head."""
-    parts = {kind: fit([corpus(kind)], recipe(tiny_encoder)) for kind in TAGS}
-    for kind, part in parts.items():
-        part.save_pretrained(tmp_path / kind)
-    plan = recipe(tiny_encoder, learning_rate=1e-9, rank=2 * QUICK.rank)
-    start = partial(summed, names=[str(tmp_path / kind) for kind in TAGS], recipe=plan)
-    both = fit(joined([corpus(kind) for kind in TAGS]), plan, start=start)
-    plain = WordTagger.untrained(tiny_encoder, training=QUICK, labels=both.labels).network
-    networks = [plain, both.network, *(part.network for part in parts.values())]
-    for name in plain.state_dict():
-        first, *ends = (network.state_dict()[name] for network in networks)
-        if "classifier" not in name:
-            total, *changes = (end - first for end in ends)
-            assert torch.allclose(total, sum(changes), atol=1e-3), name
-    head, diseases, drugs = (network.classifier.bias for network in networks[1:])
-    disease, drug = both.labels.index("B-Disease"), both.labels.index("I-Drug")
-    assert torch.isclose(head[0], diseases[0] + drugs[0], atol=1e-3)
-    assert torch.isclose(head[disease], diseases[1] + drugs[0], atol=1e-3)
-    assert torch.isclose(head[drug], diseases[0] + drugs[2], atol=1e-3)
-    wrong = recipe(tiny_encoder, rank=3)
-    ranks = rf"ranks add up to the recipe's, got ranks \[{QUICK.rank}, {QUICK.rank}\]"
-    with pytest.raises(UserError, match=ranks):
-        fit([corpus("Drug")], wrong, start=partial(start, recipe=wrong))
 
 
 def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tmp_path):

@@ -183,7 +183,7 @@ def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_pa
     shutil.copytree(ROOT / "recipes", tmp_path / "domainbert" / "recipes", ignore=only_toml)
     code = (
         "from domainbert.training.recipes import recipe_file, shipped_recipes\n"
-        "print(recipe_file('disease'), *shipped_recipes())"
+        "print(recipe_file('entities'), *shipped_recipes())"
     )
     run = subprocess.run(
         [sys.executable, "-c", code],
@@ -194,7 +194,7 @@ def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_pa
         check=True,
     )
     file, *names = run.stdout.split()
-    assert Path(file) == tmp_path / "domainbert" / "recipes" / "disease.toml"
+    assert Path(file) == tmp_path / "domainbert" / "recipes" / "entities.toml"
     assert names == list(shipped_recipes()) == sorted(p.stem for p in ROOT.glob("recipes/*.toml"))
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]
     wheel = wheel["build"]["targets"]["wheel"]
