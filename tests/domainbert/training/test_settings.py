@@ -162,7 +162,7 @@ def test_what_is_not_toml(recipe, text):
 
 
 def test_a_missing_recipe_names_the_shipped_ones(tmp_path):
-    with pytest.raises(UserError, match=r"no such recipe file, and no shipped recipe .*disease, "):
+    with pytest.raises(UserError, match=r"no such recipe file, and no shipped recipe .*entities, "):
         read_recipe(TagRecipe, tmp_path / "recipe.toml")
 
 
