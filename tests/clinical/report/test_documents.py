@@ -90,7 +90,7 @@ def test_updating_characteristics_and_evidence_come_from_the_model_and_the_group
         ],
     }
     facts = gather(model, comparison, name="tiny")
-    assert "fitted on 400 other stays (50 readmitted)" in facts["updating"]
+    assert "fitted on 400 other stays (50 with the outcome)" in facts["updating"]
     assert "its risk falls by 0.250 on average" in facts["evidence"]
     items = {item["key"]: item for item in tripod(facts)}
     assert items["12f"]["answer"] == items["24"]["answer"] == [facts["updating"]]

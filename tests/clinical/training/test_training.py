@@ -287,7 +287,7 @@ def test_too_few_stays_to_calibrate_on_are_said_before_training(
     monkeypatch.setattr("clinical.training.training._trained", before_training)
     with pytest.raises(KeyboardInterrupt), caplog.at_level(logging.WARNING):
         fit(few, recipe())
-    assert "this model will not be calibrated: 15 stays with " in said[0]
+    assert "this model will not be calibrated: 15 stays, " in said[0]
     assert "--fractions 0.6 0.2 0.2) or --calibration cross-fitted" in said[0]
 
 
