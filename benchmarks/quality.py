@@ -30,7 +30,7 @@ from domainbert.tables import read_table
 from recipes.diabetes130.encounters import build_diabetes130
 
 FRESH_SEED, FRESH_STAYS = 2027, 1000
-NOTES = "hand-tagged-notes test"
+NOTES = "real-sections test"
 # The two hospitals that readmission-demo was trained on; see its recipe.
 TRAINING = (("hospital", 1500, 1, False), ("brief", 20_000, 2, True))
 
@@ -83,7 +83,7 @@ def headline(comparisons: dict[str, Comparison], best: float) -> str:
     for side, data, other in (
         ("ncbi-disease test", "", ""),
         ("bc5cdr-chemical devel", "", ""),
-        (NOTES, "100 hand-tagged texts in the style of notes (test)", ""),
+        (NOTES, "200 sections of real notes (test)", ""),
     ):
         found = score_text(models["disease-drug"]["f1"][side])
         rows.append(["`disease-drug`", data or side, "entity F1", found, other])

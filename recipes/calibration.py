@@ -153,6 +153,7 @@ def calibrate(
         raise UserError(f"two sides are named {', '.join(twice)}; rename one of the files")
     entities = scored_entities(model, devel)
     maps = fit_maps(entities)
+    model.settings = model.settings.replaced(calibration=maps)  # the card has what users get
     parts = {"devel": entities.assign(after=cross_fitted(entities))}
     for gold in test:
         other = scored_entities(model, [gold])
@@ -184,7 +185,6 @@ def calibrate(
     )
     bins = curve[["predicted", "observed", "count"]].itertuples(index=False)
     numbers = {"note": note, "sides": sides, "bins": [*map(list, bins)]}
-    model.settings = model.settings.replaced(calibration=maps)
     model.manifest["calibration"] = numbers
     return numbers, table
 
