@@ -1,3 +1,5 @@
+import numpy as np
+import pandas as pd
 import pytest
 
 from clinical import ReadmissionModel, ReadmissionSettings
@@ -40,3 +42,14 @@ def evidence_model_of_words(network, tokenizer):
 def case(evidence_model, notes):
     """A stay that is explained."""
     return Case(evidence_model, notes)
+
+
+@pytest.fixture(scope="session")
+def stays():
+    """Twenty stays of one note of fourteen random sentences, each of another patient."""
+    words = "fever pain edema alone failure insulin chronic renal blood chest home weeks".split()
+    generator = np.random.default_rng(1)
+    texts = [
+        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14)) + "." for _ in range(20)
+    ]
+    return pd.DataFrame({"patient_id": [str(i) for i in range(20)], "text": texts})

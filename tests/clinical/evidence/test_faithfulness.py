@@ -1,7 +1,6 @@
 """Faithfulness: the sentences that explain names carry more of the risk than random ones."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from clinical.evidence.case import sentence_pieces
@@ -20,16 +19,6 @@ def test_every_order_chooses_equally_many_tokens(case, share):
         assert sum(mask.sum() for mask in chosen) == np.ceil(share * tokens)
         first = order[0]
         assert chosen[first.window][first.first]
-
-
-@pytest.fixture(scope="module")
-def stays():
-    words = "fever pain edema alone failure insulin chronic renal blood chest home weeks".split()
-    generator = np.random.default_rng(1)
-    texts = [
-        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14)) + "." for _ in range(20)
-    ]
-    return pd.DataFrame({"patient_id": [str(i) for i in range(20)], "text": texts})
 
 
 def test_removing_what_is_named_lowers_the_risk_more_than_chance(

@@ -1,7 +1,6 @@
 """The comparison of methods: each method by its definition, and the measures from end to end."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks.faithfulness import (
@@ -69,16 +68,6 @@ def test_pieces_outside_the_examined_windows_have_no_value(case, method):
     values = METHODS[method](case, pieces, [1])
     for piece, value in zip(pieces, values, strict=True):
         assert (value != 0) == (piece.window == 1)
-
-
-@pytest.fixture(scope="module")
-def stays():
-    words = "fever pain edema alone failure insulin chronic renal blood chest home weeks".split()
-    generator = np.random.default_rng(1)
-    texts = [
-        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14)) + "." for _ in range(20)
-    ]
-    return pd.DataFrame({"patient_id": [str(i) for i in range(20)], "text": texts})
 
 
 def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(evidence_model, stays):
