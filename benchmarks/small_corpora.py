@@ -16,26 +16,32 @@ from pathlib import Path
 
 from reporting import say
 
-from biomed.corpora import Corpus, Gold, TaggedText
-from biomed.corpora.documents import Document, Span, tagged
-from biomed.corpora.formats import read_pubtator
+from biomed.corpora import Corpus, Gold, TaggedText, read_gold
 from biomed.ner.evaluation import evaluate_words, look_up_names
 from biomed.ner.training import EntityRecipe, fit
 from domainbert.training.recipes import read_recipe
 
 SIZES = (20, 50, 100, 500)
 DEVEL = 40  # sentences that choose the weights
-GENE = "GeneOrGeneProduct"
+LABELS = {
+    "GeneOrGeneProduct": "Gene",
+    **dict.fromkeys(
+        (
+            "DiseaseOrPhenotypicFeature",
+            "ChemicalEntity",
+            "OrganismTaxon",
+            "SequenceVariant",
+            "CellLine",
+        ),
+        "",
+    ),
+}
 
 
 def gold(path: Path) -> Gold:
     """The abstracts' sentences, with the genes tagged."""
-    texts = []
-    for document in read_pubtator(path):
-        genes = tuple(Span(s.start, s.end, "Gene") for s in document.spans if s.label == GENE)
-        text, _ = tagged(Document(document.id, document.text, genes))
-        texts += sentences(text)
-    return Gold(path.stem, tuple(texts))
+    texts = read_gold(path, labels=LABELS).texts
+    return Gold(path.stem, tuple(part for text in texts for part in sentences(text)))
 
 
 def sentences(text: TaggedText) -> list[TaggedText]:

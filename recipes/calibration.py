@@ -247,7 +247,8 @@ def _side(path: Path, data: Path) -> Gold:
     if path.suffix != ".jsonl":
         return replace(read_gold(path), name=f"{path.resolve().parent.name} {path.stem}")
     side: Any = path.stem
-    return sections_gold(side, data) if "real" in path.parent.name else notes_gold(side)
+    is_real = path.resolve().parent.name == "real-sections"
+    return sections_gold(side, data) if is_real else notes_gold(side)
 
 
 if __name__ == "__main__":

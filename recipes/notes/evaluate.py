@@ -15,7 +15,7 @@ from rich.table import Table
 
 from biomed.ner.assertion import ASSERTIONS, assert_spans
 from biomed.ner.commands import print_scores, renaming
-from biomed.ner.evaluation import Scores, evaluate_documents
+from biomed.ner.evaluation import evaluate_documents
 from biomed.ner.tagger import Tagger
 from domainbert.cli.console import one_line_errors, stdout
 from domainbert.errors import UserError
@@ -100,16 +100,6 @@ class AssertionScore:
         return {"accuracy": self.accuracy, **each}
 
 
-@dataclass(frozen=True)
-class NoteScores:
-    """Scores on one corpus, and how many names of each list are found, of how many."""
-
-    name: str
-    entities: Scores
-    assertions: AssertionScore
-    names: Mapping[str, tuple[int, int]]
-
-
 def evaluate_assertions(gold: Gold) -> AssertionScore:
     """The rules of `biomed.ner.assertion` on the gold entities of a corpus with assertions."""
     counts: Counter[tuple[str, str]] = Counter()
@@ -120,15 +110,11 @@ def evaluate_assertions(gold: Gold) -> AssertionScore:
     return AssertionScore(counts)
 
 
-def evaluate_notes(
-    tagger: Tagger, gold: Gold, *, labels: dict[str, str] | None = None
-) -> NoteScores:
-    """Scores on a corpus with assertions, of the entity types that the tagger finds.
-
-    `labels` are those that renamed the corpus' types, Disease and Chemical.
+def known_types(tagger: Tagger, gold: Gold) -> list[str]:
+    """The entity types of a corpus that the tagger finds.
 
     Raises:
-        UserError: the tagger finds none of them.
+        UserError: it finds none of them.
     """
     known = [kind for kind in gold.types if kind in tagger.labels]
     if not known:
@@ -138,12 +124,10 @@ def evaluate_notes(
             "Map them: --label OLD=NEW"
         )
         raise UserError(msg)
-    scores = evaluate_documents(tagger, gold)
-    names = _names_found(tagger, known, labels or {})
-    return NoteScores(gold.name, scores, evaluate_assertions(gold), names)
+    return known
 
 
-def _names_found(
+def names_found(
     tagger: Tagger, known: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, tuple[int, int]]:
     """For each list, the names that are found exactly, and all of them."""
@@ -187,20 +171,21 @@ def main(
     tagger, labels = Tagger.from_pretrained(model), renaming(label)
     golds = [notes_gold(side, labels=labels) for side in SIDES]
     golds += [sections_gold(side, data, labels=labels) for side in SIDES if data]
+    known = known_types(tagger, golds[0])  # all corpora have the same types
     result: dict[str, Any] = {}
     for gold in golds:
-        scores = evaluate_notes(tagger, gold, labels=labels)
-        given = scores.assertions.to_dict()
-        result[gold.name] = {"entities": scores.entities.to_dict(), "assertions": given}
-        print_scores(gold.name, scores.entities)
+        scores, given = evaluate_documents(tagger, gold), evaluate_assertions(gold).to_dict()
+        result[gold.name] = {"entities": scores.to_dict(), "assertions": given}
+        print_scores(gold.name, scores)
         table = Table(f"assertions, {gold.name}", "gold", "given", "correct")
         for name in ASSERTIONS:
             counts = given[name]
             table.add_row(name, *(str(counts[key]) for key in ("gold", "given", "correct")))
         stdout.print(table)
         stdout.print(f"accuracy of assertions on gold entities: {given['accuracy']:.3f}")
-    result["names"] = {kind: list(pair) for kind, pair in scores.names.items()}
-    for kind, (found, count) in scores.names.items():
+    names = names_found(tagger, known, labels or {})
+    result["names"] = {kind: list(pair) for kind, pair in names.items()}
+    for kind, (found, count) in names.items():
         stdout.print(f"{kind}: {found} of {count} found")
     if "Disease" in tagger.labels:
         result["frames"] = abbreviations_in_frames(tagger)

@@ -13,6 +13,7 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(lines)
 
 
+@cache
 def drawn(data: Path) -> list[Section]:
     """The sections that are kept apart, each with its side, "dev" or "test"."""
     found = []
