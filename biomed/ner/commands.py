@@ -157,7 +157,7 @@ def _check_id(source: str, column: Column, scoring: ScoringOptions) -> None:
 def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     """Id and text of each row: the note's id, else its file's path, else the row's number."""
     from biomed.ner.task import TagTask
-    from domainbert.tables import iter_rows, match_columns, table_columns
+    from domainbert.tables import is_text_file, iter_rows, match_columns, table_columns
 
     if source == STDIN:
         scoring.refuse("text", "note", "delimiter", "query", because="on a text from stdin")
@@ -168,7 +168,7 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     chosen = match_columns(names, TagTask.columns, named=scoring.named(), source=Path(source).name)
     files = _file_ids(source)
     for row in iter_rows(source, reading):
-        file = next(files) if row.place.lower().endswith((".txt", ".txt.gz")) else None
+        file = next(files) if is_text_file(row.place) else None
         text = row.cells.get(chosen["text"])
         if isinstance(text, str):
             yield str(row.cells.get(chosen.get("note_id", "")) or file or row.number), text
@@ -178,12 +178,12 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
 
 def _file_ids(source: str) -> Iterator[str]:
     """The path of each .txt file within the source, without its ending."""
-    from domainbert.tables import source_files
+    from domainbert.tables import is_text_file, source_files
 
     paths = source_files(source)
     folder = source if Path(source).is_dir() else os.path.commonpath([p.parent for p in paths])
     for path in paths:
-        if path.name.lower().endswith((".txt", ".txt.gz")):
+        if is_text_file(path):
             yield re.sub(r"\.txt(\.gz)?$", "", path.relative_to(folder).as_posix(), flags=re.I)
 
 

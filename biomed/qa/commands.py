@@ -111,9 +111,9 @@ def ask(
 
 def _text(path: Path, reading: ReadOptions) -> str:
     """The one text of a file; line ends stay as they are."""
-    from domainbert.tables import iter_rows
+    from domainbert.tables import is_text_file, iter_rows
 
-    if not path.name.lower().endswith((".txt", ".txt.gz")):
+    if not is_text_file(path):
         fix = "name --out to ask the question of a table"
         raise UserError(f"{path}: expected a .txt or .txt.gz file; {fix}")
     (row,) = iter_rows(path, reading)

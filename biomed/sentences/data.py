@@ -12,6 +12,7 @@ from domainbert.tables import (
     Column,
     ReadOptions,
     TableError,
+    is_text_file,
     iter_rows,
     match_columns,
     table_columns,
@@ -129,7 +130,7 @@ def read_sentences(source: str | Path) -> list[str]:
     Raises:
         TableError: no such file.
     """
-    if not Path(source).name.lower().endswith((".txt", ".txt.gz")):
+    if not is_text_file(source):
         pairs = read_pairs(source)
         return [*pairs["first"], *pairs["second"]]
     rows = iter_rows(source, ReadOptions(lines=True))

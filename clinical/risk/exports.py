@@ -102,7 +102,7 @@ def risk_assessment(
 
 
 def _reference(kind: str, name: Any) -> dict[str, Any]:
-    """A reference to a resource, by identifier where the id is none of FHIR's."""
+    """A reference to a resource; by identifier if FHIR does not allow the id in an address."""
     if _ID.fullmatch(str(name)):
         return {"reference": f"{kind}/{name}"}
     return {"type": kind, "identifier": {"value": str(name)}}

@@ -23,6 +23,7 @@ from domainbert.tables import (
     TableError,
     id_key,
     id_text,
+    is_text_file,
     iter_rows,
     match_columns,
     source_files,
@@ -66,7 +67,7 @@ class CorpusFile:
     @property
     def is_table(self) -> bool:
         """Whether it is a table, not plain text."""
-        return not self.path.name.lower().endswith((".txt", ".txt.gz"))
+        return not is_text_file(self.path)
 
     def columns(self, settings: CorpusSettings) -> dict[str, str]:
         """The names in the file of the text and the ids that it has.

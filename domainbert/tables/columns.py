@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".jsonl", ".jsonl.gz")
-TEXT_FORMATS = (".txt", ".txt.gz")
 DATABASES = ("postgresql://", "postgres://", "sqlite://")
 _ADVICE = {
     ".xlsx": "save the sheet as CSV (UTF-8)",
@@ -29,6 +28,11 @@ _ADVICE = {
 
 class TableError(UserError):
     """A table that cannot be read as asked; the message names the file, the fault and the fix."""
+
+
+def is_text_file(path: str | Path) -> bool:
+    """Whether a file is plain text by its name, not a table."""
+    return str(path).lower().endswith((".txt", ".txt.gz"))
 
 
 def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
