@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,9 +19,6 @@ from domainbert.models.pooling import unit
 from domainbert.scoring import score_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     import pandas as pd
     from matplotlib.figure import Figure
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from biomed.corpora.documents import (
     OUTSIDE,
@@ -22,9 +22,6 @@ from biomed.corpora.formats import (
     read_iob2,
     read_pubtator,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # The names that the files of each side may have.
 SIDES = {"train": ("train",), "devel": ("devel", "dev", "validation", "val"), "test": ("test",)}
@@ -86,14 +83,12 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
     if is_brat(path):
         return gold_of(read_brat(path), name=path.name, labels=labels)
     if not path.is_file():
-        msg = f"{path}: no such file, and no folder with BRAT .ann files"
-        raise CorpusError(msg)
+        raise CorpusError(f"{path}: no such file, and no folder with BRAT .ann files")
     if is_pubtator(path):
         return gold_of(read_pubtator(path), name=path.name, labels=labels)
     texts = read_iob2(path)
     if not texts:
-        msg = f"{path.name} has no sentences"
-        raise CorpusError(msg)
+        raise CorpusError(f"{path.name} has no sentences")
     return Gold(path.name, tuple(_renamed(text, labels or {}) for text in texts))
 
 
@@ -131,13 +126,11 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
         found = [f for f in sorted(folder.iterdir()) if f.name.split(".")[0].lower() in names]
         if len(found) > 1:
             listed = ", ".join(path.name for path in found)
-            msg = f"{folder} has several files for its {side} side: {listed}; keep one"
-            raise CorpusError(msg)
+            raise CorpusError(f"{folder} has several files for its {side} side: {listed}; keep one")
         if found:
             golds[side] = read_gold(found[0], labels=labels)
     if not any(golds.values()):
-        msg = f"{folder} has no train, devel or test file, such as train.tsv"
-        raise CorpusError(msg)
+        raise CorpusError(f"{folder} has no train, devel or test file, such as train.tsv")
     return Corpus(folder.name, **golds)
 
 

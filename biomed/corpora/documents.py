@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biomed.corpora.words import split_words
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 OUTSIDE = "O"
 DISCONTINUOUS = "discontinuous: replaced by its extent"
@@ -123,8 +120,7 @@ def tagged(document: Document) -> tuple[TaggedText, list[str]]:
     for span in document.spans:
         if not 0 <= span.start < span.end <= len(document.text):
             place = f"document {document.id}: characters {span.start} to {span.end}"
-            msg = f"{place} are not within its text of {len(document.text)}"
-            raise CorpusError(msg)
+            raise CorpusError(f"{place} are not within its text of {len(document.text)}")
         if span.discontinuous:
             remark(span, DISCONTINUOUS)
     words = split_words(document.text)

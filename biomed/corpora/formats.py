@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DOCUMENT_MARK = "-DOCSTART-"
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
@@ -40,8 +37,7 @@ def read_iob2(path: Path) -> list[TaggedText]:
             msg = f"{path.name}, line {number}: expected a word and a tag, separated by a tab"
             raise CorpusError(msg)
         if fault := fault_of(others[-1], before=tags[-1] if tags else OUTSIDE):
-            msg = f"{path.name}, line {number}: {fault}"
-            raise CorpusError(msg)
+            raise CorpusError(f"{path.name}, line {number}: {fault}")
         words.append(word)
         tags.append(others[-1])
     return sentences
@@ -86,8 +82,7 @@ def _joined(parts: dict[str, str]) -> str:
 
 def _mention(columns: list[str], parts: dict[str, str], current: str, where: str) -> Span | None:
     if len(columns) < 2 or not parts:
-        msg = f"{where}: expected a title (id|t|…), an abstract (id|a|…) or a mention"
-        raise CorpusError(msg)
+        raise CorpusError(f"{where}: expected a title (id|t|…), an abstract (id|a|…) or a mention")
     if columns[0] != current:
         msg = f"{where}: a mention of document {columns[0]!r} under document {current!r}"
         raise CorpusError(msg)
@@ -98,11 +93,10 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
         raise CorpusError(msg)
     start, end = int(columns[1]), int(columns[2])
     if not start < end or _WORDS.findall(_joined(parts)[start:end]) != _WORDS.findall(columns[3]):
-        msg = (
+        raise CorpusError(
             f"{where}: characters {start} to {end} differ from the mention in the file; offsets "
             "count the title, one character, then the abstract"
         )
-        raise CorpusError(msg)
     return Span(start, end, columns[4].strip(), id=columns[5].strip() if columns[5:] else "")
 
 
@@ -122,8 +116,7 @@ def read_brat(folder: Path) -> list[Document]:
     for file in sorted(folder.glob("*.ann")):
         source = file.with_suffix(".txt")
         if not source.is_file():
-            msg = f"{file.name} has no text: expected {source.name} beside it"
-            raise CorpusError(msg)
+            raise CorpusError(f"{file.name} has no text: expected {source.name} beside it")
         text = _decoded(source, "utf-8")  # offsets count "\r\n" as two characters
         spans = [
             _brat_span(line, text, f"{file.name}, line {number}")
@@ -146,8 +139,7 @@ def _brat_span(line: str, text: str, where: str) -> Span:
     quoted = columns[2].split() if len(columns) >= _BRAT_COLUMNS else []
     # BRAT writes line breaks as spaces, and joins fragments with a space.
     if not all(pieces) or " ".join(pieces).split() != quoted:
-        msg = f"{where}: the text at its offsets differs from the mention in the file"
-        raise CorpusError(msg)
+        raise CorpusError(f"{where}: the text at its offsets differs from the mention in the file")
     start, end = min(fragments)[0], max(end for _, end in fragments)
     # A mention across a line break also has two fragments, with only the break between them.
     return Span(start, end, label, discontinuous=text[start:end].split() != quoted)

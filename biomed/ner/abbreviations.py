@@ -7,10 +7,8 @@ form occurs in the long form, in order and from the right, the first one at the 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 _BRACKETS = re.compile(r"\(([^()\n]{2,120})\)")
 _SHORT = re.compile(r"\A(?=.{0,9}[^\W\d_])\w[^\s,;:()]{1,9}(?: [^\s,;:()]{1,8})?")

@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from biomed.corpora.words import split_words, starts_after_breaks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # In this order: of several that apply, the first counts.
 ASSERTIONS = ("other", "negated", "possible", "historical", "present")

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,8 +23,6 @@ from domainbert.models.shipped import score_text
 from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from biomed.corpora import Gold
     from biomed.ner.evaluation import Scores
     from domainbert.tables import Column
@@ -263,8 +262,7 @@ def print_scores(title: str, scores: Scores) -> None:
 def renaming(pairs: list[str] | None) -> dict[str, str]:
     """The new name of each entity type, of OLD=NEW options."""
     if wrong := [pair for pair in pairs or [] if "=" not in pair]:
-        msg = f"--label: expected OLD=NEW, got {wrong[0]!r}"
-        raise UserError(msg)
+        raise UserError(f"--label: expected OLD=NEW, got {wrong[0]!r}")
     return dict(pair.split("=", maxsplit=1) for pair in pairs or [])
 
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biomed.corpora.documents import OUTSIDE
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MARKED = re.compile(r"([BIESLUWM])[-_](.+)")
 _BEGIN = frozenset("BSUW")  # the marks of IOBES and BILOU that begin an entity
@@ -84,11 +81,10 @@ def read_labels(names: Sequence[str]) -> Outputs:
             places[f"I-{name}"].append(number)
     types = sorted({tag[2:] for tag in places if tag != OUTSIDE})
     if OUTSIDE not in places or not types or all(map(_UNNAMED.fullmatch, names)):
-        msg = (
+        raise UserError(
             f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
             'B-type and I-type: name them in its config.json, "id2label": {"0": "O", …}'
         )
-        raise UserError(msg)
     columns = tuple(tuple(places.get(tag, ())) for tag in tags_for(types))
     starts_inside = any(f"B-{kind}" not in places for kind in types)
     return Outputs(tuple(names), tuple(types), columns, starts_inside)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +20,6 @@ from domainbert.errors import UserError
 from domainbert.tables import read_table, require_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pandas as pd
 
     Pairs = list[tuple[str, str]]  # name and id
@@ -164,10 +163,9 @@ def build_dictionary(
                 known.setdefault(id_, {}).update(dict.fromkeys(c for c in others if c != id_))
                 pairs += [(name, id_) for name in each]
     if not pairs:
-        msg = (
+        raise UserError(
             f"no concept with a code in {system or 'these tables'}; name --mappings with its codes"
         )
-        raise UserError(msg)
     seen = _seen_names(corpora, {c: id_ for id_, each in known.items() for c in (id_, *each)})
     pairs = [(n, i) for n, i in pairs if seen.get(normalised(n), (n, i))[1] == i] + [*seen.values()]
     frame = pd.DataFrame(list(dict.fromkeys(pairs)), columns=["name", "id"])

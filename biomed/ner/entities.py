@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import html
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.text import Text
 
 SCORE_KIND, CALIBRATED = "span_probability", "calibrated"

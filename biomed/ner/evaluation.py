@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Interval, ratio_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from biomed.corpora.corpus import Gold
     from biomed.corpora.documents import TaggedText
     from biomed.ner.network import WordTagger
@@ -68,8 +67,7 @@ class Scores:
 def score_spans(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -> Scores:
     """Scores of exact spans: (start, end, type) of each entity of each text."""
     if len(gold) != len(predicted):
-        msg = f"{len(gold)} gold texts but {len(predicted)} predicted ones"
-        raise UserError(msg)
+        raise UserError(f"{len(gold)} gold texts but {len(predicted)} predicted ones")
     pairs = [(set(right), set(spans)) for right, spans in zip(gold, predicted, strict=True)]
     counts = [Counter[str](), Counter[str](), Counter[str]()]  # correct, predicted, gold
     for right, spans in pairs:
@@ -145,9 +143,8 @@ def check_types(known: Iterable[str], gold: Gold) -> None:
     """Raise a `UserError` if a corpus has entity types that the model does not know."""
     known = sorted(known)
     if strange := [kind for kind in gold.types if kind not in known]:
-        msg = (
+        raise UserError(
             f"{gold.name} has entities of type {', '.join(strange)}; the model finds "
             f"{', '.join(known)}. Map or drop them: --label {strange[0]}={known[0]} "
             f"(or --label {strange[0]}= to drop)"
         )
-        raise UserError(msg)

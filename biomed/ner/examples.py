@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +17,6 @@ from biomed.ner.network import cut
 from domainbert.text.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from biomed.corpora.corpus import Corpus, Gold
     from biomed.ner.network import WordReader
 
@@ -43,12 +42,10 @@ def entity_types(corpora: Sequence[Corpus]) -> list[str]:
     """The entity types of all training sides; a `UserError` if the corpora cannot be trained on."""
     for corpus in corpora:
         if any(not gold.types for gold in (corpus.train, corpus.devel) if gold):
-            msg = f"corpus {corpus.name} needs entities in train and in devel"
-            raise CorpusError(msg)
+            raise CorpusError(f"corpus {corpus.name} needs entities in train and in devel")
     for side, what in (("train", "to learn from"), ("devel", "which chooses the weights")):
         if not any(side in corpus.sides for corpus in corpora):
-            msg = f"no corpus has a {side} side, {what}"
-            raise CorpusError(msg)
+            raise CorpusError(f"no corpus has a {side} side, {what}")
     types = sorted({kind for corpus in corpora if corpus.train for kind in corpus.train.types})
     for corpus in corpora:
         if corpus.devel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -16,8 +17,6 @@ from domainbert.files import atomic_path, folder_beside, replace_folder
 from domainbert.tables import NOTE, PATIENT, STAY, TableError, match_columns, read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from biomed.ner.entities import Entity
 
 Format = Literal["pubtator", "brat", "omop", "fhir"]
@@ -109,8 +108,7 @@ def _unused(name: str, names: set[str]) -> str:
 def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
     """A pair of files for each document, named after its id; a second one of a name is NAME_2."""
     if out.exists():
-        msg = f"{out} is there already; name a new folder for the BRAT files"
-        raise UserError(msg)
+        raise UserError(f"{out} is there already; name a new folder for the BRAT files")
     names: set[str] = set()
     labels: set[str] = set()
     with folder_beside(out) as folder:
@@ -154,11 +152,10 @@ def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list
     fits = found[needed].astype("string").str.fullmatch(pattern).fillna(value=False)
     if not fits.all():
         what = "a whole number as " if form == "omop" else "a "
-        msg = (
+        raise TableError(
             f"--format {form} needs {what}{needed} in every row; {(~fits).sum()} of {len(found)} "
             f"entities have none. The table of entities is written: {table}"
         )
-        raise TableError(msg)
     model = f"{summary['model_name']} {summary['model'][:12]} {summary['version']}"
     found = found.assign(
         system=f"biomed {model}",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -18,9 +20,6 @@ from domainbert.models.pooling import unit
 from domainbert.search import top_k
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from biomed.ner.dictionaries import Link
     from domainbert.models.embedder import Embedder
 
@@ -77,8 +76,7 @@ class EntityLinker:
         min_score: float = MIN_SCORE,
     ) -> None:
         if not 0 <= min_score <= 1:
-            msg = f"min_score: expected a number from 0 to 1, got {min_score!r}"
-            raise UserError(msg)
+            raise UserError(f"min_score: expected a number from 0 to 1, got {min_score!r}")
         self.dictionary, self.embedder, self.min_score = dictionary, embedder, min_score
         self._known: dict[str, Link | None] = {}
 

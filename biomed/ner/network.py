@@ -6,6 +6,7 @@ window where it has the most context.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -23,8 +24,6 @@ from domainbert.text.runner import chunked
 from domainbert.text.windows import SPECIAL_TOKENS, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import tee
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from biomed.ner.tagger import MIN_SCORE, Tagger
 from domainbert.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from biomed.ner.entities import Entity
 
 _FIELDS = ("score", "assertion", "link_score", "codes")

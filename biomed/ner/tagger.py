@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from biomed.corpora.words import split_words, starts_after_breaks
@@ -16,9 +18,6 @@ from domainbert.errors import UserError
 from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     import numpy as np
     import torch
 
@@ -69,8 +68,7 @@ class Tagger:
         linker: EntityLinker | None = None,
     ) -> None:
         if not 0 <= min_score <= 1:
-            msg = f"min_score: expected a number from 0 to 1, got {min_score!r}"
-            raise UserError(msg)
+            raise UserError(f"min_score: expected a number from 0 to 1, got {min_score!r}")
         self.network, self.min_score, self.linker = network, min_score, linker
 
     @classmethod
@@ -156,8 +154,7 @@ class Tagger:
 
     def _read(self, text: object, number: int) -> _ReadText:
         if not isinstance(text, str):
-            msg = f"text number {number} is {type(text).__name__}, not a string"
-            raise UserError(msg)
+            raise UserError(f"text number {number} is {type(text).__name__}, not a string")
         # The network has not seen signs, as in "HTN (-)": they are read as commas; offsets stay.
         shown = _SIGN.sub(lambda sign: "   " if sign[1] else ",  ", text)
         words = split_words(shown)

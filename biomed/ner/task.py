@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,8 +11,6 @@ from domainbert.scoring import Fault, Task, text_of
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import Tagger
     from domainbert.tables import Row

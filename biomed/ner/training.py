@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from biomed.corpora.corpus import Corpus
     from biomed.ner.evaluation import Scores
     from biomed.ner.examples import Example
@@ -195,11 +194,10 @@ def started_from(model: WordTagger, *, recipe: EntityRecipe) -> dict[str, torch.
     same = other.config is not None and other.config.encoder_sha256 == encoder
     if other.adapter is None or lora is None or rank != lora.rank or not same:
         wanted = lora.rank if lora else 0
-        msg = (
+        raise UserError(
             f"start: expected an adapter of rank {wanted} on the encoder {recipe.model.encoder}, "
             f"got rank {rank}{'' if same else ' on another encoder'}"
         )
-        raise UserError(msg)
     tensors = dict(other.adapter.tensors)
     head = model.network.get_submodule("classifier").state_dict()
     for key in (key for key in tensors if ".classifier." in key):

@@ -6,6 +6,7 @@ import math
 import re
 import string
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,8 +15,6 @@ from domainbert.cli.console import counted
 from domainbert.statistics.bootstrap import ratio_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from biomed.qa.model import AnswerModel
     from biomed.qa.questions import QuestionSet
 

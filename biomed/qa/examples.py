@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,8 +12,6 @@ import numpy as np
 from biomed.qa.questions import QuestionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from biomed.qa.questions import Question, QuestionSet
     from biomed.qa.spans import PairReader, Pieces
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +18,6 @@ from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import plan_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from biomed.qa.spans import Window

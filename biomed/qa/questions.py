@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from domainbert.errors import UserError
 from domainbert.tables import (
@@ -23,9 +24,6 @@ from domainbert.tables import (
     match_columns,
     table_columns,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ID = Column("id", "id", ("question_id",))
 QUESTION = Column("question", "text", ("query",), required=True)

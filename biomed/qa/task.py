@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from biomed.ner.entities import Entity, TaggedView
@@ -13,8 +14,6 @@ from domainbert.scoring import Fault, Task
 from domainbert.tables import TEXT, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pyarrow as pa
 
     from biomed.qa.model import Answer, AnswerModel

@@ -9,6 +9,7 @@ pairs of the domain alone.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
@@ -25,8 +26,6 @@ from domainbert.training.recipes import Card
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from biomed.sentences.encoder import CrossEncoder
@@ -141,8 +140,7 @@ def candidates(
     texts = list(dict.fromkeys(texts))
     number = len(texts)
     if number < 2:
-        msg = f"new pairs need at least two different texts, got {number}"
-        raise UserError(msg)
+        raise UserError(f"new pairs need at least two different texts, got {number}")
     table = recipe.silver
     generator = np.random.default_rng(recipe.training.seed)
     partners = generator.integers(0, number, (number, table.random)).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,6 @@ from domainbert.cli.console import one_line_errors, print_table, say
 from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from domainbert.statistics.bootstrap import Interval
 

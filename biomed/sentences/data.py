@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
 
 _FIRST = ("sentence1", "query", "question", "anchor", "text1", "term1")
@@ -67,11 +66,10 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
         if len(missing) == len(pairs) and not column.required:
             pairs = pairs.drop(columns=column.name)
         elif missing:
-            msg = (
+            raise TableError(
                 f"{name}: {len(missing)} rows have no {column.name}, the first is row number "
                 f"{missing[0]}"
             )
-            raise TableError(msg)
     return pairs.astype(str)
 
 
@@ -91,11 +89,10 @@ def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
         raise TableError("the pairs have no scores; expected a column `score`")
     values = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float) / scale
     if len(wrong := np.flatnonzero(~((values >= 0) & (values <= 1)))):
-        msg = (
+        raise TableError(
             f"{len(wrong)} of {len(values)} scores are not numbers from 0 to {scale:g}; the first "
             f"is that of row number {wrong[0]}; say the largest score with --scale"
         )
-        raise TableError(msg)
     return values
 
 
@@ -145,11 +142,10 @@ def read_translations(source: str | Path, translation: str | Path) -> list[tuple
     """
     first, second = read_sentences(source), read_sentences(translation)
     if len(first) != len(second):
-        msg = (
+        raise TableError(
             f"{Path(source).name} has {len(first)} sentences and {Path(translation).name} has "
             f"{len(second)}; a translation has one line for each line of its source"
         )
-        raise TableError(msg)
     pairs = list(zip(first, second, strict=True))
     for number, (a, b) in enumerate(pairs, start=1):
         if bool(a) != bool(b):
@@ -169,8 +165,7 @@ def _rows(source: str | Path) -> Iterator[Cells]:
     names = match_columns(table_columns(source), COLUMNS, source=Path(source).name)
     for row in iter_rows(source):
         if row.fault:
-            msg = f"{row.place}: {row.fault}"
-            raise TableError(msg)
+            raise TableError(f"{row.place}: {row.fault}")
         yield tuple(row.cells.get(names.get(name, "")) for name in NAMES)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,6 @@ from domainbert.training.sentences import WINDOWS, vectors_of, windows_of
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
 
@@ -105,12 +104,10 @@ def _check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) -
     """Raise a `UserError` if there are too few sentences, or a side does not fit."""
     count = len(sides["sentences"])
     if count < 2:
-        msg = f"distillation needs at least two sentences, got {count}"
-        raise UserError(msg)
+        raise UserError(f"distillation needs at least two sentences, got {count}")
     for name, texts in sides.items():
         if len(texts) != count:
-            msg = f"{count} sentences but {len(texts)} {name}; give one for each"
-            raise UserError(msg)
+            raise UserError(f"{count} sentences but {len(texts)} {name}; give one for each")
         if unread := list(student.windower.without_tokens(texts)):
             msg = f"{len(unread)} {name} have no character that the student reads, the first is "
             raise UserError(f"{msg}number {unread[0]}; leave them out")
@@ -196,8 +193,7 @@ def with_layers(student: SentenceEncoder, layers: int) -> None:
     network = student.network
     number = network.config.num_hidden_layers
     if not 1 <= layers <= number:
-        msg = f"layers must be from 1 to {number} for this encoder, got {layers}"
-        raise UserError(msg)
+        raise UserError(f"layers must be from 1 to {number} for this encoder, got {layers}")
     stacks = [
         (parent, name)
         for parent in network.modules()
@@ -205,10 +201,9 @@ def with_layers(student: SentenceEncoder, layers: int) -> None:
         if isinstance(child, torch.nn.ModuleList) and len(child) == number
     ]
     if len(stacks) != 1:
-        msg = (
+        raise UserError(
             f"cannot tell the layers of a {network.config.model_type} model; distil without layers"
         )
-        raise UserError(msg)
     ((parent, name),) = stacks
     kept = np.linspace(0, number - 1, layers).round().astype(int) if layers > 1 else [number - 1]
     stack = getattr(parent, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from domainbert.encoders.loading import DEFAULT_ENCODER
@@ -9,9 +11,6 @@ from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     import numpy as np
 
 

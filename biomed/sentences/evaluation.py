@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from domainbert.models.pooling import unit
 from domainbert.statistics.bootstrap import RESAMPLES, Interval, bootstrap_interval, resample
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
 
     from biomed.sentences.search import Passage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, tee
 from pathlib import Path
@@ -17,8 +18,6 @@ from domainbert.search.vectors import VectorIndex
 from domainbert.search.words import Words, fuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel
     from domainbert.search import Hits
@@ -159,8 +158,7 @@ class SentenceIndex:
                 given = (int(name) + 1 for name in here if name.isdecimal())
                 total = max([total + part.count, *given])
             if ids is not None and next(names, None) is not None:
-                msg = f"there are more ids than texts ({first}); give one for each text"
-                raise UserError(msg)
+                raise UserError(f"there are more ids than texts ({first}); give one for each text")
             self.vectors.about["texts"] = total
         self.faults |= faults
         return faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from domainbert.tables import (
 from domainbert.text.runner import chunked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from biomed.sentences.search import Passage, SentenceIndex
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairResult, PairWindow
@@ -206,8 +205,7 @@ def read_texts(
     def cells(name: str) -> Iterator[Any]:
         for row in iter_rows(source):
             if row.fault:
-                msg = f"{row.place}: {row.fault}"
-                raise TableError(msg)
+                raise TableError(f"{row.place}: {row.fault}")
             yield row.cells.get(names[name])
 
     ids = (id_text(value) or "" for value in cells("id")) if "id" in names else None

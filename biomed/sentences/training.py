@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -19,8 +20,6 @@ from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.sentences import Kind, fit_embedder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import pandas as pd
 
     from domainbert.models.embedder import Embedder
@@ -91,8 +90,7 @@ def train_from_recipe(
     """
     given, train = len(train), without(train, validation)
     if train.empty:
-        msg = f"all {given} pairs are in training and validation; train on others"
-        raise UserError(msg)
+        raise UserError(f"all {given} pairs are in training and validation; train on others")
     if shared := given - len(train):
         log.warning("%d of %d pairs are in validation too; left out of training", shared, given)
     trained: SentenceEncoder | CrossEncoder
@@ -179,8 +177,7 @@ def _classes(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[str, ...]:
         msg = f"classification needs two classes or more in the column `label`, got {len(names)}"
         raise UserError(msg)
     if new := sorted(set(validation.get("label", ())).difference(names)):
-        msg = f"validation has the class {new[0]!r}, which training has not"
-        raise UserError(msg)
+        raise UserError(f"validation has the class {new[0]!r}, which training has not")
     return names
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -14,8 +15,6 @@ import numpy as np
 from domainbert.tables import Column, ReadOptions, TableError, match_columns, read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
 DATA = Path(__file__).parents[1] / "data"

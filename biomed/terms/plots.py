@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from domainbert.models.pooling import unit
 from domainbert.statistics.figures import COLOURS, GREY, drawing, new_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -84,11 +83,9 @@ def layout_terms(
     if number < LEAST_TERMS:
         raise UserError(f"a picture needs at least {LEAST_TERMS} terms, got {number}")
     if categories is not None and len(categories) != number:
-        msg = f"{number} terms but {len(categories)} categories; give one for each term"
-        raise UserError(msg)
+        raise UserError(f"{number} terms but {len(categories)} categories; give one for each term")
     if not np.ptp(vectors, axis=0).any():
-        msg = f"these {number} terms all have the same vector; there is nothing to place"
-        raise UserError(msg)
+        raise UserError(f"these {number} terms all have the same vector; there is nothing to place")
     perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity
     if not 0 < perplexity < number:
         msg = f"perplexity must be above 0 and below {number}, the terms; got {perplexity:g}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,9 +27,6 @@ from domainbert.search import top_k
 from domainbert.text.runner import chunked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
     import pandas as pd
 
 
@@ -160,8 +159,7 @@ class TermIndex:
     def look_up(self, terms: Iterable[str], *, k: int) -> Iterator[Neighbours]:
         """The neighbours of each term, in order; `k` of each meaning."""
         if k < 1:
-            msg = f"k must be at least 1, got {k}"
-            raise UserError(msg)
+            raise UserError(f"k must be at least 1, got {k}")
         for part in chunked(terms, size=lambda _: 1, limit=_BLOCK):
             yield from self._look_up(part, k)
 

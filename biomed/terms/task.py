@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from biomed.terms.similarity import COLUMNS
 from domainbert.scoring import Fault, Task, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from biomed.terms.similarity import Neighbours, TermIndex
     from domainbert.tables import Row
 

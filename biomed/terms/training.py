@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biomed.sentences.training import fit_encoder
@@ -11,8 +12,6 @@ from domainbert.errors import UserError
 from domainbert.tables import require_columns
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
     from biomed.sentences.training import SentenceRecipe
@@ -70,11 +69,10 @@ def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any)
     """
     train, held = name_pairs(names, seed=recipe.training.seed)
     if train.empty or held.empty:
-        msg = (
+        raise UserError(
             f"{len(train)} pairs of names to train on and {len(held)} to choose the weights by: "
             "both are needed; give more concepts with two names or more"
         )
-        raise UserError(msg)
     trained = fit_encoder({"names": train}, held, recipe, model_class=TermModel, **place)
     trained.manifest |= {
         "card": recipe.card.model_dump(),

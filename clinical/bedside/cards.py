@@ -7,6 +7,7 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -23,8 +24,6 @@ from domainbert.service.http import Answer
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from clinical.bedside.hooks import HookRequest
     from domainbert.service.app import Service
     from domainbert.service.served import Served

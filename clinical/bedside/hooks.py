@@ -7,6 +7,7 @@ import urllib.request
 import uuid  # noqa: TC003  (pydantic reads it)
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from http.client import HTTPException as WireError
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote, urljoin, urlsplit
@@ -19,8 +20,6 @@ from clinical.cohort.fhir import entries, read_resource, values_at
 from domainbert.service.http import LOOPBACK, Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from domainbert.service.app import Service
     from domainbert.service.served import Served
 

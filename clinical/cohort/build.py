@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -36,8 +37,6 @@ from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
 from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import duckdb
 
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
@@ -97,11 +96,9 @@ def build_cohort(
     check_choice("notes", notes, ("discharge", "early"))
     check_choice("split_by", split_by, ("patient", "time"))
     if not (math.isfinite(hours) and hours > 0):
-        msg = f"hours must be a number above 0, got {hours!r}"
-        raise UserError(msg)
+        raise UserError(f"hours must be a number above 0, got {hours!r}")
     if out is not None and Path(out).suffix.lower() != ".parquet":
-        msg = f"out must end in .parquet, got {Path(out).name}"
-        raise TableError(msg)
+        raise TableError(f"out must end in .parquet, got {Path(out).name}")
     if len(fractions) != len(FRACTIONS) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
         msg = f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
         raise UserError(msg)
@@ -165,14 +162,12 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         try:
             yield con
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-            msg = f"the cohort cannot be built: {str(error).splitlines()[0]}"
-            raise TableError(msg) from None
+            raise TableError(f"the cohort cannot be built: {str(error).splitlines()[0]}") from None
         except duckdb.Error as error:
-            msg = (
+            raise TableError(
                 f"the source cannot be read to its end ({type(error).__name__}): a file is "
                 "incomplete, or a connection was lost"
-            )
-            raise TableError(msg) from None
+            ) from None
 
 
 def _read_source(con: duckdb.DuckDBPyConnection, source: ViewSource, request: Request) -> list[str]:

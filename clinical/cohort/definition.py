@@ -6,6 +6,7 @@ Both are commented TOML files, checked key by key.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -18,7 +19,6 @@ from domainbert.settings import Positive, Settings
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
 SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "fhir", "generic")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.files import whole_text
@@ -13,9 +15,6 @@ from domainbert.tables import TableError
 from domainbert.tables.csv_files import NO_ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
 
     Fields = Mapping[str, str]  # name -> place

@@ -65,8 +65,7 @@ class Cohort:
 
         metadata = read_metadata(path)
         if SUMMARY_KEY not in metadata:
-            msg = f"{path} was not written by build_cohort: it carries no flow"
-            raise TableError(msg)
+            raise TableError(f"{path} was not written by build_cohort: it carries no flow")
         summary = json.loads(metadata[SUMMARY_KEY])
         return cls(
             path=Path(path),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import chain
@@ -15,8 +16,6 @@ from domainbert.tables import TableError, require_columns
 from domainbert.tables.sources import identifier, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import duckdb
 
     from clinical.cohort.definition import Schema
@@ -111,8 +110,7 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     """
     admissions = _find(source, schema.admissions, schema)
     if admissions is None:
-        msg = f"[admissions] of the schema {schema.name!r} cannot be optional"
-        raise TableError(msg)
+        raise TableError(f"[admissions] of the schema {schema.name!r} cannot be optional")
     patients = _find(source, schema.patients, schema) if schema.patients else None
     found: list[Found] = []
     absent: list[str] = []
@@ -157,8 +155,7 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
         if table.may_be_absent:
             return None
         there = ", ".join(source.tables()) or "nothing"
-        msg = f"{source.name} has no table {table.table}. Found there: {there}"
-        raise TableError(msg)
+        raise TableError(f"{source.name} has no table {table.table}. Found there: {there}")
     spelled = {name.lower(): name for name in reversed(available)}
     chosen: dict[str, str] = {}
     for ours, theirs in table.columns.items():

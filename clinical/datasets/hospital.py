@@ -8,6 +8,7 @@ import glob
 import random
 import tempfile
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import resources
@@ -22,7 +23,6 @@ from domainbert.errors import UserError, check_choice
 from domainbert.tables.sources import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from clinical.datasets.patients import Patient, Stay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,6 @@ from clinical.datasets.sentences import FACTS, FILLER, INTERCEPT
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection
 
 # First day and years of admissions; charts tell local time.
 CALENDARS = {"shifted": (datetime(2100, 1, 1), 90), "real": (datetime(2018, 1, 1), 2)}  # noqa: DTZ001

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection, Mapping, Sequence
 
 # How often an absent fact is denied, and how often a fact is told of another time or person. They
 # decide how much the presence of a word alone tells; the tests measure it.

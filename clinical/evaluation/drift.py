@@ -6,6 +6,7 @@ model's manifest holds shares and quantiles: no word, no id.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,6 @@ from clinical.stays.stays import clean
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from domainbert.statistics.bootstrap import MIN_GROUPS, Interval, Resampled, res
 from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import pandas as pd
     from numpy.typing import ArrayLike
 

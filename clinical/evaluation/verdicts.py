@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from clinical.evaluation.measures import GROUP_MEASURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
     from clinical.evaluation.intervals import Evaluation

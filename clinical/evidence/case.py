@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from domainbert.statistics.calibration import sigmoid
 from domainbert.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from clinical.risk.model import RiskModel
     from clinical.stays.stays import ReadStay
     from domainbert.text.windows import Window

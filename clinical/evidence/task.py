@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
@@ -9,9 +11,6 @@ from clinical.evidence.explain import TOP, explain
 from clinical.risk.task import ReadmissionTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     import pyarrow as pa
 
     from clinical.risk.model import RiskModel

@@ -8,6 +8,7 @@ without colours.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
 
     from clinical.stays.stays import StayRisk

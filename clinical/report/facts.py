@@ -7,6 +7,7 @@ import io
 import json
 import string
 import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,6 @@ from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import spell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from jinja2 import Environment
 
     from clinical.evaluation.comparison import Comparison

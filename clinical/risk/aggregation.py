@@ -27,8 +27,7 @@ DEFAULT_C = 2.0
 def check_c(c: float) -> None:
     """Raise UserError unless c is a finite number above 0."""
     if not (math.isfinite(c) and c > 0):
-        msg = f"c must be a finite number above 0, got {c}; the usual choice is c=2.0"
-        raise UserError(msg)
+        raise UserError(f"c must be a finite number above 0, got {c}; the usual choice is c=2.0")
 
 
 def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
@@ -45,8 +44,7 @@ def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
         values = np.asarray(probabilities, dtype=np.float64)
     except (TypeError, ValueError):
         # NumPy's error quotes the value, which may be a note.
-        msg = "probabilities must be a sequence of numbers"
-        raise UserError(msg) from None
+        raise UserError("probabilities must be a sequence of numbers") from None
     if values.ndim != 1 or not len(values):
         msg = f"probabilities must be a sequence of at least one number, got shape {values.shape}"
         raise UserError(msg)
@@ -69,13 +67,11 @@ def aggregate_stays(
     if not len(counts):
         return np.empty(0)
     if counts.min() < 1 or counts.sum() != len(values):
-        msg = (
+        raise UserError(
             f"counts must each be at least 1 and sum to {len(values)}, got a sum of {counts.sum()}"
         )
-        raise UserError(msg)
     if not ((values >= 0) & (values <= 1)).all():  # NaN fails this too
-        msg = "probabilities must be numbers between 0 and 1"
-        raise UserError(msg)
+        raise UserError("probabilities must be numbers between 0 and 1")
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
     largest, mean = np.maximum.reduceat(values, starts), np.add.reduceat(values, starts) / counts
     result = (largest + mean * counts / c) / (1 + counts / c)

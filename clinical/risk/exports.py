@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from clinical.cohort.result import Cohort, whole_ids
 from domainbert.tables import id_key, read_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}")
 

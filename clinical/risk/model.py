@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -26,8 +27,6 @@ from domainbert.statistics.calibration import calibrated, sigmoid
 from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import torch
     from numpy.typing import ArrayLike
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -160,8 +159,7 @@ class RiskModel(Model):
         """
         result = next(self.predict_many([stay]))
         if result.status == "error":
-            msg = f"this stay cannot be scored: {result.reason}"
-            raise UserError(msg)
+            raise UserError(f"this stay cannot be scored: {result.reason}")
         return result
 
     def predict_many(self, stays: Iterable[str | Sequence[str]]) -> Iterator[StayRisk]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -16,8 +17,6 @@ from domainbert.scoring import Fault, Task
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pyarrow as pa
 
     from clinical.risk.model import RiskModel

@@ -7,6 +7,7 @@ episode, and when a patient came back, is known only with the admissions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,8 +17,6 @@ from domainbert.settings import Names, Positive, Settings
 from domainbert.tables import Column, TableError, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from domainbert.tables import Row

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clinical.stays.patients import check_disjoint, patient_keys
@@ -11,9 +13,6 @@ from domainbert.errors import UserError
 from domainbert.tables import is_missing, read_table, require_columns, table_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     import pandas as pd
 
 NEEDED = ("patient_id", "text", "readmitted", "split")

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import logging
 import secrets
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from domainbert.errors import UserError
 from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import pandas as pd
 
 FRACTIONS: Mapping[str, float] = MappingProxyType({"train": 0.8, "val": 0.1, "test": 0.1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,8 +18,6 @@ from domainbert.errors import UserError
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
 log = logging.getLogger(__name__)

@@ -105,8 +105,7 @@ def recalibrate(model: RiskModel, cohort: pd.DataFrame, *, split: str = "val") -
     windows = model.token_ids(rows["text"])
     readable = [i for i, stay in enumerate(windows) if len(stay)]
     if not readable:
-        msg = f"no stay of the side {split!r} can be scored; expected some hundred"
-        raise UserError(msg)
+        raise UserError(f"no stay of the side {split!r} can be scored; expected some hundred")
     outcome = rows["readmitted"].to_numpy()[readable]
     values, counts = model.window_probabilities([windows[i] for i in readable])
     probability = choose(model, values, counts, outcome)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -25,9 +25,6 @@ from domainbert.service.http import LOOPBACK, Answer, Shell, Trust
 from domainbert.service.ledger import Ledger, now
 from domainbert.service.served import Announced, Served, Worker, announced, characters, find_kind
 from domainbert.settings import Count, Names, Positive, Settings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _BYTES = 12  # of a body, for each character that is allowed: "\\ud83d\\ude00" is one
 

@@ -10,6 +10,7 @@ import logging
 import secrets
 import sqlite3
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +20,6 @@ from domainbert.errors import UserError
 from domainbert.tables import TableError, id_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ import json
 import math
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -18,8 +19,6 @@ from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from domainbert.scoring import Task
 
 TOLERANCE = 1e-5
