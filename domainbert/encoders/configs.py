@@ -1,8 +1,8 @@
-"""Configurations of encoders and adapters, checked before any library sees them.
+"""Configurations of encoders, bounded before any library sees them.
 
 A model folder may come from anyone. Of its configuration only the keys that the architecture
-knows are kept, with their types, and numbers that are finite and within bounds. So a file can
-name no code to fetch (`_attn_implementation`, `auto_map`) and ask for no endless memory.
+knows are kept, and numbers that are finite and within bounds. So a file can name no code to fetch
+(`_attn_implementation`, `auto_map`) and ask for no endless memory.
 """
 
 from __future__ import annotations
@@ -15,31 +15,15 @@ from typing import TYPE_CHECKING, Any
 from domainbert.errors import EncoderError
 
 if TYPE_CHECKING:
-    from peft import LoraConfig
     from transformers import PretrainedConfig
 
-LABELS, RANK = 100_000, 1024
-_MOST = {"num_labels": LABELS, "vocab_size": 10**7, "max_position_embeddings": 10**7}
-_MOST |= {"num_hidden_layers": 1000, "r": RANK}
+_MOST = {"num_labels": 100_000, "vocab_size": 10**7, "max_position_embeddings": 10**7}
+_MOST |= {"num_hidden_layers": 1000}
 _USUAL = 10**6  # the largest other number
-_LONGEST = 10_000  # characters of a text, or entries of a list
+_LONGEST = 100_000  # characters of a text, or entries of a list
 _FILE_BYTES = 2**25
-# Known to every architecture; the others of the base class are not for files to say.
-_COMMON = ("architectures", "num_labels", "id2label", "label2id", "problem_type")
 _NOT_READ = ("output_hidden_states", "output_attentions", "return_dict", "chunk_size_feed_forward")
 _PLAIN = ("is_decoder", "add_cross_attention", "is_encoder_decoder", "quantization_config")
-_KINDS: dict[type, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: ((int, float), "a number"),
-    str: (str, "a text"),
-    dict: (dict, "an object"),
-}
-_LORA = {"r": 8, "lora_alpha": 8.0, "lora_dropout": 0.0, "bias": "none", "use_rslora": False}
-_LORA |= {"use_dora": False, "fan_in_fan_out": False, "base_model_name_or_path": "", "revision": ""}
-_LORA |= dict.fromkeys(("target_modules", "exclude_modules", "modules_to_save", "task_type"))
-_LORA |= dict.fromkeys(("layers_to_transform", "layers_pattern"))
-_LORA |= {"rank_pattern": {}, "alpha_pattern": {}}
 
 
 def read_config(
@@ -67,37 +51,17 @@ def read_config(
     for key in _PLAIN:
         if document.get(key):
             raise EncoderError(f"{name}: config.json has {key}; expected a plain encoder")
-    defaults = CONFIG_MAPPING[kind]().to_dict()
-    known = {key: value for key, value in defaults.items() if not key.startswith("_")}
-    known = {**dict.fromkeys(_COMMON), **known}
-    kept = {
-        key: _checked(key, value, known[key], name=f"{name}: config.json")
-        for key, value in document.items()
-        if key in known and key not in _NOT_READ
-    }
-    kept.pop("model_type", None)
+    known = {key for key in CONFIG_MAPPING[kind]().to_dict() if not key.startswith("_")}
+    known = (known | {"num_labels"}).difference(_NOT_READ, {"model_type"})
+    kept = {key: value for key, value in document.items() if key in known}
+    check_bounds(kept, name=f"{name}: config.json")
+    labels = kept.get("id2label") or {}
+    if not (isinstance(labels, dict) and all(map(_is_label, labels.items()))):
+        msg = f"{name}: config.json has id2label = {_shown(labels)}; expected labels by number"
+        raise EncoderError(msg)
     config = CONFIG_MAPPING[kind](**{**kept, **changes})
     _check_size(config, weight_bytes, name=name)
     return config
-
-
-def read_lora_config(folder: Path) -> LoraConfig:
-    """The configuration of a LoRA adapter; `EncoderError` for another kind or a wrong value."""
-    from peft import LoraConfig
-
-    file = folder / "adapter_config.json"
-    document = read_object(file)
-    if (kind := document.get("peft_type")) != "LORA":
-        raise EncoderError(f"{folder} holds a {str(kind)[:40]} adapter; expected LoRA")
-    kept = {
-        key: _checked(key, value, _LORA[key], name=str(file))
-        for key, value in document.items()
-        if key in _LORA and value is not None
-    }
-    patterns = list(kept.get("rank_pattern", {}).values())
-    if any(type(rank) is not int or not 1 <= rank <= RANK for rank in [kept.get("r"), *patterns]):
-        raise EncoderError(f"{file}: expected r, the rank, to be a whole number from 1 to {RANK}")
-    return LoraConfig(**kept, inference_mode=True)
 
 
 def read_object(file: Path) -> dict[str, Any]:
@@ -119,31 +83,19 @@ def read_object(file: Path) -> dict[str, Any]:
     return document
 
 
-def _checked(key: str, value: Any, default: Any, *, name: str) -> Any:
-    """A value of the type of its default."""
-    is_usual = value is None or (type(value), value) == (type(default), default)
-    if expected := "" if is_usual else _expected(key, value, default):
-        raise EncoderError(f"{name} has {key} = {_shown(value)}; expected {expected}")
-    if key == "id2label" and value is not None:
-        return {int(number): label for number, label in value.items()}
-    return value
+def check_bounds(values: dict[str, Any], *, name: str) -> None:
+    """Refuse numbers, texts and lists that are too large; the libraries check the types."""
+    for key, value in values.items():
+        most = _MOST.get(key, _USUAL)
+        if not _is_bounded(value, most):
+            raise EncoderError(
+                f"{name} has {key} = {_shown(value)}; expected finite numbers up to {most:,}, "
+                "short texts and short lists"
+            )
 
 
-def _expected(key: str, value: Any, default: Any) -> str:
-    """What a value should be; "" if it is that."""
-    if key in ("id2label", "label2id"):
-        label = str if key == "id2label" else int
-        is_fine = isinstance(value, dict) and len(value) <= LABELS
-        if is_fine and all(type(part) is label for part in value.values()):
-            return "" if key == "label2id" or all(map(str.isdecimal, value)) else "numbers as keys"
-        return f"at most {LABELS:,} labels with their numbers"
-    kinds, expected = _KINDS.get(type(default), (object, ""))
-    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds not in (bool, object)):
-        return expected
-    most = _MOST.get(key, _USUAL)
-    if not _is_bounded(value, most):
-        return f"finite numbers up to {most:,}, short texts and short lists"
-    return ""
+def _is_label(entry: tuple[str, Any]) -> bool:
+    return entry[0].isdecimal() and isinstance(entry[1], str)
 
 
 def _is_bounded(value: Any, most: int, depth: int = 3) -> bool:

@@ -309,12 +309,12 @@ def explained(name: str) -> Iterator[None]:
 
 
 def _short_reason(error: Exception) -> str:
-    """The type of an error and the first line of its message."""
+    """The type of an error and its message, in one line."""
     if isinstance(error, pickle.UnpicklingError):
         # The library's own message recommends executing what is in the file.
         return "its .bin holds more than weights, and only weights are read"
-    first = next(iter(str(error).strip().splitlines()), "")
-    return ": ".join(part for part in (type(error).__name__, first[:300]) if part)
+    message = " ".join(str(error).split())[:300]
+    return ": ".join(part for part in (type(error).__name__, message) if part)
 
 
 def _weights_files(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.encoders.configs import read_lora_config
+from domainbert.encoders.configs import check_bounds, read_object
 from domainbert.encoders.loading import ADAPTER_CONFIG, ADAPTER_FILE, HUB, explained
 from domainbert.errors import EncoderError
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 OUTPUT_LAYERS = ("classifier", "qa_outputs")
 HEAD_MODULES = {*OUTPUT_LAYERS, "pooler", "head"}
+RANK = 1024  # the largest that is read
+# What is read of a configuration; the rest of PEFT's may load files or run code.
+_READ = frozenset(
+    "r lora_alpha lora_dropout bias use_rslora use_dora fan_in_fan_out base_model_name_or_path"
+    " revision target_modules exclude_modules modules_to_save task_type layers_to_transform"
+    " layers_pattern rank_pattern alpha_pattern".split()
+)
 # Every linear layer of the encoder, by the names of BERT, ModernBERT and MPNet.
 LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
 
@@ -103,6 +110,25 @@ def merge_adapter(wrapped: Any, adapter: Adapter) -> PreTrainedModel:
     """Merge an adapter into a model from `add_lora`, and return it plain."""
     set_adapter(wrapped, adapter.tensors)
     return wrapped.merge_and_unload().eval()
+
+
+def read_lora_config(folder: Path) -> LoraConfig:
+    """The configuration of a LoRA adapter; `EncoderError` for another kind or a wrong value."""
+    from peft import LoraConfig
+
+    file = folder / ADAPTER_CONFIG
+    document = read_object(file)
+    if (kind := document.get("peft_type")) != "LORA":
+        raise EncoderError(f"{folder} holds a {str(kind)[:40]} adapter; expected LoRA")
+    kept = {key: value for key, value in document.items() if key in _READ and value is not None}
+    check_bounds(kept, name=str(file))
+    with explained(str(file)):
+        ranks = [kept.get("r"), *kept.get("rank_pattern", {}).values()]
+        if any(type(rank) is not int or not 1 <= rank <= RANK for rank in ranks):
+            raise EncoderError(
+                f"{file}: expected r, the rank, to be a whole number from 1 to {RANK}"
+            )
+        return LoraConfig(**kept, inference_mode=True)
 
 
 def read_adapter(folder: Path) -> Adapter:

@@ -69,15 +69,15 @@ def test_a_config_can_ask_for_no_kernel_and_no_code(folder, no_kernels):
         ({"vocab_size": 10**7}, "asks for more weights than the [0-9,]+ bytes of its file hold"),
         ({"hidden_size": 10**6}, "asks for more weights than"),
         ({"hidden_size": -8}, "hidden_size = -8; expected finite numbers"),
-        ({"hidden_size": 32.5}, "hidden_size = 32.5; expected a whole number"),
-        ({"hidden_size": True}, "hidden_size = True; expected a whole number"),
+        ({"hidden_size": 32.5}, "Field 'hidden_size' expected int, got float .value: 32.5"),
+        ({"hidden_size": True}, "Field 'hidden_size' expected int, got bool .value: True"),
         ({"layer_norm_eps": float("nan")}, "is not a JSON object .it has the number NaN"),
         ({"layer_norm_eps": float("inf")}, "is not a JSON object .it has the number Infinity"),
-        ({"layer_norm_eps": "small"}, "layer_norm_eps = 'small'; expected a number"),
-        ({"hidden_act": ["gelu"]}, "hidden_act = .'gelu'.; expected a text"),
-        ({"id2label": {"0": ["a", ["b"]]}}, "id2label = .* expected at most 100,000 labels"),
-        ({"id2label": ["a"]}, "id2label = .'a'.; expected at most 100,000 labels"),
-        ({"id2label": {"x": "a"}}, "id2label = .* expected numbers as keys"),
+        ({"layer_norm_eps": "small"}, "Field 'layer_norm_eps' expected float, got str"),
+        ({"hidden_act": ["gelu"]}, "Field 'hidden_act' expected str, got list"),
+        ({"id2label": {"0": ["a", ["b"]]}}, "id2label = .* expected labels by number"),
+        ({"id2label": ["a"]}, "id2label = .'a'.; expected labels by number"),
+        ({"id2label": {"x": "a"}}, "id2label = .* expected labels by number"),
         ({"model_type": ["bert"]}, "has model_type .'bert'., which the installed transformers"),
     ],
 )
@@ -100,6 +100,27 @@ def test_a_rank_out_of_bounds_is_one_line(write_adapter, tmp_path, rank):
     change(folder / "adapter_config.json", r=rank)
     with pytest.raises(EncoderError, match=r"r = .* expected|expected r, the rank, to be a whole"):
         read_adapter(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lora_alpha": "x"},
+        {"lora_dropout": [1]},
+        {"target_modules": 3},
+        {"modules_to_save": 3},
+        {"rank_pattern": [1]},
+        {"alpha_pattern": {"query": "x"}},
+        {"lora_alpha": 10**9},
+        {"bias": {"a": "b"}},
+    ],
+)
+def test_an_adapter_of_wrong_types_is_one_line(write_adapter, tmp_path, changes):
+    folder = write_adapter(Embedder, tmp_path / "adapter")
+    change(folder / "adapter_config.json", **changes)
+    with pytest.raises(EncoderError) as caught:
+        Embedder.from_pretrained(folder)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

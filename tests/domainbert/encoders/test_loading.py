@@ -532,9 +532,7 @@ def test_a_peft_adapter_which_names_another_model_is_refused(folder):
 )
 def test_a_broken_file_is_one_clear_error(folder, file, data):
     (folder / file).write_bytes(data)
-    wanted = (
-        "copy cannot be loaded|config.json is not a JSON|hidden_size = 'many'; expected a whole"
-    )
+    wanted = "copy cannot be loaded|config.json is not a JSON"
     with pytest.raises(EncoderError, match=wanted) as caught:
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
     assert "\n" not in str(caught.value)
