@@ -22,11 +22,11 @@ OUTPUT_LAYERS = ("classifier", "qa_outputs")
 HEAD_MODULES = {*OUTPUT_LAYERS, "pooler", "head"}
 RANK = 1024  # the largest that is read
 # What is read of a configuration; the rest of PEFT's may load files or run code.
-_READ = frozenset(
-    "r lora_alpha lora_dropout bias use_rslora use_dora fan_in_fan_out base_model_name_or_path"
-    " revision target_modules exclude_modules modules_to_save task_type layers_to_transform"
-    " layers_pattern rank_pattern alpha_pattern".split()
-)
+_READ = {
+    *("r", "rank_pattern", "lora_alpha", "alpha_pattern", "use_rslora", "lora_dropout", "bias"),
+    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "use_dora"),
+    *("modules_to_save", "task_type", "base_model_name_or_path", "revision", "fan_in_fan_out"),
+}
 # Every linear layer of the encoder, by the names of BERT, ModernBERT and MPNet.
 LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
 
