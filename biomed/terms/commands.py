@@ -130,7 +130,7 @@ def plot(
     )
     write_table(layout.table, coordinates)
     save_figure(plot_layout(layout), out)
-    say(layout.caption())
+    say(layout.caption)
     say(f"picture in {out}, coordinates in {coordinates}")
 
 

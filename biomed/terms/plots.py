@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
-from domainbert.statistics.figures import COLOURS, GREY, drawing, new_axes
+from domainbert.statistics.figures import COLOURS, GREY, drawing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +26,7 @@ _DIRECTIONS = np.array(
 # Six colours and five markers tell thirty categories apart.
 _MARKERS = ("o", "s", "^", "D", "v")
 INK = "#222222"
-_POINTS = 72  # typographic points of an inch
-_PANEL = 6.4  # inches of a picture's sides
+_WIDTH = 6.6  # inches
 _LEGEND_COLUMNS = 4
 _FEW = 60  # up to so many terms, labels may be off their points
 _LONG = 40  # a longer label is cut
@@ -39,19 +38,12 @@ class TermLayout:
 
     Attributes:
         table: `term, category` (where categories were given), `x, y`.
-        perplexity: of t-SNE.
-        trustworthiness: of the nearest neighbours, in [0, 1]; 1 means that none is false
-            (Venna and Kaski 2001, by scikit-learn).
+        caption: the method, its perplexity, and the trustworthiness of the nearest neighbours, in
+            [0, 1]; 1 means that none is false (Venna and Kaski 2001, by scikit-learn).
     """
 
     table: pd.DataFrame = field(repr=False)
-    perplexity: float
-    trustworthiness: float
-
-    def caption(self) -> str:
-        """Method and trustworthiness of the picture."""
-        how = f"t-SNE, perplexity {self.perplexity:.3g} of {len(self.table):,} terms"
-        return f"{how}; trustworthiness of neighbours: {self.trustworthiness:.2f} (1 is best)."
+    caption: str
 
 
 def layout_terms(
@@ -92,17 +84,15 @@ def layout_terms(
         raise UserError(msg)
     points = unit(np.asarray(vectors, dtype=np.float32))
     places = TSNE(perplexity=perplexity, random_state=seed).fit_transform(points)
-    k = min(NEIGHBOURS, (number - 1) // 2)
-    trust = float(trustworthiness(points, places, n_neighbors=k))
-    table = pd.DataFrame({"term": list(terms)})
-    if categories is not None:
-        table["category"] = list(categories)
-    table[["x", "y"]] = places
-    return TermLayout(table, perplexity, trust)
+    trust = trustworthiness(points, places, n_neighbors=min(NEIGHBOURS, (number - 1) // 2))
+    columns = {"term": terms, "category": categories, "x": places[:, 0], "y": places[:, 1]}
+    table = pd.DataFrame({k: list(v) for k, v in columns.items() if v is not None})
+    how = f"t-SNE, perplexity {perplexity:.3g} of {number:,} terms"
+    return TermLayout(table, f"{how}; trustworthiness of neighbours: {trust:.2f} (1 is best).")
 
 
 def place_labels(
-    points: np.ndarray, sizes: np.ndarray, *, page: tuple[float, float], gap: float, rings: int
+    points: np.ndarray, sizes: np.ndarray, *, page: np.ndarray, gap: float, rings: int
 ) -> np.ndarray:
     """Choose a place beside each point for its label, or none.
 
@@ -113,7 +103,7 @@ def place_labels(
     Args:
         points: shape (n, 2), with the page's lower left corner at (0, 0).
         sizes: width and height of each label, shape (n, 2).
-        page: its width and height.
+        page: its width and height, shape (2,).
         gap: between a point's centre and a label beside it.
         rings: distances to try, in steps of the label's height; 1 is directly beside the point.
 
@@ -121,139 +111,90 @@ def place_labels(
         Lower left corners, shape (n, 2); NaN where a label is left out.
     """
     corners = np.full((len(points), 2), np.nan)
-    taken = np.hstack([points - gap / 2, points + gap / 2])  # a point is as wide as the gap
+    # Lower left and upper right corners; a point is as wide as the gap.
+    taken = np.stack([points - gap / 2, points + gap / 2], axis=1)
     ways = np.tile(_DIRECTIONS, (rings, 1))
     for i, (point, size) in enumerate(zip(points, sizes, strict=True)):
         far = gap + size[1] * np.arange(rings).repeat(len(_DIRECTIONS))[:, None]
         low = point + far * ways + (ways - 1) / 2 * size
-        boxes = np.hstack([low, low + size])
-        free = (low >= 0).all(axis=1) & (boxes[:, 2:] <= page).all(axis=1)
-        free &= ~_overlaps(boxes, taken).any(axis=1)
+        high = low + size
+        overlaps = ((low[:, None] < taken[:, 1]) & (high[:, None] > taken[:, 0])).all(axis=2)
+        free = ((low >= 0) & (high <= page)).all(axis=1) & ~overlaps.any(axis=1)
         if free.any():
-            corners[i] = low[free.argmax()]
-            taken = np.vstack([taken, boxes[free.argmax()]])
+            best = free.argmax()
+            corners[i] = low[best]
+            taken = np.vstack([taken, [[low[best], high[best]]]])
     return corners
-
-
-def _overlaps(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Whether boxes (left, bottom, right, top) share any area, shape (boxes, others)."""
-    a, b = boxes[:, None], others[None]
-    apart = (a[..., :2] >= b[..., 2:]) | (b[..., :2] >= a[..., 2:])
-    return np.logical_not(apart.any(axis=2))
 
 
 @drawing
 def plot_layout(layout: TermLayout) -> Figure:
     """Draw a layout of terms, with a legend of the categories."""
+    from matplotlib.figure import Figure
+
     table = layout.table
-    names = list(dict.fromkeys(table["category"])) if "category" in table.columns else []
+    groups = [*table.groupby("category", sort=False, dropna=False)] if "category" in table else []
     across, up = np.ptp(table[["x", "y"]].to_numpy(), axis=0)
-    tall = _PANEL * float(np.clip(up / max(across, 1e-9), 0.6, 1.1))
-    below, wide = 0.3 + 0.19 * -(-len(names) // _LEGEND_COLUMNS), _PANEL + 0.2
-    box = (0, below / (below + tall), _PANEL / wide, tall / (below + tall))
-    figure, (axes,) = new_axes((wide, below + tall), box)
-    looks = {
-        name: {"c": COLOURS[i % len(COLOURS)], "marker": _MARKERS[i % len(_MARKERS)]}
-        for i, name in enumerate(names)
-    }
-    _draw_layout(axes, layout, looks, page=(_PANEL * _POINTS, tall * _POINTS))
-    if names:
-        legend = figure.legend(
-            *axes.get_legend_handles_labels(),
-            loc="lower center",
-            ncols=_LEGEND_COLUMNS,
-            fontsize=8,
-            frameon=False,
-            handletextpad=0.2,
-            columnspacing=1.2,
-            markerscale=6 / _marker_side(len(table)),
+    height = _WIDTH * float(np.clip(up / max(across, 1e-9), 0.6, 1.1))
+    legend = 0.4 + 0.2 * -(-len(groups) // _LEGEND_COLUMNS)
+    figure = Figure(figsize=(_WIDTH, height + legend), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xticks=[], yticks=[], aspect="equal")
+    axes.set_adjustable("datalim")
+    axes.spines[:].set(visible=True, color="#CCCCCC", linewidth=0.6)
+    axes.set_xlabel(layout.caption, loc="left", size=7, color=GREY)
+    side = float(np.clip(80 / len(table) ** 0.5, 2, 6))  # in points: the fewer, the larger
+    for number, (name, part) in enumerate(groups or [("", table)]):
+        axes.scatter(
+            part["x"],
+            part["y"],
+            s=side**2,
+            c=COLOURS[number % len(COLOURS)],
+            marker=_MARKERS[number % len(_MARKERS)],
+            linewidths=0,
+            zorder=2,
+            label=name,
         )
-        for text in legend.get_texts():
-            text.set_parse_math(False)  # "$" in a name is no formula
+    if groups:
+        place, columns = "outside lower center", _LEGEND_COLUMNS
+        figure.legend(loc=place, ncols=columns, fontsize=8, frameon=False, markerscale=6 / side)
+    figure.draw_without_rendering()  # from here on the axes have their place
+    figure.set_layout_engine("none")
+    _draw_labels(axes, table, gap=side / 2 + 2, to_points=72 / figure.dpi)
     return figure
 
 
-def _draw_layout(
-    axes: Axes, layout: TermLayout, looks: dict[str, dict[str, Any]], *, page: tuple[float, float]
-) -> None:
-    table = layout.table
-    places = table[["x", "y"]].to_numpy(dtype=float)
-    dots: dict[str, Any] = {"s": _marker_side(len(places)) ** 2, "linewidths": 0, "zorder": 2}
-    for name, look in looks.items():
-        own = (table["category"] == name).to_numpy()
-        axes.scatter(places[own, 0], places[own, 1], label=name, **look, **dots)
-    if not looks:
-        axes.scatter(places[:, 0], places[:, 1], c=COLOURS[0], **dots)
-    # One scale on both axes, the terms in the middle of the page.
-    low, high = places.min(axis=0), places.max(axis=0)
-    scale = 0.92 * float((page / np.maximum(high - low, 1e-9)).min())
-    corner = (low + high) / 2 - np.array(page) / scale / 2
-    far = corner + np.array(page) / scale
-    axes.set(xlim=(corner[0], far[0]), ylim=(corner[1], far[1]), xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(visible=True, color="#CCCCCC", linewidth=0.6)
-    _draw_labels(axes, places, (places - corner) * scale, table["term"].tolist(), page=page)
-    axes.annotate(
-        layout.caption(),
-        *((0, 0), (0, -5)),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        va="top",
-        size=7,
-        color=GREY,
-        annotation_clip=False,
-    )
-
-
-def _marker_side(terms: int) -> float:
-    """In points: the fewer the terms, the larger."""
-    return float(np.clip(80 / terms**0.5, 2, 6))
-
-
-def _draw_labels(
-    axes: Axes,
-    places: np.ndarray,
-    points: np.ndarray,
-    terms: list[str],
-    *,
-    page: tuple[float, float],
-) -> None:
+def _draw_labels(axes: Axes, table: pd.DataFrame, *, gap: float, to_points: float) -> None:
     """Write the labels that fit; with few terms a label may be off its point, with a line to it."""
     from matplotlib.patheffects import withStroke
 
-    number = len(terms)
-    size = float(np.clip(11 - np.log2(number) / 2, 5.5, 9))
-    shown = [term if len(term) <= _LONG else f"{term[: _LONG - 1]}…" for term in terms]
-    sizes = _text_sizes(shown, size)
-    gap = _marker_side(number) / 2 + 2
-    rings = 4 if number <= _FEW else 1
-    corners = place_labels(points, sizes, page=page, gap=gap, rings=rings)
-    halo: list[Any] = [withStroke(linewidth=1.2, foreground="white")]
-    line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
-    for i in np.flatnonzero(np.isfinite(corners).all(axis=1)).tolist():
-        place, centre = tuple(places[i]), tuple(corners[i] + sizes[i] / 2 - points[i])
-        text = axes.annotate(
-            shown[i],
-            *(place, centre),
+    number = len(table)
+    places = table[["x", "y"]].to_numpy(dtype=float)
+    points = (axes.transData.transform(places) - axes.bbox.min) * to_points
+    texts = [
+        axes.annotate(
+            term if len(term) <= _LONG else f"{term[: _LONG - 1]}…",
+            *(place, (0, 0)),
             textcoords="offset points",
             ha="center",
-            va="center_baseline",
-            size=size,
+            va="center",
+            size=float(np.clip(11 - np.log2(number) / 2, 5.5, 9)),
             color=INK,
             zorder=3,
-            parse_math=False,
+            path_effects=[withStroke(linewidth=1.2, foreground="white")],
         )
-        text.set_path_effects(halo)
+        for term, place in zip(table["term"], places.tolist(), strict=True)
+    ]
+    # A little air: the width in print differs by up to two points from that on the screen.
+    sizes = np.array([text.get_window_extent().size for text in texts]) * to_points + (2, 0)
+    page, rings = np.multiply(axes.bbox.size, to_points), 4 if number <= _FEW else 1
+    corners = place_labels(points, sizes, page=page, gap=gap, rings=rings)
+    line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+    for i, text in enumerate(texts):
+        if np.isnan(corners[i]).any():
+            text.remove()
+            continue
+        text.set_position(corners[i] + sizes[i] / 2 - points[i])
         edge = np.clip(points[i], corners[i], corners[i] + sizes[i]) - points[i]
         if np.abs(edge).max() > gap + 0.1:
-            axes.annotate("", place, tuple(edge), textcoords="offset points", arrowprops=line)
-
-
-def _text_sizes(texts: Sequence[str], size: float) -> np.ndarray:
-    """Width and height of each text in points, a little air around it, shape (texts, 2)."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextToPath
-
-    measure, font = TextToPath(), FontProperties(size=size)
-    widths = [measure.get_text_width_height_descent(text, font, ismath=False)[0] for text in texts]
-    return np.array([(width + 1.5, 1.25 * size) for width in widths])
+            axes.annotate("", places[i], edge, textcoords="offset points", arrowprops=line)

@@ -23,7 +23,7 @@ def test_trustworthiness_is_scikit_learns():
     points = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     places = layout.table[["x", "y"]].to_numpy()
     expected = trustworthiness(points, places, n_neighbors=5)
-    assert layout.trustworthiness == pytest.approx(expected, abs=1e-3)
+    assert f"trustworthiness of neighbours: {expected:.2f} " in layout.caption
 
 
 @pytest.mark.parametrize("n", [4, 10, 60])
@@ -33,8 +33,7 @@ def test_it_works_from_four_terms_on(n):
     assert layout.table["term"].tolist() == terms
     assert np.isfinite(layout.table[["x", "y"]].to_numpy()).all()
     assert len(layout.table[["x", "y"]].drop_duplicates()) == n
-    assert layout.perplexity == pytest.approx(min(30, (n - 1) / 3))
-    assert f"perplexity {layout.perplexity:.3g} of {n} terms" in layout.caption()
+    assert f"perplexity {min(30, (n - 1) / 3):.3g} of {n} terms" in layout.caption
 
 
 def test_the_same_seed_gives_the_same_picture_and_clusters_stay_together():
