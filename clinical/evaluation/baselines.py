@@ -16,8 +16,8 @@ import numpy as np
 
 from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
-from domainbert.statistics.calibration import calibrated, checked, fit_platt, logit, platt
-from domainbert.tables import id_key, is_missing, require_columns
+from domainbert.statistics.calibration import calibrated, fit_platt, logit, platt
+from domainbert.tables import id_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,21 +50,22 @@ def baselines(
     Features are words and pairs of words, weighted by inverse document frequency, with logarithmic
     counts: on readmission, stronger than the bag of words of Huang, Altosaar and Ranganath 2019.
 
-    Each table has `text` (a list of notes, or one string) and `readmitted` (0/1); the outcomes of
-    `test` are not used and may be absent.
+    Each table has `text` (lists of notes) and `readmitted` (0/1), from `usable_stays`; the outcomes
+    of `test` are not used.
 
     Raises:
-        TableError: a column is missing.
-        UserError: labels other than 0 and 1, one outcome only, or no text contains a word.
+        UserError: training or validation has one outcome only, or no text contains a word.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
-    for name, frame in (("train", train), ("val", val)):
-        require_columns(frame.columns, ("text", "readmitted"), source=name)
-    require_columns(test.columns, ("text",), source="test")
-    train_y, val_y = (_outcomes(frame["readmitted"]) for frame in (train, val))
+    for outcome in (train["readmitted"], val["readmitted"]):
+        if outcome.nunique() < 2:
+            raise UserError(
+                f"{int(outcome.sum())} of {len(outcome)} stays have the outcome; a baseline needs "
+                "both outcomes in training and in validation"
+            )
     words = TfidfVectorizer(
         ngram_range=(1, 2),
         min_df=_RARE if len(train) >= _SMALL else 2,
@@ -72,38 +73,21 @@ def baselines(
         sublinear_tf=True,
         dtype=np.float32,
     )
-    with contextlib.suppress(ValueError):  # its vocabulary is empty
-        features = words.fit_transform(joined(train))
-    if not hasattr(words, "vocabulary_"):
-        counted = f"no word is left to count in {len(train)} training texts"
-        raise UserError(f"{counted}; pass notes with words")
-    checks, tests = (words.transform(joined(frame)) for frame in (val, test))
+    texts, checks, tests = (frame["text"].map("\n".join) for frame in (train, val, test))
+    try:
+        features = words.fit_transform(texts)
+    except ValueError:  # its vocabulary is empty
+        few = f"no word is left to count in {len(train)} training texts; pass notes with words"
+        raise UserError(few) from None
+    sides = [words.transform(side) for side in (checks, tests)]
     how: dict[str, Any] = {"solver": "liblinear", "max_iter": 1000, "random_state": 0}
-    models = (LogisticRegression(C=c, **how).fit(features, train_y) for c in _GRID)
-    best = max(models, key=lambda model: roc_auc_score(val_y, model.predict_proba(checks)[:, 1]))
-    scores = [best.predict_proba(side)[:, 1] for side in (checks, tests)]
+    models = [LogisticRegression(C=c, **how).fit(features, train["readmitted"]) for c in _GRID]
+    risks = [[model.predict_proba(side)[:, 1] for side in sides] for model in models]
+    scores = max(risks, key=lambda both: roc_auc_score(val["readmitted"], both[0]))
     with contextlib.suppress(UserError):  # too few validation stays: as they are
-        fitted = fit_platt(logit(scores[0]), val_y)
+        fitted = fit_platt(logit(scores[0]), val["readmitted"])
         scores = [calibrated(side, *fitted) for side in scores]
     return {"TF-IDF": BaselineScores(*scores)}
-
-
-def _outcomes(y: pd.Series) -> NDArray[np.float64]:
-    outcome, _ = checked(y, np.zeros(len(y)))
-    if not 0 < outcome.sum() < len(y):
-        raise UserError(
-            f"{int(outcome.sum())} of {len(y)} stays have the outcome; a baseline needs both "
-            "outcomes in training and in validation"
-        )
-    return outcome
-
-
-def joined(frame: pd.DataFrame) -> list[str]:
-    """One text a stay: its notes joined by line breaks; '' without notes."""
-    return [
-        notes if isinstance(notes, str) else "\n".join(note for note in notes if note)
-        for notes in frame["text"].map(lambda notes: [] if is_missing(notes) else notes)
-    ]
 
 
 def point_scores(

@@ -185,7 +185,6 @@ def measure(
     """
     keyed = stays.assign(patient_id=patient_keys(stays["patient_id"]))
     outcome, patients = keyed["readmitted"], keyed["patient_id"]
-    asked = {"patients": patients, "bootstrap": bootstrap}
     working = next((name for name in (OWN, "10 alerts per 100") if name in points), None)
     level = None if working is None else points[working].threshold
     periods, dates = by_period(keyed, threshold=level, bootstrap=bootstrap)
@@ -193,7 +192,9 @@ def measure(
     return Comparison(
         stays=stays,
         evaluations={
-            name: evaluate(outcome, risk, threshold=thresholds[name], **asked)
+            name: evaluate(
+                outcome, risk, patients=patients, threshold=thresholds[name], bootstrap=bootstrap
+            )
             for name, risk in risks.items()
         },
         scores=dict(risks),
@@ -201,8 +202,8 @@ def measure(
         points=dict(points),
         working=working,
         curve=decision_curve(outcome, risks),
-        benefit=benefit_table(outcome, keyed["probability"], **asked),
-        burden=alert_burden(outcome, keyed["probability"], points, **asked),
+        benefit=benefit_table(keyed, bootstrap=bootstrap),
+        burden=alert_burden(keyed, points, bootstrap=bootstrap),
         periods=periods,
         dates=dates,
         inputs=inputs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,21 +40,20 @@ class Point:
     source: str
 
 
-def decision_curve(
-    y: ArrayLike, scores: Mapping[str, ArrayLike], *, thresholds: Sequence[float] = GRID
-) -> pd.DataFrame:
+def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFrame:
     """Net benefit of alerting where the risk is at least t: `threshold`, one column a set of risks.
 
     (true positives - false positives × t / (1 - t)) / n: readmissions with an alert per stay, less
-    the false alerts at the exchange rate that the threshold, in [0, 1), implies. `alert all` alerts
-    everybody; `alert none` scores 0. Source: Vickers and Elkin 2006, Med Decis Making 26:565.
+    the false alerts at the exchange rate that the threshold, one of `GRID`, implies. `alert all`
+    alerts everybody; `alert none` scores 0. Source: Vickers and Elkin 2006, Med Decis Making
+    26:565.
 
     Raises:
         UserError: bad input, see `checked`.
     """
     import pandas as pd
 
-    levels = np.asarray(thresholds, dtype=np.float64)
+    levels = np.array(GRID)
     columns: dict[str, Floats] = {"threshold": levels}
     for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
         outcome, risk = checked(y, probability)
@@ -67,28 +66,24 @@ def _benefit(y: Floats, alerts: NDArray[np.bool_], levels: Floats, weights: Floa
     return np.asarray((true - false * levels / (1 - levels)) / weights.sum())
 
 
-def benefit_table(
-    y: ArrayLike,
-    probability: ArrayLike,
-    *,
-    patients: Iterable[object],
-    thresholds: Sequence[float] = SHOWN,
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Net benefit at some thresholds, with intervals, one row a threshold.
+def benefit_table(stays: pd.DataFrame, *, bootstrap: int = 1000) -> pd.DataFrame:
+    """Net benefit at the thresholds `SHOWN`, with intervals, one row a threshold.
 
     `net_benefit` (see `decision_curve`) is the model's, `alert_all` that of alerting everybody,
     and `gain` the model's over the better of alerting everybody and nobody; `…_low` and `…_high`
     are 95% intervals by resampling patients.
+
+    Args:
+        stays: `patient_id`, `readmitted` (0/1) and `probability`, one row a stay.
+        bootstrap: resamples of patients; 0 for no intervals.
 
     Raises:
         UserError: bad input, see `checked`.
     """
     import pandas as pd
 
-    outcome, risk = checked(y, probability)
-    levels = np.asarray(thresholds)
+    outcome, risk = checked(stays["readmitted"], stays["probability"])
+    levels = np.array(SHOWN)
     alerts, everybody = risk[:, None] >= levels, np.ones((len(risk), len(levels)), dtype=bool)
 
     def measure(weights: Floats) -> Floats:
@@ -96,62 +91,43 @@ def benefit_table(
         everyone = _benefit(outcome, everybody, levels, weights)
         return np.stack([own, everyone, own - np.maximum(everyone, 0.0)])
 
-    codes = patient_codes(patients, n=len(outcome))
-    benefit = resample(measure, codes, bootstrap=bootstrap, seed=seed)
+    codes = patient_codes(stays["patient_id"], n=len(outcome))
+    benefit = resample(measure, codes, bootstrap=bootstrap)
     columns = {"threshold": levels, **benefit[0].columns("net_benefit")}
     columns |= {"alert_all": benefit.value[1], **benefit[2].columns("gain")}
     return pd.DataFrame(columns)
 
 
 def alert_burden(
-    y: ArrayLike,
-    probability: ArrayLike,
-    points: Mapping[str, Point],
-    *,
-    patients: Iterable[object],
-    bootstrap: int = 1000,
-    seed: int = 0,
+    stays: pd.DataFrame, points: Mapping[str, Point], *, bootstrap: int = 1000
 ) -> pd.DataFrame:
     """What alerting at thresholds that were chosen beforehand costs and finds, one row a threshold.
 
     `alerts_per_100`, `recall`, `precision` and `per_find`, the alerts to look at for one
     readmission found (number needed to evaluate, 1 / precision), each with a 95% interval by
-    resampling patients.
-
-    Args:
-        y: shape (n,), 0 or 1.
-        probability: shape (n,), in [0, 1].
-        points: name -> threshold; choose them on validation.
-        patients: n patient ids.
-        bootstrap: resamples; 0 for no intervals.
-        seed: of the resampling.
-
-    Raises:
-        UserError: see `domainbert.statistics.calibration.checked`.
+    resampling patients. `points` are thresholds by name; the rest is as for `benefit_table`.
     """
     import pandas as pd
 
-    outcome, risk = checked(y, probability)
+    outcome, risk = checked(stays["readmitted"], stays["probability"])
     parts = [Stays(outcome, risk, point.threshold) for point in points.values()]
     kept = ("alerts_per_100", "recall_at_threshold", "precision_at_threshold")
     chosen = [next(m for m in MEASURES if m.field == name) for name in kept]
     burden = resample(
         lambda weights: np.reshape([numbers(s, weights, chosen) for s in parts], (-1, 3)),
-        patient_codes(patients, n=len(outcome)),
+        patient_codes(stays["patient_id"], n=len(outcome)),
         bootstrap=bootstrap,
-        seed=seed,
     )
-    columns: dict[str, object] = {
-        "point": list(points),
-        "threshold": [point.threshold for point in points.values()],
-        "source": [point.source for point in points.values()],
-    }
+    table = pd.DataFrame(
+        [vars(point) for point in points.values()], columns=["threshold", "source"]
+    )
+    table.insert(0, "point", list(points))
     for number, name in enumerate(("alerts_per_100", "recall", "precision")):
-        columns |= burden[:, number].columns(name)
+        table = table.assign(**burden[:, number].columns(name))
     for end, other in (("", ""), ("_low", "_high"), ("_high", "_low")):
-        right = pd.Series(columns[f"precision{other}"])
-        columns[f"per_find{end}"] = 1 / right.where(right > 0)
-    return pd.DataFrame(columns)
+        right = table[f"precision{other}"]
+        table[f"per_find{end}"] = 1 / right.where(right > 0)
+    return table
 
 
 def alert_points(

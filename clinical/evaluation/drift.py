@@ -40,9 +40,7 @@ WATCH, ACT = 0.1, 0.25  # the usual marks of the population stability index
 _BINS = 10
 
 
-def describe_notes(
-    model: RiskModel, stays: pd.Series, *, seed: int = 0
-) -> dict[str, NDArray[np.float64]]:
+def describe_notes(model: RiskModel, stays: pd.Series) -> dict[str, Floats]:
     """What the model's tokenizer finds in a sample of stays: the first five of `QUANTITIES`.
 
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
@@ -50,7 +48,7 @@ def describe_notes(
     """
     tokenizer, unknown = own_tokenizer(model.tokenizer), model.tokenizer.unk_token_id
     rows = []
-    for stay in stays.sample(min(len(stays), MOST_STAYS), random_state=seed):
+    for stay in stays.sample(min(len(stays), MOST_STAYS), random_state=0):
         notes = [stay] if isinstance(stay, str) else list(stay)
         if model.settings.clean_notes:
             notes = [clean(note) for note in notes]
@@ -100,80 +98,58 @@ def _shares(values: Floats, edges: Floats) -> Floats:
     return np.bincount(places, minlength=len(edges) + 1) / len(values)
 
 
-def stability_index(then: ArrayLike, now: ArrayLike, *, n_then: int, n_now: int) -> float:
-    """Population stability index of the shares of stays in bins, then and now; 0 is no change.
-
-    The sum over bins of (now - then) × ln(now / then), each share with half a stay added so that
-    an empty bin gives a finite number. Below 0.1 counts as stable, above 0.25 as a change to act
-    on (Siddiqi 2006, Credit Risk Scorecards).
-    """
-    old, new = np.asarray(then, dtype=np.float64), np.asarray(now, dtype=np.float64)
-    old = (old * n_then + 0.5) / (n_then + 0.5 * len(old))
-    new = (new * n_now + 0.5) / (n_now + 0.5 * len(new))
-    return float(((new - old) * np.log(new / old)).sum())
-
-
-def chance_index(bins: int, *, n_then: int, n_now: int) -> float:
-    """What the stability index stays below in 95 of 100 samples when nothing has changed.
-
-    It is distributed as chi-square with bins - 1 degrees of freedom, times 1/n + 1/m (Yurdakul
-    2018), for independent stays.
-    """
-    from scipy.stats import chi2
-
-    return float(chi2.ppf(0.95, bins - 1) * (1 / n_then + 1 / n_now)) if bins > 1 else 0.0
-
-
 def drift(
     kept: Mapping[str, Mapping[str, Any]], quantities: Mapping[str, ArrayLike]
 ) -> pd.DataFrame:
     """Then and now, one row a quantity that both have.
 
-    The columns are `quantity`, `then` and `now` (medians), `n_then`, `n_now`, `psi` (see
-    `stability_index`), `chance` (see `chance_index`) and `finding`: "stable", "watch" or "act",
-    the latter two only where the index also exceeds chance.
+    The columns are `quantity`, `then` and `now` (medians), `n_then`, `n_now`, `psi`, `chance` and
+    `finding`: "stable", "watch" or "act", the latter two only where `psi` also exceeds `chance`.
+
+    `psi` is the population stability index: the sum over bins of (now - then) × ln(now / then) of
+    the shares of stays, each with half a stay added so that an empty bin gives a finite number.
+    Below 0.1 counts as stable, above 0.25 as a change to act on (Siddiqi 2006, Credit Risk
+    Scorecards). `chance` is what it stays below in 95 of 100 samples when nothing has changed: it
+    is distributed as chi-square with bins - 1 degrees of freedom, times 1/n + 1/m (Yurdakul 2018),
+    for independent stays.
     """
     import pandas as pd
+    from scipy.stats import chi2
 
     rows = []
     for name, old in kept.items():
         values = _finite(quantities.get(name, ()))
         if not len(values):
             continue
-        sizes = {"n_then": old["n"], "n_now": len(values)}
-        shares = _shares(values, np.asarray(old["edges"]))
-        index = stability_index(old["shares"], shares, **sizes)
-        chance = chance_index(len(shares), **sizes)
+        n_then, n_now, bins = old["n"], len(values), len(old["shares"])
+        then = _smoothed(np.asarray(old["shares"]), n_then)
+        now = _smoothed(_shares(values, np.asarray(old["edges"])), n_now)
+        index = float(((now - then) * np.log(now / then)).sum())
+        chance = float(chi2.ppf(0.95, bins - 1) * (1 / n_then + 1 / n_now)) if bins > 1 else 0.0
         level = 0 if index <= chance else int(index > WATCH) + int(index > ACT)
-        rows.append(
-            {
-                "quantity": name,
-                "then": old["median"],
-                "now": float(np.median(values)),
-                **sizes,
-                "psi": index,
-                "chance": chance,
-                "finding": ("stable", "watch", "act")[level],
-            }
-        )
+        finding = ("stable", "watch", "act")[level]
+        medians = old["median"], float(np.median(values))
+        rows.append((name, *medians, n_then, n_now, index, chance, finding))
     columns = ["quantity", "then", "now", "n_then", "n_now", "psi", "chance", "finding"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def compare_inputs(
-    model: RiskModel | None, rows: pd.DataFrame, *, seed: int = 0
-) -> tuple[pd.DataFrame, list[str]]:
+def _smoothed(shares: Floats, n: int) -> Floats:
+    """Shares of n stays with half a stay added to each bin."""
+    return (shares * n + 0.5) / (n + 0.5 * len(shares))
+
+
+def compare_inputs(model: RiskModel | None, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """`drift` since validation, and what it says, a sentence for each change.
 
     Args:
         model: with a profile in its manifest; the table is empty without one.
         rows: `probability` and, where known, `text`, one row a stay.
-        seed: of the sample of stays whose notes are compared.
     """
     kept = (model.manifest.get("profile") or {}).get("val", {}) if model else {}
     now: dict[str, ArrayLike] = {"probability": rows["probability"]}
     if kept and model and "text" in rows.columns:
-        now |= describe_notes(model, rows["text"], seed=seed)
+        now |= describe_notes(model, rows["text"])
     table = drift(kept, now)
     return table, [
         f"{QUANTITIES[row.quantity]}: {'a clear change' if row.finding == 'act' else 'a change'} "

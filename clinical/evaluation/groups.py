@@ -40,7 +40,6 @@ def by_group(
     columns: Sequence[str] | None = None,
     threshold: float | None = None,
     bootstrap: int = 1000,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """Calibration, ranking and alerts in groups of stays, one row a group.
 
@@ -59,7 +58,6 @@ def by_group(
         columns: columns to group by; by default those of `SUBGROUPS` that the frame has.
         threshold: alert where the probability is at least this, chosen on validation.
         bootstrap: resamples of patients for the intervals.
-        seed: of the resampling.
 
     Raises:
         TableError: a column is missing.
@@ -87,7 +85,7 @@ def by_group(
             reason = f"fewer than {SMALLEST_GROUP} stays{' each' if len(small) > 1 else ''}"
             number = int(counts[small].sum())
             rows.append({"column": column, "group": name, "n": number, "reason": reason})
-    measured = iter(_measured(frame, masks, threshold=threshold, bootstrap=bootstrap, seed=seed))
+    measured = iter(_measured(frame, masks, threshold=threshold, bootstrap=bootstrap))
     rows = [row if row["reason"] else row | next(measured) for row in rows]
     return pd.DataFrame(rows, columns=["column", "group", *_NUMBERS])
 
@@ -115,7 +113,6 @@ def _measured(
     *,
     threshold: float | None,
     bootstrap: int,
-    seed: int,
 ) -> list[dict[str, Any]]:
     """Measure groups of stays, each a mask of shape (stays,), and compare it with all others.
 
@@ -133,8 +130,7 @@ def _measured(
             [[numbers(part, weights[m], GROUP_MEASURES) for m, part in pair] for pair in sides]
         )
 
-    codes = patient_codes(frame["patient_id"], n=len(y))
-    both = resample(measure, codes, bootstrap=bootstrap, seed=seed)
+    both = resample(measure, patient_codes(frame["patient_id"], n=len(y)), bootstrap=bootstrap)
     values, difference = both[:, 0], both[:, 0] - both[:, 1]
     adjusted = holm(difference)
     rows = []

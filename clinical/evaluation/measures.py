@@ -1,4 +1,4 @@
-"""The measures of quality: one table with each measure's name, how to read it, and its function."""
+"""The measures of quality, each a function with its name and how to read it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
+    Function = Callable[["WeightedStays"], float]
 
 PRECISION = 0.8
 """The precision of the paper's RP80: at most one alert in five may be false."""
@@ -69,9 +70,10 @@ class WeightedStays:
     """Stays with weights, 1 by default, as the measures read them; equal risks count together."""
 
     def __init__(self, stays: Stays, weights: Floats | None = None) -> None:
-        weights = np.ones_like(stays.risk) if weights is None else weights
-        self.stays, self.weights = stays, weights
-        self.positive, self.total = float(weights @ stays.y), float(weights.sum())
+        self.stays, self.y, self.risk = stays, stays.y, stays.risk
+        self.weights = np.ones_like(stays.risk) if weights is None else weights
+        self.positive, self.total = float(self.weights @ self.y), float(self.weights.sum())
+        self.expected = float(self.weights @ self.risk)
         self.varies = 0 < self.positive < self.total
 
     @cached_property
@@ -80,7 +82,7 @@ class WeightedStays:
         from sklearn.metrics import confusion_matrix_at_thresholds
 
         _, false, _, true, thresholds = confusion_matrix_at_thresholds(
-            self.stays.y, self.stays.risk, sample_weight=self.weights
+            self.y, self.risk, sample_weight=self.weights
         )
         return true, false, thresholds
 
@@ -89,68 +91,14 @@ class WeightedStays:
         """Weight of the stays at or above the threshold, and of the readmitted among them."""
         if self.stays.threshold is None:
             return np.nan, np.nan
-        alerts = self.weights * (self.stays.risk >= self.stays.threshold)
-        return float(alerts.sum()), float(alerts @ self.stays.y)
+        alerts = self.weights * (self.risk >= self.stays.threshold)
+        return float(alerts.sum()), float(alerts @ self.y)
 
 
 def precisions(true: Floats, false: Floats) -> Floats:
     """Precision at each threshold, 0 without alerts."""
     alerts = true + false
     return np.divide(true, alerts, out=np.zeros_like(true), where=alerts > 0)
-
-
-def _auroc(stays: WeightedStays) -> float:
-    """The share of pairs in which the readmitted stay has the higher risk, half at a tie."""
-    positives, ranks = stays.weights * stays.stays.y, stays.stays.ranks
-    others = np.bincount(ranks, weights=stays.weights - positives)
-    below = np.cumsum(others) - others / 2
-    return float(positives @ below[ranks] / (stays.positive * (stays.total - stays.positive)))
-
-
-def _auprc(stays: WeightedStays) -> float:
-    true, false, _ = stays.curve
-    return float(np.diff(true, prepend=0.0) @ precisions(true, false) / true[-1])
-
-
-def _rp80(stays: WeightedStays) -> float:
-    true, false, _ = stays.curve
-    enough = precisions(true, false) >= PRECISION
-    return float(np.max(true, where=enough, initial=0.0) / true[-1])
-
-
-def _precision(stays: WeightedStays) -> float:
-    alerts, right = stays.alerts
-    return right / alerts if alerts else np.nan
-
-
-def _false_positive_rate(stays: WeightedStays) -> float:
-    alerts, right = stays.alerts
-    return (alerts - right) / (stays.total - stays.positive)
-
-
-def _observed_expected(stays: WeightedStays) -> float:
-    expected = float(stays.weights @ stays.stays.risk)
-    return stays.positive / expected if expected else np.nan
-
-
-def _in_the_large(stays: WeightedStays) -> float:
-    """The intercept of a logistic regression with the slope held at 1."""
-    from scipy.optimize import brentq
-
-    logits, weights, positive = stays.stays.logits, stays.weights, stays.positive
-    return float(brentq(lambda shift: positive - weights @ sigmoid(logits + shift), -40, 40))
-
-
-def _slope(stays: WeightedStays) -> float:
-    inner = stays.stays
-    start = inner.calibration or (1.0, 0.0)
-    fitted = fit_logistic(inner.logits, inner.y, stays.weights, start=start)
-    return fitted[0] if fitted else np.nan
-
-
-def _ece(stays: WeightedStays) -> float:
-    inner = stays.stays
-    return calibration_error(inner.y, inner.risk, stays.weights, cells=inner.cells)
 
 
 @dataclass(frozen=True)
@@ -164,115 +112,145 @@ class Measure:
     field: str
     name: str
     reading: str
-    function: Callable[[WeightedStays], float]
+    function: Function
     both: bool = True
     by_group: bool = False
 
 
-MEASURES = (
-    Measure(
-        "auroc",
-        "AUROC",
-        "How often a stay with the outcome gets a higher risk than one without; 0.5 is chance.",
-        _auroc,
-        by_group=True,
-    ),
-    Measure(
-        "auprc",
-        "AUPRC",
-        "Precision averaged over recall. Chance gives the prevalence.",
-        _auprc,
-    ),
-    Measure(
-        "prevalence",
-        "Prevalence",
-        "Share of these stays that had the outcome, as found.",
-        lambda stays: stays.positive / stays.total,
-        both=False,
-    ),
-    Measure(
-        "rp80",
-        "Recall at 80% precision",
-        "Share of outcomes found when at least 80% of alerts are right, at the best threshold "
-        "for these very stays, as papers report it. It is optimistic.",
-        _rp80,
-    ),
-    Measure(
-        "recall_at_threshold",
-        "Recall at the threshold",
-        "Share of outcomes found at the threshold chosen beforehand on validation: what to "
-        "expect in use.",
-        lambda stays: stays.alerts[1] / stays.positive,
-        by_group=True,
-    ),
-    Measure(
-        "precision_at_threshold",
-        "Precision at the threshold",
-        "Share of those alerts that are right; the threshold was chosen for 80% on validation.",
-        _precision,
-    ),
-    Measure(
-        "false_positive_rate",
-        "False-positive rate",
-        "Share of the stays without the outcome that get an alert at the threshold.",
-        _false_positive_rate,
-        by_group=True,
-    ),
-    Measure(
-        "alerts_per_100",
-        "Alerts per 100 stays",
-        "How many of 100 stays have an alert at the threshold.",
-        lambda stays: 100 * stays.alerts[0] / stays.total,
-        both=False,
-    ),
-    Measure(
-        "brier",
-        "Brier score",
-        "Mean squared difference of risk and outcome. Giving everyone the prevalence p scores "
-        "p × (1 − p).",
-        lambda stays: float(stays.weights @ (stays.stays.risk - stays.stays.y) ** 2 / stays.total),
-        both=False,
-    ),
-    Measure(
-        "observed_expected",
-        "Observed / expected",
-        "Outcomes that happened for each one that the risks predict. 1 is right; above 1 the "
-        "risks are too low, below 1 too high.",
-        _observed_expected,
-        both=False,
-    ),
-    Measure(
-        "observed_minus_predicted",
-        "Observed minus predicted",
-        "Share of stays with the outcome minus the mean risk; above 0 the risks are too low.",
-        lambda stays: (stays.positive - float(stays.weights @ stays.stays.risk)) / stays.total,
-        both=False,
-        by_group=True,
-    ),
-    Measure(
-        "calibration_in_the_large",
-        "Calibration in the large",
-        "What must be added to the log-odds of all risks to make their level right (the intercept "
-        "with the slope held at 1). 0 is right; above 0 the risks are too low, below 0 too high.",
-        _in_the_large,
-    ),
-    Measure(
-        "calibration_slope",
-        "Calibration slope",
-        "How the risks spread, whatever their level. 1 is right; below 1 they are too extreme, "
-        "above 1 not extreme enough.",
-        _slope,
-    ),
-    Measure(
-        "ece",
-        "Expected calibration error",
-        "Mean difference of predicted and observed risk over ten bins of equally many stays. "
-        "Chance alone keeps it above 0, more so with few stays.",
-        _ece,
-        both=False,
-    ),
-)
-GROUP_MEASURES = tuple(measure for measure in MEASURES if measure.by_group)
+MEASURES: list[Measure] = []
+"""All measures, in the order of tables."""
+
+
+def measure(
+    name: str, *, both: bool = True, by_group: bool = False
+) -> Callable[[Function], Function]:
+    """Add a function to `MEASURES`; its docstring tells readers of a report how to read it."""
+
+    def add(function: Function) -> Function:
+        reading = " ".join((function.__doc__ or "").split())
+        MEASURES.append(Measure(function.__name__, name, reading, function, both, by_group))
+        return function
+
+    return add
+
+
+@measure("AUROC", by_group=True)
+def auroc(stays: WeightedStays) -> float:
+    """How often a stay with the outcome gets a higher risk than one without; 0.5 is chance."""
+    positives, ranks = stays.weights * stays.y, stays.stays.ranks
+    others = np.bincount(ranks, weights=stays.weights - positives)
+    below = np.cumsum(others) - others / 2  # a tie counts as half
+    return float(positives @ below[ranks] / (stays.positive * (stays.total - stays.positive)))
+
+
+@measure("AUPRC")
+def auprc(stays: WeightedStays) -> float:
+    """Precision averaged over recall. Chance gives the prevalence."""
+    true, false, _ = stays.curve
+    return float(np.diff(true, prepend=0.0) @ precisions(true, false) / true[-1])
+
+
+@measure("Prevalence", both=False)
+def prevalence(stays: WeightedStays) -> float:
+    """Share of these stays that had the outcome, as found."""
+    return stays.positive / stays.total
+
+
+@measure("Recall at 80% precision")
+def rp80(stays: WeightedStays) -> float:
+    """Share of outcomes found when at least 80% of alerts are right, at the best such threshold.
+
+    It is chosen on these very stays, as papers report it, and is therefore optimistic.
+    """
+    true, false, _ = stays.curve
+    enough = precisions(true, false) >= PRECISION
+    return float(np.max(true, where=enough, initial=0.0) / true[-1])
+
+
+@measure("Recall at the threshold", by_group=True)
+def recall_at_threshold(stays: WeightedStays) -> float:
+    """Share of outcomes found at the threshold chosen on validation: what to expect in use."""
+    return stays.alerts[1] / stays.positive
+
+
+@measure("Precision at the threshold")
+def precision_at_threshold(stays: WeightedStays) -> float:
+    """Share of those alerts that are right; the threshold was chosen for 80% on validation."""
+    alerts, right = stays.alerts
+    return right / alerts if alerts else np.nan
+
+
+@measure("False-positive rate", by_group=True)
+def false_positive_rate(stays: WeightedStays) -> float:
+    """Share of the stays without the outcome that get an alert at the threshold."""
+    alerts, right = stays.alerts
+    return (alerts - right) / (stays.total - stays.positive)
+
+
+@measure("Alerts per 100 stays", both=False)
+def alerts_per_100(stays: WeightedStays) -> float:
+    """How many of 100 stays have an alert at the threshold."""
+    return 100 * stays.alerts[0] / stays.total
+
+
+@measure("Brier score", both=False)
+def brier(stays: WeightedStays) -> float:
+    """Mean squared difference of risk and outcome.
+
+    Giving everyone the prevalence p scores p × (1 − p).
+    """
+    return float(stays.weights @ (stays.risk - stays.y) ** 2 / stays.total)
+
+
+@measure("Observed / expected", both=False)
+def observed_expected(stays: WeightedStays) -> float:
+    """Outcomes that happened for each one that the risks predict.
+
+    1 is right; above 1 the risks are too low, below 1 too high.
+    """
+    return stays.positive / stays.expected if stays.expected else np.nan
+
+
+@measure("Observed minus predicted", both=False, by_group=True)
+def observed_minus_predicted(stays: WeightedStays) -> float:
+    """Share of stays with the outcome minus the mean risk; above 0 the risks are too low."""
+    return (stays.positive - stays.expected) / stays.total
+
+
+@measure("Calibration in the large")
+def calibration_in_the_large(stays: WeightedStays) -> float:
+    """What must be added to the log-odds of all risks to make their level right.
+
+    It is the intercept with the slope held at 1. 0 is right; above 0 the risks are too low, below
+    0 too high.
+    """
+    from scipy.optimize import brentq
+
+    logits, weights, positive = stays.stays.logits, stays.weights, stays.positive
+    return float(brentq(lambda shift: positive - weights @ sigmoid(logits + shift), -40, 40))
+
+
+@measure("Calibration slope")
+def calibration_slope(stays: WeightedStays) -> float:
+    """How the risks spread, whatever their level.
+
+    1 is right; below 1 they are too extreme, above 1 not extreme enough.
+    """
+    start = stays.stays.calibration or (1.0, 0.0)
+    fitted = fit_logistic(stays.stays.logits, stays.y, stays.weights, start=start)
+    return fitted[0] if fitted else np.nan
+
+
+@measure("Expected calibration error", both=False)
+def ece(stays: WeightedStays) -> float:
+    """Mean difference of predicted and observed risk over ten bins of equally many stays.
+
+    Chance alone keeps it above 0, more so with few stays.
+    """
+    return calibration_error(stays.y, stays.risk, stays.weights, cells=stays.stays.cells)
+
+
+GROUP_MEASURES = [measure for measure in MEASURES if measure.by_group]
 
 
 def numbers(

@@ -40,9 +40,7 @@ class Monitoring:
     findings: list[str]
 
 
-def monitor(
-    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000, seed: int = 0
-) -> Monitoring:
+def monitor(model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000) -> Monitoring:
     """Compare new stays with those the model was validated on.
 
     Args:
@@ -51,7 +49,6 @@ def monitor(
             `patient_id`, `readmitted` (0/1, missing where follow-up is not over),
             `discharge_time`, and `exclusion` (rows with one are left out), as in a cohort.
         bootstrap: resamples of patients for intervals.
-        seed: of the resampling.
 
     Raises:
         TableError: there is no column `text`.
@@ -64,7 +61,7 @@ def monitor(
         )
     new = new_stays(stays)
     rows = with_risks(model, new)
-    inputs, drifted = compare_inputs(model, rows, seed=seed)
+    inputs, drifted = compare_inputs(model, rows)
     threshold = model.settings.alert_threshold
     alerts = None if threshold is None else 100 * float((rows["probability"] >= threshold).mean())
     evaluation = periods = None
@@ -76,7 +73,6 @@ def monitor(
             patients=labelled["patient_id"],
             threshold=threshold,
             bootstrap=bootstrap,
-            seed=seed,
         )
         periods, _ = by_period(labelled, threshold=threshold, bootstrap=bootstrap)
     findings = [

@@ -10,12 +10,10 @@ from typer.testing import CliRunner
 from clinical.cli import app
 from clinical.evaluation.drift import (
     MOST_STAYS,
-    chance_index,
     compare_inputs,
     describe_notes,
     drift,
     profile,
-    stability_index,
 )
 from clinical.evaluation.monitoring import monitor
 from clinical.report.page import write_monitoring
@@ -42,10 +40,14 @@ def test_what_is_described_of_a_stay_by_hand(model):
 
 def test_the_stability_index_by_hand():
     # (.7 - .5) ln(.7/.5) + (.3 - .5) ln(.3/.5), the half stays being lost in a million.
-    sizes = {"n_then": 10**6, "n_now": 10**6}
-    assert stability_index([0.5, 0.5], [0.7, 0.3], **sizes) == pytest.approx(0.169460, abs=1e-5)
-    assert stability_index([0.5, 0.5], [0.5, 0.5], **sizes) == 0
-    assert np.isfinite(stability_index([0.5, 0.5], [1.0, 0.0], n_then=10, n_now=10))
+    kept = {"tokens": {"n": 10**6, "median": 0.5, "edges": [0.5], "shares": [0.5, 0.5]}}
+    index = {
+        share: drift(kept, {"tokens": np.arange(10**6) >= share * 10**6})["psi"][0]
+        for share in (0.7, 0.5, 1.0)
+    }
+    assert index[0.7] == pytest.approx(0.169460, abs=1e-5)
+    assert index[0.5] == 0
+    assert np.isfinite(index[1.0])
 
 
 def test_chance_alone_seldom_exceeds_what_it_is_said_to_give():
@@ -54,7 +56,7 @@ def test_chance_alone_seldom_exceeds_what_it_is_said_to_give():
     for _ in range(300):
         kept = profile({"tokens": rng.normal(size=400)})
         table = drift(kept, {"tokens": rng.normal(size=200)})
-        above.append(table["psi"][0] > chance_index(10, n_then=400, n_now=200))
+        above.append(table["psi"][0] > table["chance"][0])
     assert 0.01 < np.mean(above) < 0.1
 
 
