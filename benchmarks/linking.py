@@ -1,18 +1,21 @@
 """Linking of gold mentions to MeSH: how many get the right concept, and how many links are right.
 
 Each different pair of a name and its id counts once, in the first document that has it; mentions of
-several concepts are left out, and so are ids that the dictionary does not have.
+several concepts are left out, and so are ids that the dictionary does not have. The names in each
+--corpus are added to the dictionary, and decide where several concepts share a name.
 
     cd ../shared/data
     biomed ner dictionary names/mondo.csv.gz names/mesh_diseases.csv.gz --system MESH
-        --mappings names/mondo_mappings.csv.gz --corpus ner/bc5cdr-ids/train.pubtator
-        --corpus ner/ncbi-disease-ids/train.pubtator --out mesh.parquet
+        --mappings names/mondo_mappings.csv.gz --out mesh.parquet
     python benchmarks/linking.py mesh.parquet ner/bc5cdr-ids/devel.pubtator
+        --corpus ner/bc5cdr-ids/train.pubtator --corpus ner/ncbi-disease-ids/train.pubtator
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from reporting import say
@@ -21,25 +24,36 @@ from biomed.corpora.formats import read_pubtator
 from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import MIN_SCORE, EntityLinker
+from biomed.terms.names import normalised
 from biomed.terms.similarity import TermModel
 from domainbert.models.shipped import table
 
 LEAST = (0.0, 0.3, 0.4, 0.5, MIN_SCORE, 0.7, 0.8)
 
 
-def mentions(path: Path, dictionary: Dictionary) -> dict[tuple[str, str], str]:
-    """(name, id) of the mentions of a corpus -> the name without abbreviations of its text."""
+def mentions(path: Path, dictionary: Dictionary) -> Iterator[tuple[str, str, str]]:
+    """Name, id, and name without abbreviations of its text, of each mention of a corpus."""
     ids = {code: id_ for id_, codes in dictionary.codes.items() for code in codes}
     ids |= {id_: id_ for id_ in dictionary.preferred}
-    found: dict[tuple[str, str], str] = {}
     for document in read_pubtator(path):
         known = find_abbreviations(document.text)
         for span in document.spans:
             code = span.id if ":" in span.id else f"MESH:{span.id}"
             if code in ids:
                 name = document.text[span.start : span.end]
-                found.setdefault((name, ids[code]), expanded(name, known))
-    return found
+                yield name, ids[code], expanded(name, known)
+
+
+def with_names(dictionary: Dictionary, corpora: list[Path]) -> Dictionary:
+    """The dictionary with the names in corpora, each for its most frequent id."""
+    counts: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for path in corpora:
+        for _, id_, name in mentions(path, dictionary):
+            if form := normalised(name):
+                counts[form][name, id_] += 1
+    seen = {form: max(each, key=lambda pair: each[pair]) for form, each in counts.items()}
+    pairs = [(n, i) for n, i in dictionary.pairs if seen.get(normalised(n), (n, i))[1] == i]
+    return Dictionary([*pairs, *seen.values()], codes=dictionary.codes)
 
 
 def row(way: str, links: list[Link | None], right: list[str]) -> list[str]:
@@ -57,10 +71,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dictionary", type=Path)
     parser.add_argument("gold", type=Path)
+    parser.add_argument("--corpus", type=Path, action="append", default=[])
     parser.add_argument("--model", default="terms")
     asked = parser.parse_args()
-    dictionary = Dictionary.read(asked.dictionary)
-    found = mentions(asked.gold, dictionary)
+    dictionary = with_names(Dictionary.read(asked.dictionary), asked.corpus)
+    found: dict[tuple[str, str], str] = {}
+    for name, id_, plain in mentions(asked.gold, dictionary):
+        found.setdefault((name, id_), plain)
     names, right = list(found.values()), [id_ for _, id_ in found]
     by_name = EntityLinker(dictionary)
     rows = [row("names alone", by_name.link([name for name, _ in found]), right)]

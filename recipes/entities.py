@@ -97,8 +97,7 @@ def main(
 ) -> None:
     """Train with each seed, and keep the best model."""
     plan = read_recipe(EntityRecipe, recipe)
-    labels = plan.corpora.labels
-    read = [read_corpus(folder, labels=labels.get(folder.resolve().name)) for folder in corpora]
+    read = list(map(read_corpus, corpora))
     options: dict[str, Any] = {"seeds": seed or [plan.training.seed], "resume": resume}
     with training_run(out, checkpoints, resume=resume) as run:
         for model in fit_seeds(joined(read), plan, checkpoints=run.checkpoints, **options):

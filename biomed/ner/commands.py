@@ -7,12 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from biomed.ner.entities import MIN_SCORE, TaggedView
 from biomed.ner.export import NEEDED, Format, export_entities, write_tagged
 from domainbert.cli import options
 from domainbert.cli.console import counted, one_line_errors, print_table, say, stdout
@@ -25,7 +25,6 @@ from domainbert.training.checkpoints import TrainingOptions
 if TYPE_CHECKING:
     from biomed.corpora import Gold
     from biomed.ner.evaluation import Scores
-    from domainbert.tables import Column
 
 app = typer.Typer(
     no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
@@ -56,8 +55,8 @@ def train(
 
     plan = training.plan(EntityRecipe)
     with training.run(out) as run:
-        known, new = plan.corpora.labels, renaming(label)
-        read = [read_corpus(f, labels={**known.get(f.resolve().name, {}), **new}) for f in corpora]
+        labels = renaming(label)
+        read = [read_corpus(folder, labels=labels) for folder in corpora]
         for corpus in read:
             for gold in corpus.sides.values():
                 _say_remarks(gold)
@@ -97,8 +96,8 @@ def tag(
         ),
     ] = None,
     min_score: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
-    ] = None,
+        float, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
+    ] = MIN_SCORE,
     dictionary: Annotated[
         Path | None,
         typer.Option(help="A table with the columns name and id; entities get the concept's id."),
@@ -108,23 +107,22 @@ def tag(
     ] = False,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts."""
-    from biomed.ner.entities import TaggedView
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.tagger import MIN_SCORE, Tagger
+    from biomed.ner.tagger import Tagger
     from biomed.ner.task import TagTask
 
     def load() -> Tagger:
-        link = {"model": None} if exact else {}
-        linker = EntityLinker.from_table(dictionary, **link) if dictionary else None
-        least = MIN_SCORE if min_score is None else min_score
-        return Tagger.from_pretrained(model, min_score=least, linker=linker, device=scoring.device)
+        vectors = None if exact else "terms"
+        linker = EntityLinker.from_table(dictionary, model=vectors) if dictionary else None
+        return Tagger.from_pretrained(
+            model, min_score=min_score, linker=linker, device=scoring.device
+        )
 
     if form and out is None:
         raise typer.BadParameter("--format writes a file or a folder: name it with --out")
     if out and (form is None or form in NEEDED):
-        if form:
-            _check_id(source, NEEDED[form], scoring)
-        options.score_source(lambda: TagTask(load()), source, out, scoring)
+        needed = NEEDED[form] if form else None
+        options.score_source(lambda: TagTask(load(), needed=needed), source, out, scoring)
         if form:
             paths = export_entities(out, form, named=scoring.named())
             say(f"as {form}: {', '.join(map(str, paths))}")
@@ -142,15 +140,6 @@ def tag(
         return
     for _, text, each in tagged:
         stdout.print(TaggedView(text, tuple(each), tagger.labels), soft_wrap=True)
-
-
-def _check_id(source: str, column: Column, scoring: ScoringOptions) -> None:
-    """Raise a `TableError` if a source does not have a column of ids."""
-    from domainbert.tables import match_columns, table_columns
-
-    names = table_columns(source, scoring.reading())
-    required = replace(column, required=True)
-    match_columns(names, [required], named=scoring.named(), source=Path(source).name)
 
 
 def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
@@ -204,17 +193,13 @@ def dictionary(
     system: Annotated[
         str | None, typer.Option(help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM.")
     ] = None,
-    corpus: Annotated[
-        list[Path] | None, typer.Option(help="A PubTator file with ids; may be repeated.")
-    ] = None,
 ) -> None:
     """Build a dictionary for `tag --dictionary` from MONDO, DrugBank, RxNorm or your own names."""
     from biomed.ner.dictionaries import build_dictionary
     from domainbert.tables import write_table
 
-    inputs = [*tables, *(corpus or []), *([mappings] if mappings else [])]
-    check_output(out, inputs)
-    frame = build_dictionary(tables, mappings=mappings, system=system, corpora=corpus or [])
+    check_output(out, [*tables, *([mappings] if mappings else [])])
+    frame = build_dictionary(tables, mappings=mappings, system=system)
     write_table(frame, out)
     say(f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}")
 
@@ -250,13 +235,13 @@ def evaluate(
     print_scores(f"by {unit}", scores)
     if json:
         counts = {"gold": right.name, "texts": len(right.texts)}
-        write_json({**counts, "unit": unit, "scores": scores.to_dict()}, json)
+        write_json({**counts, "unit": unit, "scores": scores.table.to_dict("index")}, json)
 
 
 def print_scores(title: str, scores: Scores) -> None:
     """A table of the scores over all types and of each type."""
     head = [title, "precision", "recall", "F1", "correct", "found", "gold"]
-    print_table(([k, *map(score_text, v.values())] for k, v in scores.to_dict().items()), head)
+    print_table((list(map(score_text, row)) for row in scores.table.itertuples()), head)
 
 
 def renaming(pairs: list[str] | None) -> dict[str, str]:

@@ -13,9 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biomed.corpora.formats import read_pubtator
-from biomed.ner.abbreviations import expanded, find_abbreviations
-from biomed.terms.names import Names, normalised, split_names
+from biomed.terms.names import Names, split_names
 from domainbert.errors import UserError
 from domainbert.tables import read_table, require_cells
 
@@ -122,7 +120,6 @@ def build_dictionary(
     *,
     mappings: Path | None = None,
     system: str | None = None,
-    corpora: Sequence[Path] = (),
 ) -> pd.DataFrame:
     """The names of the concepts of several tables.
 
@@ -133,8 +130,6 @@ def build_dictionary(
             before it that have the same name.
         mappings: a table of ids and codes, in two columns, such as "MONDO:0005252, mesh:D006333".
         system: one of `SYSTEMS`: keep the concepts that have a code in it, which is then their id.
-        corpora: PubTator files whose mentions have ids: names as texts have them, which decide
-            where several concepts share a name.
 
     Returns:
         `name`, `id` and `codes` (separated by "|"); the first name of an id is its preferred one.
@@ -166,8 +161,6 @@ def build_dictionary(
         raise UserError(
             f"no concept with a code in {system or 'these tables'}; name --mappings with its codes"
         )
-    seen = _seen_names(corpora, {c: id_ for id_, each in known.items() for c in (id_, *each)})
-    pairs = [(n, i) for n, i in pairs if seen.get(normalised(n), (n, i))[1] == i] + [*seen.values()]
     frame = pd.DataFrame(list(dict.fromkeys(pairs)), columns=["name", "id"])
     return frame.assign(codes=["|".join(known[id_]) for id_ in frame["id"]])
 
@@ -195,16 +188,3 @@ def _joined(groups: Iterable[list[str]], pairs: Pairs) -> Pairs:
         if len(ids) == 1:
             joined += [(name, ids[0]) for name in names]
     return joined
-
-
-def _seen_names(corpora: Iterable[Path], ids: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """The names in corpora and their most frequent id, by normal form."""
-    counts: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for document in (document for path in corpora for document in read_pubtator(path)):
-        known = find_abbreviations(document.text)
-        for span in document.spans:
-            code = span.id if ":" in span.id else f"MESH:{span.id}"
-            name = expanded(document.text[span.start : span.end], known)
-            if code in ids and (form := normalised(name)):
-                counts[form][name, ids[code]] += 1
-    return {form: max(each, key=lambda pair: each[pair]) for form, each in counts.items()}

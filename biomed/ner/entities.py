@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SCORE_KIND, CALIBRATED = "span_probability", "calibrated"
+MIN_SCORE = 0.4
+"""Entities with a lower score are left out; chosen on the notes corpus' dev side."""
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.
 _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
 # How an assertion looks in a notebook and in a terminal.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from biomed.corpora.documents import flat_spans, spans_of
 from domainbert.errors import UserError
@@ -24,71 +25,57 @@ Span = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class Score:
-    """Precision, recall, F1 and counts of one entity type, or of "all".
-
-    An entity is correct if its type and both its ends are. A score without entities is 0.
-    """
-
-    kind: str
-    precision: float
-    recall: float
-    f1: float
-    correct: int
-    predicted: int
-    gold: int
-
-
-@dataclass(frozen=True)
 class Scores:
-    """The scores over all types and of each type.
+    """Scores of entities; one is correct if its type and both its ends are.
 
-    `interval` is that of the F1 over all types: 2.5% to 97.5% of 1,000 resamples of the texts.
+    Attributes:
+        table: `precision, recall, f1, correct, predicted, gold` of "all" and then of each type,
+            which are the index. A score without entities is 0.
+        interval: of the F1 of all: 2.5% to 97.5% of 1,000 resamples of the texts.
     """
 
-    overall: Score
-    by_type: tuple[Score, ...]
+    table: pd.DataFrame
     interval: tuple[float, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The values of each score by its type, for JSON."""
-        each = map(asdict, (self.overall, *self.by_type))
-        return {values.pop("kind"): values for values in each}
+    @property
+    def overall(self) -> pd.Series[float]:
+        """The row "all" of the table."""
+        return self.table.loc["all"]
 
     def add_to_card(self, manifest: dict[str, Any], row: str) -> None:
         """A row of the card's table of scores: precision, recall, and F1 with its interval."""
-        one = self.overall
-        f1 = asdict(Interval(one.f1, *self.interval))
-        columns = manifest.setdefault("scores", {})
-        for column, value in (("precision", one.precision), ("recall", one.recall), ("f1", f1)):
-            columns.setdefault(column, {})[row] = value
+        values = self.overall[["precision", "recall", "f1"]].to_dict()
+        values["f1"] = asdict(Interval(values["f1"], *self.interval))
+        for column, value in values.items():
+            manifest.setdefault("scores", {}).setdefault(column, {})[row] = value
 
 
-def score_spans(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -> Scores:
-    """Scores of exact spans: (start, end, type) of each entity of each text."""
+def score_spans(
+    gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]], *, types: Collection[str]
+) -> Scores:
+    """Scores of exact spans: (start, end, type) of each entity of each text, of these types."""
     if len(gold) != len(predicted):
         raise UserError(f"{len(gold)} gold texts but {len(predicted)} predicted ones")
-    pairs = [(set(right), set(spans)) for right, spans in zip(gold, predicted, strict=True)]
-    counts = [Counter[str](), Counter[str](), Counter[str]()]  # correct, predicted, gold
-    for right, spans in pairs:
-        for count, part in zip(counts, (right & spans, spans, right), strict=True):
-            count.update(kind for _, _, kind in part)
-    both = np.array([len(right & spans) for right, spans in pairs])
-    total = np.array([len(right) + len(spans) for right, spans in pairs])
-    return Scores(
-        _score("all", *(count.total() for count in counts)),
-        tuple(
-            _score(kind, *(count[kind] for count in counts))
-            for kind in sorted(set().union(*counts))
-        ),
-        ratio_interval(2 * both, total),
+    right, found = (
+        [{span for span in spans if span[2] in types} for spans in side]
+        for side in (gold, predicted)
     )
-
-
-def _score(kind: str, correct: int, predicted: int, gold: int) -> Score:
-    precision, recall = correct / max(predicted, 1), correct / max(gold, 1)
-    f1 = 2 * correct / max(predicted + gold, 1)
-    return Score(kind, precision, recall, f1, correct, predicted, gold)
+    both = [one & other for one, other in zip(right, found, strict=True)]
+    sides = {"correct": both, "predicted": found, "gold": right}
+    counts = pd.DataFrame(
+        {name: Counter(span[2] for spans in side for span in spans) for name, side in sides.items()}
+    ).sort_index()
+    counts = pd.concat([counts.sum().to_frame("all").T, counts.fillna(0)]).astype(int)
+    one = counts.clip(lower=1)
+    scores = pd.DataFrame(
+        {
+            "precision": counts["correct"] / one["predicted"],
+            "recall": counts["correct"] / one["gold"],
+            "f1": 2 * counts["correct"] / (counts["predicted"] + counts["gold"]).clip(lower=1),
+        }
+    )
+    correct, *others = (np.array(list(map(len, side))) for side in sides.values())
+    return Scores(scores.join(counts), ratio_interval(2 * correct, np.add(*others)))
 
 
 def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
@@ -96,11 +83,10 @@ def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
 
     Only types that the corpus annotates and the model finds are counted.
     """
-    known = {*gold.types} & {*model.types}
     entities = model.entities_of((text.words for text in gold.texts), **options)
-    found = [[span[:3] for span in each if span[2] in known] for each in entities]
-    right = [[s for s in spans_of(text.tags) if s[2] in known] for text in gold.texts]
-    return score_spans(right, found)
+    found = [[span[:3] for span in each] for each in entities]
+    right = [spans_of(text.tags) for text in gold.texts]
+    return score_spans(right, found, types={*gold.types} & {*model.types})
 
 
 def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
@@ -121,7 +107,7 @@ def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
                 spans.append((at, end, names[tuple(words[at:end])]))
             at = end or at + 1
         found.append(spans)
-    return score_spans([spans_of(text.tags) for text in gold.texts], found)
+    return score_spans([spans_of(text.tags) for text in gold.texts], found, types=gold.types)
 
 
 def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
@@ -129,14 +115,12 @@ def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
 
     Only types that the corpus annotates and the tagger finds are counted.
     """
-    known = {*gold.types} & {*tagger.labels}
     right = map(flat_spans, gold.documents)
     entities = tagger.tag_many(document.text for document in gold.documents)
-    gold_spans, spans = (
-        [[(s.start, s.end, s.label) for s in each if s.label in known] for each in side]
-        for side in (right, entities)
+    spans, found = (
+        [[(s.start, s.end, s.label) for s in each] for each in side] for side in (right, entities)
     )
-    return score_spans(gold_spans, spans)
+    return score_spans(spans, found, types={*gold.types} & {*tagger.labels})
 
 
 def check_types(known: Iterable[str], gold: Gold) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from biomed.ner.entities import Entity
 
 Format = Literal["pubtator", "brat", "omop", "fhir"]
-NEEDED = {"omop": NOTE, "fhir": PATIENT}  # the id that each row of these forms has
+NEEDED = {"omop": "note_id", "fhir": "patient_id"}  # the id that each row of these forms has
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
@@ -147,7 +147,7 @@ def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list
     names = match_columns(given, ids, named=named, source=table.name)
     found = found[found["entity"].notna()].rename(columns={t: name for name, t in names.items()})
     found = found.reindex(columns=list(dict.fromkeys([*found.columns, *(c.name for c in ids)])))
-    needed = NEEDED[form].name
+    needed = NEEDED[form]
     pattern = r"\d{1,18}" if form == "omop" else r"(?s).+"
     fits = found[needed].astype("string").str.fullmatch(pattern).fillna(value=False)
     if not fits.all():

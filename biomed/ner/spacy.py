@@ -13,8 +13,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
+from biomed.ner.entities import MIN_SCORE
 from biomed.ner.linking import EntityLinker
-from biomed.ner.tagger import MIN_SCORE, Tagger
+from biomed.ner.tagger import Tagger
 from domainbert.text.sentences import sentence_spans
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.assertion import assert_spans
 from biomed.ner.decoding import tidy_span
-from biomed.ner.entities import CALIBRATED, SCORE_KIND, Entity
+from biomed.ner.entities import CALIBRATED, MIN_SCORE, SCORE_KIND, Entity
 from biomed.ner.network import WordTagger
 from domainbert.errors import UserError
 from domainbert.text.runner import chunked, read_ahead
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from biomed.ner.linking import EntityLinker
     from biomed.ner.network import Pieces, WordSpan
 
-MIN_SCORE = 0.4
-"""Entities with a lower score are left out; chosen on the notes corpus' dev side."""
 _SIGN = re.compile(r"\([-+]\)(?=([,;.])?)")  # and the mark after it
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,17 +14,23 @@ from domainbert.tables import NOTE, PATIENT, STAY, TEXT
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import Tagger
-    from domainbert.tables import Row
+    from domainbert.tables import Column, Row
 
 
 class TagTask(Task):
-    """Finds the entities of each text; a text without entities has one row with empty fields."""
+    """Finds the entities of each text; a text without entities has one row with empty fields.
+
+    A table without the column `needed`, such as "note_id", is refused.
+    """
 
     name = "entities"
-    columns = (PATIENT, STAY, NOTE, TEXT)
+    columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TEXT)
 
-    def __init__(self, tagger: Tagger) -> None:
+    def __init__(self, tagger: Tagger, *, needed: str | None = None) -> None:
         self._tagger = tagger
+        self.columns = tuple(
+            replace(c, required=True) if c.name == needed else c for c in self.columns
+        )
 
     @property
     def output(self) -> pa.Schema:
@@ -44,8 +51,13 @@ class TagTask(Task):
 
     def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
         """One row for each entity."""
+        names = {field: f"entity_{field}" for field in ("id", "name", "codes")} | {"text": "entity"}
         kind = self._tagger.score_kind
-        return [_row(entity) | {"score_kind": kind} for entity in result] or [{}]
+        return [
+            {names.get(field, field): value for field, value in vars(entity).items()}
+            | {"entity_codes": "|".join(entity.codes) or None, "score_kind": kind}
+            for entity in result
+        ] or [{}]
 
     def about(self) -> dict[str, Any]:
         """The model's name."""
@@ -56,10 +68,3 @@ class TagTask(Task):
         model, linker = self._tagger.network.fingerprint(), self._tagger.linker
         links = {"linker": linker.facts()} if linker else {}
         return {"model": model, "min_score": self._tagger.min_score, **links}
-
-
-def _row(entity: Entity) -> dict[str, Any]:
-    row = dict(vars(entity))
-    row["entity_codes"] = "|".join(row.pop("codes")) or None
-    names = {"entity": "text", "entity_id": "id", "entity_name": "name"}
-    return {new: row.pop(old) for new, old in names.items()} | row

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words, look_up_names
 from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.errors import UserError
-from domainbert.settings import Settings
 from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
@@ -45,21 +43,10 @@ class EntityTable(ModelTable, EntitySettings):
     start: str | None = None
 
 
-class CorporaTable(Settings):
-    """The `[corpora]` table.
-
-    Attributes:
-        labels: for each corpus, new names of entity types; a type renamed to "" is dropped.
-    """
-
-    labels: dict[str, dict[str, str]] = Field(default_factory=dict)
-
-
 class EntityRecipe(Recipe):
     """The recipe of an entity model; its tables are documented at their classes."""
 
     model: EntityTable = EntityTable()
-    corpora: CorporaTable = CorporaTable()
 
 
 class TagObjective(Objective):
@@ -73,11 +60,10 @@ class TagObjective(Objective):
 
     def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
         self._model, self._recipe, self._corpora = model, recipe, corpora
-        self._sources, allowed = make_sources(corpora, model.types)
+        self.sources, allowed = make_sources(corpora, model.types)
         self._forbidden = ~torch.from_numpy(allowed)
         seed, batch_tokens = recipe.training.seed, recipe.training.batch_tokens
-        sources = list(self._sources.values())
-        maker = ExampleMaker(sources, model.reader, model.window, seed)
+        maker = ExampleMaker(list(self.sources.values()), model.reader, model.window, seed)
         self._plan = FreshBatches(maker, batch_tokens=batch_tokens, seed=seed)
 
     def batches(self) -> FreshBatches:
@@ -108,21 +94,13 @@ class TagObjective(Objective):
         return {"f1": float(np.mean(list(each.values()))), **each}
 
     def facts(self) -> dict[str, Any]:
-        """Types, size and hash of each corpus."""
-        corpora: dict[str, dict[str, Any]] = {}
-        for corpus in self._corpora:
-            facts: dict[str, Any] = {
-                side: {"texts": len(gold.texts), "sha256": gold.sha256}
-                for side, gold in corpus.sides.items()
-            }
-            if corpus.train:
-                facts["types"] = list(corpus.train.types)
-                texts = self._sources[corpus.name].texts
-                facts["left_out"] = len(corpus.train.texts) - len(texts)
-            corpora[corpus.name] = facts
+        """The hash of each side of each corpus, and the model that training starts from."""
+        corpora = {
+            corpus.name: {side: gold.sha256 for side, gold in corpus.sides.items()}
+            for corpus in self._corpora
+        }
         start = self._recipe.model.start
-        known = {"objective": "tags", "corpora": corpora}
-        return {**known, "start": Path(start).name} if start else known
+        return {"objective": "tags", "corpora": corpora, "start": start and Path(start).name}
 
 
 def fit(
@@ -144,24 +122,23 @@ def fit(
     labels = tags_for(entity_types(corpora))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
+    objective = TagObjective(model, corpora, recipe)
     model = train(
         model,
-        Stage(TagObjective(model, corpora, recipe), training),
+        Stage(objective, training),
         encoder=encoder,
         start=started_from(model, recipe=recipe) if recipe.model.start else None,
         **place,
     )
-    facts = model.manifest["facts"]["corpora"]
     model.manifest["card"] = recipe.card.model_dump()
     model.manifest["scores_note"] = SCORES_NOTE
     model.manifest["counts"] = {
-        f"{name}, texts for training": sizes["train"]["texts"] - sizes["left_out"]
-        for name, sizes in facts.items()
-        if "train" in sizes
+        f"{name}, texts for training": len(source.texts)
+        for name, source in objective.sources.items()
     }
     for side in ("test", "devel"):
         scores = side_scores(model, corpora, side)
-        model.manifest[side] = {name: each.to_dict() for name, each in scores.items()}
+        model.manifest[side] = {name: each.table.to_dict("index") for name, each in scores.items()}
         for name, each in scores.items():
             each.add_to_card(model.manifest, f"{name} {side}")
     names = [text for corpus in corpora if corpus.train for text in corpus.train.texts]

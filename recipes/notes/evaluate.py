@@ -175,7 +175,7 @@ def main(
     result: dict[str, Any] = {}
     for gold in golds:
         scores, given = evaluate_documents(tagger, gold), evaluate_assertions(gold).to_dict()
-        result[gold.name] = {"entities": scores.to_dict(), "assertions": given}
+        result[gold.name] = {"entities": scores.table.to_dict("index"), "assertions": given}
         print_scores(gold.name, scores)
         table = Table(f"assertions, {gold.name}", "gold", "given", "correct")
         for name in ASSERTIONS:

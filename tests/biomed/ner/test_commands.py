@@ -136,7 +136,7 @@ def test_evaluate_documents(saved, tmp_path):
         (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
         (
             ["train", ".", "--out", "o", "--recipe", "r.toml"],
-            "shares: no such setting; expected one of labels",
+            "corpora: no such setting; expected one of",
         ),
     ],
 )
@@ -203,14 +203,11 @@ def test_the_card_of_a_shipped_recipe_is_that_of_its_model(tiny_encoder, tmp_pat
 def test_the_recipe(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text(
-        '[model]\nencoder = "here"\nwindow = 128\n[corpora]\n'
-        'labels = { a = { SpecificDisease = "Disease" } }\n'
-        '[training]\nepochs = 2\n[card]\nname = "n"\n'
+        '[model]\nencoder = "here"\nwindow = 128\n[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
     overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
     recipe = read_recipe(EntityRecipe, path, overrides)
     assert recipe.model == EntityTable(encoder="here", window=128)
-    assert recipe.corpora.labels == {"a": {"SpecificDisease": "Disease"}}
     assert recipe.training.epochs == 3.0
     assert recipe.card.name == "n"
     assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"

@@ -17,8 +17,6 @@ def sources(tmp_path):
         "Breast Neoplasms,Breast Cancer\nUnknown,x\n",
         "drugbank.csv": "id,name,synonyms\nDB1,Aspirin,ASA\n",
         "rxnorm.csv": "rxcui,ingredient,brands\n7,metoprolol,Lopressor|Toprol\n",
-        "corpus.txt": "1|t|Failing heart (FH)\n1|a|FH is cardiac failure, FH\n"
-        "1\t0\t13\tFailing heart\tDisease\tD1\n1\t15\t17\tFH\tDisease\tD1\n",
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -41,17 +39,11 @@ def test_names_and_codes_of_several_tables(sources):
     assert set(frame.loc[frame["id"] == "M:1", "codes"]) == {"MESH:D1|SNOMED:84"}
 
 
-def test_concepts_of_one_system_and_names_as_texts_have_them(sources):
+def test_concepts_of_one_system(sources):
     tables = [sources / "mondo.csv", sources / "mesh.csv"]
-    frame = build_dictionary(
-        tables,
-        mappings=sources / "mappings.csv",
-        system="MESH",
-        corpora=[sources / "corpus.txt"],
-    )
+    frame = build_dictionary(tables, mappings=sources / "mappings.csv", system="MESH")
     names = names_of(frame)
     assert set(names) == {"MESH:D1", "MESH:D3"}
-    assert "Failing heart" in names["MESH:D1"]
     assert "Breast Cancer" in names["MESH:D3"]
     assert set(frame.loc[frame["id"] == "MESH:D1", "codes"]) == {"M:1|SNOMED:84"}
     with pytest.raises(UserError, match="no concept with a code in OMIM; name --mappings"):

@@ -17,7 +17,7 @@ TAGS = ("O", "B-x", "I-x", "B-y", "I-y")
 
 def score_tags(gold, found):
     """Scores of the entities of tag sequences."""
-    return score_spans(list(map(spans_of, gold)), list(map(spans_of, found)))
+    return score_spans(list(map(spans_of, gold)), list(map(spans_of, found)), types="xy")
 
 
 def test_by_hand():
@@ -27,10 +27,10 @@ def test_by_hand():
     overall = scores.overall
     assert (overall.correct, overall.predicted, overall.gold) == (1, 3, 3)
     assert (overall.precision, overall.recall, overall.f1) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
-    x, y = scores.by_type
-    assert (x.kind, x.correct, x.predicted, x.gold) == ("x", 1, 3, 2)
-    assert (y.kind, y.precision, y.recall, y.f1) == ("y", 0.0, 0.0, 0.0)
-    assert scores.to_dict()["x"]["recall"] == 0.5
+    assert list(scores.table.index) == ["all", "x", "y"]
+    assert list(scores.table.loc["x", ["correct", "predicted", "gold"]]) == [1, 3, 2]
+    assert list(scores.table.loc["y", ["precision", "recall", "f1"]]) == [0.0, 0.0, 0.0]
+    assert scores.table["recall"]["x"] == 0.5
 
 
 def test_parity_with_seqeval_on_random_sequences():
@@ -48,8 +48,8 @@ def test_parity_with_seqeval_on_random_sequences():
         theirs = metrics.classification_report(
             gold, found, mode="strict", scheme=IOB2, output_dict=True, zero_division=0
         )
-        for score in (ours.overall, *ours.by_type):
-            name = "micro avg" if score.kind == "all" else score.kind
+        for score in ours.table.itertuples():
+            name = "micro avg" if score.Index == "all" else score.Index
             row = theirs.get(name)
             if row is None:
                 assert not score.gold
@@ -64,12 +64,12 @@ def test_each_gold_text_has_a_prediction():
     with pytest.raises(ValueError, match="2 gold texts but 1 predicted ones"):
         score_tags([["O"], ["O"]], [["O"]])
     with pytest.raises(ValueError, match="1 gold texts but 0 predicted"):
-        score_spans([[]], [])
+        score_spans([[]], [], types="x")
 
 
 def test_nothing_gold_and_nothing_found():
     scores = score_tags([["O"]], [["O"]])
-    assert (scores.overall.f1, scores.by_type) == (0.0, ())
+    assert (scores.overall.f1, list(scores.table.index)) == (0.0, ["all"])
 
 
 def test_words_as_the_corpus_has_them(disease):
