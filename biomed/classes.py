@@ -6,7 +6,7 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,10 +72,7 @@ class EntityTagger(Tagger):
 class QuestionAnswerer(AnswerModel):
     """Finds the answer to a question in text of any length; see `biomed.qa.model.AnswerModel`."""
 
-    @classmethod
-    def from_pretrained(cls, name: str | Path = "qa", **options: Any) -> Self:
-        """Load the shipped model, a model folder or `hub:owner/name`; see `Model`."""
-        return super().from_pretrained(name, **options)
+    default = "qa"
 
     def answer_frame(
         self,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel
 
@@ -23,20 +21,6 @@ class SentenceEncoder(Embedder):
 
     package, task = "biomed", "sentences"
     train_command = "biomed sentences train PAIRS --out MODEL"
-
-    @classmethod
-    def from_pretrained(cls, name: str | Path = DEFAULT_ENCODER, **options: Any) -> Self:
-        """Load a model: a shipped name, a folder (also of sentence-transformers), `hub:owner/name`.
-
-        Args:
-            name: of the model; by default the shipped encoder, which was trained on sentences.
-            **options: pooling, layers, unit_norm, device, batch_tokens; see
-                `Embedder.from_pretrained`.
-
-        Raises:
-            EncoderError: no such model, or one that cannot be used here.
-        """
-        return super().from_pretrained(name, **options)
 
     def encode(self, texts: str | Sequence[str]) -> np.ndarray:
         """The vectors of texts, shape (texts, dimension), or (dimension,) for one text.

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,23 +36,8 @@ _BLOCK = 1024  # terms looked up at a time
 class TermModel(Embedder):
     """Medical terms as vectors; see `Embedder` for arguments and methods."""
 
-    package, task = "biomed", "terms"
+    package, task, default = "biomed", "terms", "terms"
     train_command = "biomed terms train NAMES --out MODEL"
-
-    @classmethod
-    def from_pretrained(cls, name: str | Path = "terms", **options: Any) -> Self:
-        """Load a model; by default the shipped one.
-
-        Args:
-            name: "terms" is trained on medical terms, "all-MiniLM-L6-v2" is the plain encoder; or
-                a folder or hub:owner/name.
-            **options: pooling, layers, unit_norm, device, batch_tokens; see
-                `Embedder.from_pretrained`.
-
-        Raises:
-            EncoderError: no such encoder, or one that cannot be used here.
-        """
-        return super().from_pretrained(name, **options)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.models.pooling import Pooling
     from domainbert.text.windows import WindowedText
 
 NO_TEXT = "no text"
@@ -95,31 +94,18 @@ class Embedder(Model):
     Args:
         network: an encoder without a head.
         tokenizer: its fast tokenizer.
-        settings: see `EmbeddingSettings`.
-        name: what to call it in tables and figures.
-        device: where to run; by default CUDA where there is one, else the CPU.
-        batch_tokens: tokens of one batch, padding included; by default by device.
+        **options: `settings` (see `EmbeddingSettings`), `device` and `batch_tokens` of `Model`.
     """
 
-    task = "embedding"
+    task, default = "embedding", DEFAULT_ENCODER
     trains_further = True
     settings_class = EmbeddingSettings
     train_command = "biomed sentences train PAIRS --out MODEL"
 
     def __init__(
-        self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        settings: EmbeddingSettings | None = None,
-        name: str = "encoder",
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
+        self, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any
     ) -> None:
-        super().__init__(
-            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
-        )
-        self.name = name
+        super().__init__(network, tokenizer, **options)
         self.windower = self._windower(self.window_tokens())
 
     @property
@@ -139,51 +125,14 @@ class Embedder(Model):
         return BareEncoder
 
     @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path = DEFAULT_ENCODER,
-        *,
-        pooling: Pooling | None = None,
-        unit_norm: bool | None = None,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> Self:
-        """Load a shipped model or encoder by name, a folder, or `hub:owner/name`.
-
-        An encoder that was not trained for similarity (neither a model of ours nor a
-        sentence-transformers model) is reported in the log.
-
-        Args:
-            name: of the model.
-            pooling: "mean", "cls" or "max"; by default as the model was trained.
-            unit_norm: scale vectors to length 1; by default as the model says, else False.
-            device: see the class.
-            batch_tokens: see the class.
-
-        Raises:
-            EncoderError: no such encoder, or one that cannot be used here.
-        """
+    def settings_of(cls, name: str | Path) -> EmbeddingSettings:
+        """Those of a sentence-transformers model; of any other the defaults, with a warning."""
         from domainbert.encoders.loading import find_encoder
 
-        loaded = cls.load(name)
-        if loaded.config:
-            settings = cls.read_settings(loaded.config.settings)
-        else:
-            published = read_modules(find_encoder(cls.resolve(name)))
-            if published is None:
-                log.warning("%s was not trained for similarity: cosines rank texts poorly", name)
-            settings = published or EmbeddingSettings()
-        asked = {"pooling": pooling, "unit_norm": unit_norm}
-        embedder = cls(
-            loaded.model,
-            loaded.tokenizer,
-            settings=settings.replaced(**{k: v for k, v in asked.items() if v is not None}),
-            name=str(name),
-            device=device,
-            batch_tokens=batch_tokens,
-        )
-        embedder.remember(loaded)
-        return embedder
+        published = read_modules(find_encoder(cls.resolve(name)))
+        if published is None:
+            log.warning("%s was not trained for similarity: cosines rank texts poorly", name)
+        return published or EmbeddingSettings()
 
     def embed(self, texts: str | Sequence[str]) -> np.ndarray:
         """The vectors of texts.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from domainbert.encoders.loading import Encoder
     from domainbert.encoders.lora import Adapter, LoRA
-    from domainbert.models.storage import TaskConfig, TaskModel
+    from domainbert.models.storage import TaskConfig
     from domainbert.settings import Settings
     from domainbert.text.runner import Device
 
@@ -46,6 +46,7 @@ class Model(ABC):
 
     package: ClassVar[str] = ""  # the package that ships such models, if any does
     task: ClassVar[str]
+    default: ClassVar[str] = ""  # the model that is loaded where none is named
     labels: tuple[str, ...] = ()  # one name for each output; empty for any number
     settings_class: ClassVar[Any]  # a `Settings` class
     train_command: ClassVar[str]
@@ -112,39 +113,49 @@ class Model(ABC):
         return replace(find_encoder(source, adapters=cls.trains_further), name=str(name))
 
     @classmethod
-    def load(cls, name: str | Path, *, dropout: float | None = None) -> TaskModel:
-        """Read a model folder; see `domainbert.models.storage.load_task_model`."""
-        from domainbert.models.storage import load_task_model
-
-        return load_task_model(
-            cls.resolve(name),
-            task=cls.task,
-            labels=len(cls.labels) or None,
-            network_class=cls.network_class,
-            train_command=cls.train_command,
-            dropout=dropout,
-        )
-
-    @classmethod
     def from_pretrained(
-        cls, name: str | Path, *, device: Device = None, batch_tokens: int | None = None
+        cls,
+        name: str | Path | None = None,
+        *,
+        device: Device = None,
+        batch_tokens: int | None = None,
+        **settings: Any,
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too. For errors see
-        `load_task_model`; settings that the class refuses are a `UserError`.
+        A plain Hugging Face checkpoint with a head for the same task loads too.
+
+        Args:
+            name: of the model; each class that has a shipped model has a default.
+            device: see the class.
+            batch_tokens: see the class.
+            **settings: in place of those of the model; see its `settings_class`.
+
+        Raises:
+            EncoderError: see `domainbert.models.storage.load_task_model`.
+            UserError: settings that the class refuses.
         """
-        model = cls.from_loaded(cls.load(name), device=device, batch_tokens=batch_tokens)
+        from domainbert.models.storage import load_task_model
+
+        name = cls.default if name is None else name
+        read = load_task_model(cls.resolve(name), cls)
+        known = cls.read_settings(read.config.settings) if read.config else cls.settings_of(name)
+        if settings:
+            known = known.replaced(**settings)
+        model = cls(
+            read.network, read.tokenizer, settings=known, device=device, batch_tokens=batch_tokens
+        )
         model.name = Path(name).name if Path(name).is_dir() else str(name)
+        if read.config:
+            model.config, model.manifest = read.config, read.config.manifest
+            model.adapter = read.adapter
         return model
 
     @classmethod
-    def from_loaded(cls, loaded: TaskModel, **options: Any) -> Self:
-        """The model of a folder that was read by `load`; `options` are the class' own."""
-        settings = cls.read_settings(loaded.config.settings) if loaded.config else None
-        model = cls(loaded.model, loaded.tokenizer, settings=settings, **options)
-        model.remember(loaded)
-        return model
+    def settings_of(cls, name: str | Path) -> Any:
+        """The settings of a model that is not ours: the defaults."""
+        del name
+        return cls.settings_class()
 
     @classmethod
     def untrained(
@@ -162,12 +173,13 @@ class Model(ABC):
         import torch
 
         from domainbert.encoders.loading import dropouts, load_model, load_tokenizer, named_outputs
+        from domainbert.models.storage import load_task_model
 
         found, outputs = cls.origin(encoder), named_outputs(labels or cls.labels)
         torch.manual_seed(training.seed)
         if found.is_adapter:
-            loaded = cls.load(encoder, dropout=training.dropout)
-            return cls(loaded.model.requires_grad_(), loaded.tokenizer, settings=settings)
+            read = load_task_model(cls.resolve(encoder), cls, dropout=training.dropout)
+            return cls(read.network.requires_grad_(), read.tokenizer, settings=settings)
         outputs |= dropouts(found, training.dropout)
         network = load_model(found, cls.network_class(), **outputs)
         return cls(network, load_tokenizer(found), settings=settings)
@@ -179,15 +191,13 @@ class Model(ABC):
         A model that started from another adapter has full weights, with both merged.
         """
         from domainbert.encoders.lora import merge_adapter, trained_adapter
-        from domainbert.models.storage import TaskModel
 
         source = self.origin(encoder)
         adapter = trained_adapter(network, encoder=source.name) if lora else None
         plain = merge_adapter(network, adapter) if adapter else network.eval()
-        config = self._new_config(source.name, sha256=source.sha256)
         model = type(self)(plain, self.tokenizer, settings=self.settings)
-        kept = None if source.is_adapter else adapter
-        model.remember(TaskModel(plain, self.tokenizer, config, kept))
+        model.config = self._new_config(source.name, sha256=source.sha256)
+        model.adapter = None if source.is_adapter else adapter
         return model
 
     def facts(self, encoder: str | Path) -> dict[str, Any]:
@@ -226,12 +236,6 @@ class Model(ABC):
         if window > limit:
             raise UserError(f"window must be at most {limit} for this encoder, got {window}")
         return window
-
-    def remember(self, loaded: TaskModel) -> None:
-        """Keep what a folder or a training run has besides the weights."""
-        if loaded.config:
-            self.config, self.manifest = loaded.config, loaded.config.manifest
-            self.adapter = loaded.adapter
 
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
         """Write the model folder: the adapter if there is one, else all weights.

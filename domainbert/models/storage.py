@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +29,8 @@ from domainbert.settings import Names, Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.models.model import Model
 
 CONFIG_KEY = "domainbert"
 # Heads with weights of the same names and shapes; only their class tells them apart.
@@ -65,12 +67,12 @@ class TaskConfig(Settings):
 
 @dataclass(frozen=True)
 class TaskModel:
-    """A model, its tokenizer and its configuration; None in folders that are not ours.
+    """A network, its tokenizer and its configuration; None in folders that are not ours.
 
     `adapter` was merged into the encoder; None with full weights.
     """
 
-    model: PreTrainedModel = field(repr=False)
+    network: PreTrainedModel = field(repr=False)
     tokenizer: PreTrainedTokenizerBase = field(repr=False)
     config: TaskConfig | None
     adapter: Adapter | None = field(repr=False, default=None)
@@ -146,31 +148,30 @@ def _published_class(model: PreTrainedModel) -> str:
 
 
 def load_task_model(
-    folder: str | Path,
-    *,
-    task: str,
-    labels: int | None,
-    network_class: Callable[[], Any],
-    train_command: str,
-    dropout: float | None = None,
+    folder: str | Path, kind: type[Model], *, dropout: float | None = None
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
     A folder that PEFT wrote loads too, onto the encoder that it names (which has no checksum
-    then). `folder` may also be `hub:owner/name`. `labels` is the number of outputs that the head
-    must have, None for any; `network_class` gives the class, and is called when the folder is
-    found, because it imports torch; `train_command` is for the error if there is no trained head.
-    An adapter's encoder gets `dropout`, to be trained further, instead of its own.
+    then).
 
-    Raises `EncoderError` for another task, number of labels or encoder, missing weights and an
-    encoder without a trained head.
+    Args:
+        folder: or `hub:owner/name`.
+        kind: its task, labels and `network_class` must fit; its `train_command` is for the error
+            if there is no trained head.
+        dropout: of an adapter's encoder, to be trained further, instead of its own.
+
+    Raises:
+        EncoderError: another task, number of labels or encoder, missing weights, and an encoder
+            without a trained head.
     """
     path = Path(folder).expanduser()
     config = read_task_config(path) if path.is_dir() else None
-    if config and config.task != task:
-        raise EncoderError(f"{path} is a model for {config.task}, not for {task}")
-    if config and labels not in (None, found := len(config.labels)):
-        raise EncoderError(f"{path} has {found} labels; a model for {task} has {labels}")
+    labels = len(kind.labels)
+    if config and config.task != kind.task:
+        raise EncoderError(f"{path} is a model for {config.task}, not for {kind.task}")
+    if config and labels not in (0, found := len(config.labels)):
+        raise EncoderError(f"{path} has {found} labels; a model for {kind.task} has {labels}")
     outputs = encoders.named_outputs(config.labels) if config else {}
     adapter = None
     if (path / ADAPTER_CONFIG).is_file():
@@ -179,18 +180,18 @@ def load_task_model(
         outputs = outputs or adapter.outputs()
         if dropout is not None:
             outputs |= encoders.dropouts(encoder, dropout)
-        network = encoders.load_model(encoder, network_class(), **outputs)
-        model = apply_adapter(network, adapter, name=str(path))
+        plain = encoders.load_model(encoder, kind.network_class(), **outputs)
+        network = apply_adapter(plain, adapter, name=str(path))
     else:
         encoder = find_encoder(folder)
-        outputs["train_command"] = train_command
-        model = encoders.load_model(encoder, network_class(), **outputs)
+        outputs["train_command"] = kind.train_command
+        network = encoders.load_model(encoder, kind.network_class(), **outputs)
     if config is None:
-        _check_head(encoder, model)
-        if labels not in (None, found := model.config.num_labels):
+        _check_head(encoder, network)
+        if labels not in (0, found := network.config.num_labels):
             raise EncoderError(f"{encoder.name} has {found} labels; this task has {labels}")
     tokenizer = load_tokenizer(encoder, lower_case=config.lower_case if config else None)
-    return TaskModel(model, tokenizer, config, adapter)
+    return TaskModel(network, tokenizer, config, adapter)
 
 
 def read_task_config(folder: Path) -> TaskConfig | None:

@@ -65,7 +65,7 @@ def test_another_tasks_model_is_refused(model, tmp_path):
 
 def test_its_repr_names_no_term(embedder):
     embedder.embed("insulin")
-    expected = "TermEmbedder('encoder', pooling='mean', unit_norm=False)"
+    expected = "TermEmbedder('', pooling='mean', unit_norm=False)"
     assert repr(embedder) == expected
 
 

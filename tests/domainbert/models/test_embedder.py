@@ -238,7 +238,7 @@ def test_unknown_settings_in_a_folder_are_refused(bare, tokenizer, tmp_path):
 
 def test_its_repr_has_no_text(embedder):
     embedder.embed("insulin")
-    assert repr(embedder) == "Embedder('encoder', pooling='mean', unit_norm=False)"
+    assert repr(embedder) == "Embedder('', pooling='mean', unit_norm=False)"
 
 
 @pytest.mark.encoder

@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -69,13 +70,13 @@ def save(folder, encoder, *, full=False, labels=1, rank=4, seed=1, card="# A car
 
 
 def load(folder, *, task="readmission", labels=1, model_class=CLSClassifier):
-    return load_task_model(
-        folder,
+    kind = SimpleNamespace(
         task=task,
-        labels=labels,
+        labels=("label",) * labels,
         network_class=lambda: model_class,
         train_command=COMMAND,
     )
+    return load_task_model(folder, kind)
 
 
 def test_a_model_that_is_not_there_costs_no_import_of_torch(tmp_path):
@@ -134,11 +135,11 @@ def test_what_is_loaded_is_what_was_saved(tmp_path, tiny_encoder, full, labels):
     model, config = save(tmp_path / "model", tiny_encoder, full=full, labels=labels)
     loaded = load(tmp_path / "model", labels=labels)
     assert loaded.config == config
-    assert not loaded.model.training
-    saved, found = model.state_dict(), loaded.model.state_dict()
+    assert not loaded.network.training
+    saved, found = model.state_dict(), loaded.network.state_dict()
     assert saved.keys() == found.keys()
     assert all(torch.equal(saved[name], found[name]) for name in saved)
-    torch.testing.assert_close(logits(loaded.model), logits(model), atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits(loaded.network), logits(model), atol=1e-6, rtol=0)
     assert logits(model).std() > 0.02
     text = "Patient left without medication."
     tokenizer = load_tokenizer(find_encoder(tiny_encoder))
@@ -150,7 +151,7 @@ def test_an_adapter_is_saved_again_as_it_was_loaded(folder, tmp_path):
     loaded = load(folder)
     save_task_model(
         tmp_path / "again",
-        model=loaded.model,
+        model=loaded.network,
         tokenizer=loaded.tokenizer,
         config=loaded.config,
         card="again",
@@ -175,7 +176,7 @@ def test_full_weights_need_no_encoder_and_load_elsewhere(tmp_path, tiny_encoder)
     shutil.copytree(tiny_encoder, encoder)
     model, _ = save(tmp_path / "model", encoder, full=True)
     shutil.rmtree(encoder)
-    torch.testing.assert_close(logits(load(tmp_path / "model").model), logits(model))
+    torch.testing.assert_close(logits(load(tmp_path / "model").network), logits(model))
     document = json.loads((tmp_path / "model" / "config.json").read_text())
     assert document["architectures"] == ["BertForSequenceClassification"]
     elsewhere = BertForSequenceClassification.from_pretrained(tmp_path / "model")
@@ -255,7 +256,7 @@ def test_another_number_of_labels_is_refused(folder, full_folder):
     for path in (folder, full_folder):
         with pytest.raises(EncoderError, match=r"has 1 labels; a model for readmission has 3$"):
             load(path, labels=3)
-        assert len(load(path, labels=None).config.labels) == 1
+        assert len(load(path, labels=0).config.labels) == 1
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ def test_labels_that_the_weights_do_not_have_are_refused(folder, full_folder, fu
     path = full_folder if full else folder
     edit_config(path, lambda ours: ours.update(labels=["a", "b"]))
     with pytest.raises(EncoderError, match=message):
-        load(path, labels=None)
+        load(path, labels=0)
 
 
 def test_another_encoder_under_the_same_name_is_refused(tmp_path, tiny_encoder, new_network):
@@ -444,7 +445,7 @@ def test_a_published_classifier_loads_unchanged(
     assert loaded.config is None
     assert loaded.adapter is None
     assert logits(theirs).std() > 0.1
-    torch.testing.assert_close(logits(loaded.model), logits(theirs), atol=1e-5, rtol=0)
+    torch.testing.assert_close(logits(loaded.network), logits(theirs), atol=1e-5, rtol=0)
     assert names_in(tmp_path) == before
 
 
@@ -454,7 +455,7 @@ def test_a_published_classifier_with_other_labels_is_refused(tmp_path, new_netwo
     )
     with pytest.raises(EncoderError, match=r"has 3 labels; this task has 1$"):
         load(tmp_path)
-    assert load(tmp_path, labels=None).model.config.num_labels == 3
+    assert load(tmp_path, labels=0).network.config.num_labels == 3
 
 
 def test_a_published_model_for_another_task_is_refused(tmp_path, new_network, new_tokenizer):
@@ -465,7 +466,7 @@ def test_a_published_model_for_another_task_is_refused(tmp_path, new_network, ne
         EncoderError,
         match=r"is a BertForSequenceClassification, and this needs a BertForTokenClassification$",
     ):
-        load(tmp_path, labels=None, model_class=BertForTokenClassification)
+        load(tmp_path, labels=0, model_class=BertForTokenClassification)
 
 
 def test_an_encoder_without_a_head_names_the_training_command(tiny_encoder):
@@ -531,7 +532,7 @@ def test_an_empty_folder_and_models_of_ours_are_replaced(tmp_path, tiny_encoder)
     folder.mkdir(parents=True)
     for number, full in enumerate([False, True, False, True, True]):
         model, _ = save(folder, tiny_encoder, full=full, seed=number)
-        torch.testing.assert_close(logits(load(folder).model), logits(model), atol=1e-6, rtol=0)
+        torch.testing.assert_close(logits(load(folder).network), logits(model), atol=1e-6, rtol=0)
         assert (ADAPTER_FILE in names_in(folder)) is not full
         assert names_in(folder.parent) == ["model"]
 
@@ -541,7 +542,7 @@ def test_a_link_to_a_model_stays_a_link(folder, tmp_path, tiny_encoder):
     link.symlink_to(folder)
     model, _ = save(link, tiny_encoder, seed=2)
     assert link.is_symlink()
-    torch.testing.assert_close(logits(load(folder).model), logits(model), atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits(load(folder).network), logits(model), atol=1e-6, rtol=0)
 
 
 # --- an interrupted save
@@ -550,7 +551,7 @@ def test_a_link_to_a_model_stays_a_link(folder, tmp_path, tiny_encoder):
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 @pytest.mark.parametrize("where", ["weights", "card", "first rename", "second rename"])
 def test_an_interrupted_save_leaves_the_old_model(folder, tiny_encoder, monkeypatch, where, error):
-    before, outputs = contents(folder), logits(load(folder).model)
+    before, outputs = contents(folder), logits(load(folder).network)
     replace_path = type(folder).replace
 
     def fail(*_, **__):
@@ -574,7 +575,7 @@ def test_an_interrupted_save_leaves_the_old_model(folder, tiny_encoder, monkeypa
     monkeypatch.undo()
     assert contents(folder) == before
     assert names_in(folder.parent) == ["model"]
-    assert torch.equal(logits(load(folder).model), outputs)
+    assert torch.equal(logits(load(folder).network), outputs)
 
 
 # --- PEFT
@@ -585,7 +586,7 @@ def test_peft_reads_our_folder(folder, tiny_encoder):
 
     base = BertForSequenceClassification.from_pretrained(tiny_encoder, num_labels=1)
     theirs = PeftModel.from_pretrained(base, folder)
-    torch.testing.assert_close(logits(theirs), logits(load(folder).model), atol=1e-5, rtol=0)
+    torch.testing.assert_close(logits(theirs), logits(load(folder).network), atol=1e-5, rtol=0)
     assert logits(theirs).std() > 0.02
 
 
@@ -604,9 +605,9 @@ def test_a_folder_that_peft_wrote_loads(tmp_path, tiny_encoder, labels):
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.2)
     theirs.save_pretrained(tmp_path / "theirs")
-    loaded = load(tmp_path / "theirs", labels=None)
+    loaded = load(tmp_path / "theirs", labels=0)
     assert (loaded.config, loaded.adapter.rank) == (None, 3)
-    torch.testing.assert_close(logits(loaded.model), logits(theirs), atol=1e-5, rtol=0)
+    torch.testing.assert_close(logits(loaded.network), logits(theirs), atol=1e-5, rtol=0)
     if labels != 1:
         with pytest.raises(EncoderError, match="has 3 labels; this task has 1"):
             load(tmp_path / "theirs")
