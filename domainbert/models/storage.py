@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import Field
 
@@ -29,8 +29,6 @@ from domainbert.settings import Names, Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from domainbert.models.model import Model
 
 CONFIG_KEY = "domainbert"
 # Heads with weights of the same names and shapes; only their class tells them apart.
@@ -76,6 +74,18 @@ class TaskModel:
     tokenizer: PreTrainedTokenizerBase = field(repr=False)
     config: TaskConfig | None
     adapter: Adapter | None = field(repr=False, default=None)
+
+
+class TaskClass(Protocol):
+    """What `domainbert.models.model.Model` says of a task."""
+
+    task: ClassVar[str]
+    labels: tuple[str, ...]
+    train_command: ClassVar[str]
+
+    @classmethod
+    def network_class(cls) -> Any:
+        """The Hugging Face class of the network."""
 
 
 def save_task_model(
@@ -148,7 +158,7 @@ def _published_class(model: PreTrainedModel) -> str:
 
 
 def load_task_model(
-    folder: str | Path, kind: type[Model], *, dropout: float | None = None
+    folder: str | Path, kind: type[TaskClass], *, dropout: float | None = None
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
