@@ -26,10 +26,10 @@ from sentence_transformers import SentenceTransformer
 
 from biomed import SentenceEncoder
 from biomed.sentences.data import read_pairs, scores
+from biomed.sentences.evaluation import spearman
 from domainbert.encoders.loading import DEFAULT_ENCODER, EncoderError, find_encoder
 from domainbert.models.pooling import unit
 from domainbert.search.vectors import VectorIndex
-from domainbert.training.pairs import spearman
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000

@@ -279,7 +279,7 @@ def distill(
             plan,
             texts,
             translations=translations,
-            student=_encoder(student) if student else None,
+            student=student,
             checkpoints=run.checkpoints,
             resume=run.resume,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +11,12 @@ import torch
 from torch.nn.functional import mse_loss, normalize
 
 from biomed.sentences.encoder import SentenceEncoder
+from biomed.sentences.objectives import WINDOWS, check_texts, vectors_of, windows_of
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
 from domainbert.training.objective import LengthBatches, Objective, fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.sentences import WINDOWS, vectors_of, windows_of
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def distill(
     sentences: Sequence[str],
     *,
     translations: Sequence[str] | None = None,
-    student: SentenceEncoder | None = None,
+    student: str | Path | None = None,
     **place: Any,
 ) -> SentenceEncoder:
     """Train a student whose vectors are the teacher's (Reimers and Gurevych 2020, 2004.09813).
@@ -60,7 +60,7 @@ def distill(
         recipe: the plan.
         sentences: in the teacher's language.
         translations: of each, in a language that the student's vocabulary has.
-        student: what to start from, and is trained in place; by default a copy of the teacher.
+        student: the model to start from; by default the teacher.
         **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
@@ -69,25 +69,22 @@ def distill(
     """
     name, training = recipe.model.encoder, recipe.training
     teacher = SentenceEncoder.from_pretrained(name)
-    if student is None:
-        network = copy.deepcopy(teacher.network)
-        student = SentenceEncoder(network, teacher.tokenizer, settings=teacher.settings)
+    settings = SentenceEncoder.from_pretrained(student or name).settings
+    learner = SentenceEncoder.untrained(student or name, training=training, settings=settings)
     if recipe.model.layers:
-        with_layers(student, recipe.model.layers)
-    if (width := teacher.dimension) != student.dimension:
-        msg = f"the teacher's vectors have {width} numbers, the student's {student.dimension}; "
-        raise UserError(f"{msg}choose a student of the same width")
+        with_layers(learner, recipe.model.layers)
+    if (width := teacher.dimension) != learner.dimension:
+        raise UserError(
+            f"the teacher's vectors have {width} numbers, the student's {learner.dimension}; "
+            "choose a student of the same width"
+        )
     sides = {"sentences": sentences}
     if translations is not None:
         sides["translations"] = translations
-    _check_sides(student, sides)
-    student.network.requires_grad_()  # adapters, when they are merged, leave it frozen
-    for module in student.network.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = training.dropout
-    objective = TeacherObjective(student, sides, teacher.embed(sentences), training)
+    check_sides(learner, sides)
+    objective = TeacherObjective(learner, sides, teacher.embed(sentences), training)
     stage = Stage(objective, training.replaced(full=True))
-    trained = train(student, stage, encoder=name, **place)
+    trained = train(learner, stage, encoder=name, **place)
     trained.name = str(name)
     trained.manifest |= {
         "objective": "the teacher's vectors",
@@ -100,7 +97,7 @@ def distill(
     return trained
 
 
-def _check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) -> None:
+def check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) -> None:
     """Raise a `UserError` if there are too few sentences, or a side does not fit."""
     count = len(sides["sentences"])
     if count < 2:
@@ -108,9 +105,7 @@ def _check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) -
     for name, texts in sides.items():
         if len(texts) != count:
             raise UserError(f"{count} sentences but {len(texts)} {name}; give one for each")
-        if unread := list(student.windower.without_tokens(texts)):
-            msg = f"{len(unread)} {name} have no character that the student reads, the first is "
-            raise UserError(f"{msg}number {unread[0]}; leave them out")
+        check_texts(student, texts, what=name)
 
 
 class TeacherObjective(Objective):
@@ -195,17 +190,16 @@ def with_layers(student: SentenceEncoder, layers: int) -> None:
     if not 1 <= layers <= number:
         raise UserError(f"layers must be from 1 to {number} for this encoder, got {layers}")
     stacks = [
-        (parent, name)
-        for parent in network.modules()
-        for name, child in parent.named_children()
+        child
+        for child in network.modules()
         if isinstance(child, torch.nn.ModuleList) and len(child) == number
     ]
     if len(stacks) != 1:
         raise UserError(
             f"cannot tell the layers of a {network.config.model_type} model; distil without layers"
         )
-    ((parent, name),) = stacks
-    kept = np.linspace(0, number - 1, layers).round().astype(int) if layers > 1 else [number - 1]
-    stack = getattr(parent, name)
-    setattr(parent, name, torch.nn.ModuleList([stack[int(place)] for place in kept]))
+    kept = np.linspace(0, number - 1, layers).round().tolist() if layers > 1 else [number - 1]
+    for place in reversed(range(number)):
+        if place not in kept:
+            del stacks[0][place]
     network.config.num_hidden_layers = layers

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from domainbert.statistics.bootstrap import RESAMPLES, Interval, bootstrap_inter
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biomed.sentences.search import Passage
     from domainbert.models.pairs import PairModel
 
 CUT = 10
@@ -88,18 +86,22 @@ def evaluate_pairs(
     if np.ptp(rating) == 0 or np.ptp(similarity) == 0:
         msg = f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
         raise UserError(msg)
-
-    def spearman(rows: np.ndarray) -> float:
-        ranks = rankdata(similarity[rows]), rankdata(rating[rows])
-        return float(np.corrcoef(*ranks)[0, 1]) if all(map(np.ptp, ranks)) else float("nan")
-
-    number = len(pairs)
-    scores = {"Spearman": bootstrap_interval(spearman, n=number, bootstrap=bootstrap)}
-    apart = (rankdata(similarity) - rankdata(rating)) / max(number - 1, 1)
+    interval = bootstrap_interval(
+        lambda rows: spearman(similarity[rows], rating[rows]), n=len(pairs), bootstrap=bootstrap
+    )
+    apart = (rankdata(similarity) - rankdata(rating)) / max(len(pairs) - 1, 1)
     columns = {"rating": rating, "similarity": similarity, "disagreement": apart}
     table = pairs[["first", "second"]].assign(**columns)
     worst = table.sort_values("disagreement", key=abs, ascending=False, kind="stable")
-    return Evaluation(scores, worst.reset_index(drop=True))
+    return Evaluation({"Spearman": interval}, worst.reset_index(drop=True))
+
+
+def spearman(values: np.ndarray, expected: np.ndarray) -> float:
+    """Rank correlation; NaN where one side does not vary."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values), rankdata(expected)
+    return float(np.corrcoef(*ranks)[0, 1]) if all(map(np.ptp, ranks)) else float("nan")
 
 
 def _similarities(model: Embedder | PairModel, pairs: pd.DataFrame) -> np.ndarray:
@@ -135,65 +137,49 @@ def evaluate_retrieval(
     Raises:
         UserError: see `SentenceIndex.search`.
     """
-    texts = list(dict.fromkeys(pairs["second"]))
-    place = {text: str(number) for number, text in enumerate(texts)}
-    right: dict[str, set[str]] = {query: set() for query in pairs["first"]}
-    for query, text in zip(pairs["first"], pairs["second"], strict=True):
-        right[query].add(place[text])
-    queries = list(right)
-    index = SentenceIndex.build(texts, encoder)
+    texts = pairs["second"].unique().tolist()
+    right = pairs.groupby("first", sort=False)["second"].agg(set)
+    queries = right.index.tolist()
+    index = SentenceIndex.build(texts, encoder, ids=texts)
     # So many passages are of at least as many texts as the longest recall counts.
-    counts = Counter(index.vectors.rows(np.arange(len(index)))["id"]).most_common(max(RECALLS) - 1)
-    most = max(sum(number for _, number in counts) + 1, candidates)
-    k = max(1, min(most, len(index)))
-
-    def measured(passages: list[list[Passage]]) -> Evaluation:
-        # A text with several passages ranks where its first passage does.
-        ranked = [list(dict.fromkeys(passage.id for passage in row)) for row in passages]
-        return measure_rankings(ranked, list(right.values()), queries=queries)
-
-    results = {"meaning": measured(index.search(queries, k=k))}
+    counts = index.vectors.rows(np.arange(len(index)))["id"].value_counts()
+    k = min(max(int(counts.head(max(RECALLS) - 1).sum()) + 1, candidates), len(index))
+    found = {"meaning": index.search(queries, k=k)}
     if rerank is not None:
-        results["meaning, reranked"] = measured(
-            index.search(queries, k=k, rerank=rerank, candidates=candidates)
-        )
+        reranked = index.search(queries, k=k, rerank=rerank, candidates=candidates)
+        found["meaning, reranked"] = reranked
     if with_words:
         words = index.words()
-        results["words"] = measured(index.passages(words.search(queries, k=k)))
-        both = index.search(queries, k=k, words=words, candidates=candidates)
-        results["meaning and words"] = measured(both)
-    return results
+        found["words"] = index.passages(words.search(queries, k=k))
+        found["meaning and words"] = index.search(queries, k=k, words=words, candidates=candidates)
+    return {
+        # A text with several passages ranks where its first passage does.
+        way: measure_rankings([[p.id for p in row] for row in passages], right)
+        for way, passages in found.items()
+    }
 
 
-def measure_rankings(
-    ranked: Sequence[Sequence[str]], right: Sequence[set[str]], *, queries: Sequence[str]
-) -> Evaluation:
+def measure_rankings(ranked: Sequence[Sequence[str]], right: pd.Series[Any]) -> Evaluation:
     """Measure rankings by sentence-transformers' `InformationRetrievalEvaluator`.
 
     Args:
-        ranked: ids in order, for each query.
-        right: the right ids of each query, at least one.
-        queries: what was asked.
+        ranked: ids in order, for each query; of a repeated id the first counts.
+        right: query -> the set of its right ids.
 
     Returns:
         The scores "MRR@10" (the mean of 1 / rank of the first right text, 0 beyond rank 10),
         "nDCG@10" (the discounted gain over that of an ideal ranking) and "recall@k" (the share of
         right texts among k); the table has `query` and these columns.
-
-    Raises:
-        UserError: no query, or one without a right id.
     """
     import pandas as pd
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-    if not ranked or not all(right):
-        raise UserError("retrieval needs queries, each with at least one right text")
     rows = []
-    for query, names, wanted in zip(queries, ranked, right, strict=True):
+    for names, (query, wanted) in zip(ranked, right.items(), strict=True):
         evaluator = InformationRetrievalEvaluator(
             {"": query}, {}, {"": wanted}, precision_recall_at_k=list(RECALLS), write_csv=False
         )
-        hits = [{"corpus_id": name, "score": -rank} for rank, name in enumerate(names)]
+        hits = [{"corpus_id": name, "score": -n} for n, name in enumerate(dict.fromkeys(names))]
         measures = evaluator.compute_metrics([hits])
         row = {f"MRR@{CUT}": measures["mrr@k"][CUT], f"nDCG@{CUT}": measures["ndcg@k"][CUT]}
         row |= {f"recall@{k}": measures["recall@k"][k] for k in RECALLS}
@@ -224,15 +210,15 @@ def evaluate_models(
     """
     if sts is None and retrieval is None:
         raise UserError("nothing to measure: name --sts or --retrieval")
-    rerank = next(iter((cross or {}).values()), None)
+    cross = cross or {}
     rows: dict[str, dict[str, Interval]] = {name: {} for name in encoders}
-    models: dict[str, Embedder | PairModel] = {**encoders, **(cross or {})}
     if sts is not None:
+        models: dict[str, Embedder | PairModel] = {**encoders, **cross}
         rows = {name: evaluate_pairs(model, sts).scores for name, model in models.items()}
-    for name, encoder in encoders.items():
-        if retrieval is None:
-            break
-        ways = evaluate_retrieval(encoder, retrieval, rerank=rerank, with_words=with_words)
-        rows[name] |= ways.pop("meaning").scores
-        rows |= {f"{name}, {way}": measured.scores for way, measured in ways.items()}
+    if retrieval is not None:
+        rerank = next(iter(cross.values()), None)
+        for name, encoder in encoders.items():
+            ways = evaluate_retrieval(encoder, retrieval, rerank=rerank, with_words=with_words)
+            rows[name] |= ways.pop("meaning").scores
+            rows |= {f"{name}, {way}": measured.scores for way, measured in ways.items()}
     return rows

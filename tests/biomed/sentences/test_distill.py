@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel
 from typer.testing import CliRunner
 
 from biomed.cli import app
@@ -80,14 +81,14 @@ def test_a_model_with_an_adapter_may_be_teacher_and_student(
     monkeypatch.setattr("domainbert.models.shipped.shipped_models", lambda _: {"mine": adapter})
     teacher = tiny_encoder if way == "student" else "mine"
     changes = {**QUICK, "model.encoder": str(teacher), "training.epochs": 1.0}
-    start = SentenceEncoder.from_pretrained("mine")
     if way == "layers":
         recipe = read_recipe(DistillRecipe, "distill-small", {**changes, "model.layers": 1})
         student = distill(recipe, own)
     else:
-        before = start.encode(own)
         changes["model.layers"] = 2
-        student = distill(read_recipe(DistillRecipe, "distill-small", changes), own, student=start)
+        recipe = read_recipe(DistillRecipe, "distill-small", changes)
+        student = distill(recipe, own, student="mine")
+        before = SentenceEncoder.from_pretrained("mine").encode(own)
         assert not np.array_equal(student.encode(own), before)
     assert student.config.encoder == str(teacher)
     assert student.manifest["validation"]["cosine"] > 0.5
@@ -132,28 +133,28 @@ def test_unaligned_translations_are_refused_with_both_counts(tmp_path):
         read_translations(tmp_path / "e.txt", tmp_path / "e.txt")
 
 
-def test_what_does_not_fit_is_refused(tiny_encoder, random_network, tokenizer):
-    from transformers import BertForSequenceClassification
-
+def test_what_does_not_fit_is_refused(tiny_encoder, tokenizer, tmp_path):
     recipe = read_recipe(DistillRecipe, "distill-language", {"model.encoder": str(tiny_encoder)})
     with pytest.raises(UserError, match="2 sentences but 1 translations"):
         distill(recipe, ["pain", "fever"], translations=["a"])
-    with pytest.raises(UserError, match=r"1 translations have no character .* number 1"):
+    with pytest.raises(UserError, match=r"translations: 1 texts have no char.* number 1"):
         distill(recipe, ["pain", "fever"], translations=["a", " "])
     for place in (0, 7):  # the number is that of the order given
         own = ["pain"] * place + ["\u200b"] + ["fever"] * 9
-        with pytest.raises(UserError, match=f"1 sentences have no character .* number {place}"):
+        with pytest.raises(UserError, match=f"sentences: 1 texts have no char.* number {place}"):
             distill(recipe, own)
-        with pytest.raises(UserError, match=f"1 translations have no character .* number {place}"):
+        with pytest.raises(UserError, match=f"translations: 1 texts have no char.* number {place}"):
             distill(recipe, ["pain"] * len(own), translations=own)
     with pytest.raises(UserError, match="text number 4 has no vector: no word of it"):
         distill(recipe, [*["pain"] * 4, "больно", *["fever"] * 9])
     with pytest.raises(UserError, match="at least two sentences, got 1"):
         distill(recipe, ["pain"])
-    wide = random_network(BertForSequenceClassification, head="classifier").bert
-    wide.config.hidden_size = 48
+    sizes = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    wide = BertConfig(vocab_size=len(tokenizer), intermediate_size=64, **sizes)
+    BertModel(wide).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
     with pytest.raises(UserError, match="vectors have 32 numbers, the student's 48; choose a stu"):
-        distill(recipe, ["pain", "fever"], student=SentenceEncoder(wide, tokenizer))
+        distill(recipe, ["pain", "fever"], student=tmp_path)
     with pytest.raises(UserError, match="layers must be from 1 to 2 for this encoder, got 3"):
         with_layers(SentenceEncoder.from_pretrained(tiny_encoder), 3)
 

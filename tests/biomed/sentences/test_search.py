@@ -185,12 +185,12 @@ def test_recall_counts_texts_not_passages(encoder, cross, monkeypatch):
     ranks = []
     monkeypatch.setattr(
         "biomed.sentences.evaluation.measure_rankings",
-        lambda ranked, *_, **__: ranks.append(ranked),
+        lambda ranked, _: ranks.append(ranked),
     )
     pairs = pd.DataFrame({"first": ["pain"] * 4, "second": texts})
     evaluate_retrieval(encoder, pairs, rerank=cross, candidates=2)
     assert len(ranks) == 2
-    assert all(len(row) >= 3 for ranked in ranks for row in ranked)
+    assert all(len(set(row)) >= 3 for ranked in ranks for row in ranked)
 
 
 def test_words_rank_by_bm25_and_leave_out_texts_without_a_word(index):

@@ -1,4 +1,4 @@
-"""Pairs: every token read once, the numbers of a plain forward pass, training that learns."""
+"""Pairs: every token read once, and the numbers of a plain forward pass."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,7 @@ import torch
 
 from domainbert.errors import UserError
 from domainbert.models.pairs import PairModel, PairSettings, PairWindower
-from domainbert.training.pairs import PairsObjective, fit_pairs
-from domainbert.training.settings import TrainingSettings
 
-QUICK = TrainingSettings(
-    epochs=16.0, learning_rate=3e-3, batch_size=8, dropout=0.0, evaluations=1, patience=9, seed=1
-)
 LONG = "patient with heart failure at home, " * 6
 
 
@@ -110,78 +105,6 @@ def test_a_short_last_window_does_not_lower_a_passage(new_network, tokenizer):
     rows = plain_logits(model.network, model.windower.split("was it?", passage))
     assert len(rows) == 2
     assert model.predict("was it?", passage).logit == pytest.approx(rows.max(), abs=1e-5)
-
-
-# Training
-
-
-def made_up(count, *, seed=0):
-    """A high score where both texts have the same word."""
-    generator = np.random.default_rng(seed)
-    pairs = []
-    for _ in range(count):
-        first, second = (str(generator.choice(["pain", "fever"])) for _ in range(2))
-        pairs.append((f"patient {first}", f"the {second}", 0.9 if first == second else 0.1))
-    return pairs
-
-
-def test_training_learns_and_the_model_comes_back_from_its_folder(tiny_encoder, tmp_path):
-    train, validation = made_up(320), made_up(40, seed=1)
-    model = fit_pairs(
-        train,
-        validation=validation,
-        encoder=tiny_encoder,
-        training=QUICK,
-        settings=PairSettings(window=32),
-    )
-    same = model.predict("patient pain", "the pain")
-    other = model.predict("patient pain", "the fever")
-    assert same.score > 0.6 > 0.4 > other.score
-    assert model.manifest["counts"]["pairs for training"] == 320
-    model.save_pretrained(tmp_path / "model")
-    again = PairModel.from_pretrained(tmp_path / "model")
-    assert again.settings == PairSettings(window=32)
-    assert again.predict("patient pain", "the pain").logit == pytest.approx(same.logit, abs=1e-6)
-
-
-def test_training_reads_the_windows_of_prediction(new_network, tokenizer):
-    network = new_network(labels=1)
-    model = PairModel(network, tokenizer, settings=PairSettings(window=24))
-    pairs = [("was it?", LONG, 1.0), ("pain", "at home", 0.25)]
-
-    def batch(**settings):
-        objective = PairsObjective(model, pairs, pairs, training=QUICK.replaced(**settings))
-        return objective, objective.collate([0, 1], epoch=0)
-
-    objective, whole = batch()
-    p = np.array([result.score for result in model.predict_many(pair[:2] for pair in pairs)])
-    y = np.array([1.0, 0.25])
-    expected = -(y * np.log(p) + (1 - y) * np.log(1 - p)).mean()
-    assert objective.loss(network, whole).item() == pytest.approx(expected, abs=1e-5)
-    assert batch(max_windows=2)[1]["counts"].tolist() == [2, 1]
-
-
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ([], "no pairs: both training and validation need at least one"),
-        ([("a", " ", 0.5)], "the second text of pair number 0 is empty"),
-    ],
-)
-def test_bad_training_pairs_are_refused_before_training(tiny_encoder, train, message):
-    good = [("a", "b", 0.5)]
-    with pytest.raises(UserError, match=message):
-        fit_pairs(train, validation=good, encoder=tiny_encoder, training=QUICK)
-
-
-def test_the_same_seed_gives_the_same_model(tiny_encoder):
-    one = QUICK.replaced(epochs=1.0)
-    options = {"encoder": tiny_encoder, "training": one}
-    first, second = (
-        fit_pairs(made_up(60), validation=made_up(20, seed=1), **options) for _ in range(2)
-    )
-    pair = "patient pain", "the fever"
-    assert first.predict(*pair).logit == second.predict(*pair).logit
 
 
 def test_a_text_beyond_the_limit_is_refused(pair_model, monkeypatch):

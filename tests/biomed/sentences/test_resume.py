@@ -1,15 +1,15 @@
 """Trainings of embedders and pairs resume where they were killed, and only the same run."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from biomed.sentences.encoder import CrossEncoder
+from biomed.sentences.objectives import METRICS, PairsObjective, TextVectorsObjective
+from biomed.sentences.training import SentenceRecipe, SentenceTable, fit_encoder, train_from_recipe
 from domainbert.errors import UserError
-from domainbert.models.embedder import Embedder
-from domainbert.models.pairs import PairModel
-from domainbert.training.pairs import PairsObjective, fit_pairs
-from domainbert.training.sentences import TextVectorsObjective, fit_embedder
 from domainbert.training.settings import TrainingSettings
 
 SETTINGS = TrainingSettings(
@@ -24,39 +24,40 @@ def texts(seed):
     return [" ".join(generator.choice(WORDS, 3)) for _ in range(24)]
 
 
-def size(_, network):
-    trained = [value for value in network.parameters() if value.requires_grad]
-    return {"size": float(sum(value.detach().abs().sum() for value in trained))}
+@pytest.fixture(autouse=True)
+def by_size(monkeypatch):
+    """The size of the weights chooses them, so that the last ones are kept."""
+
+    def score(self, network):
+        trained = [value for value in network.parameters() if value.requires_grad]
+        return {self.metric: float(sum(value.detach().abs().sum() for value in trained))}
+
+    monkeypatch.setattr(TextVectorsObjective, "score", score)
 
 
-def embedder(encoder, objective, folder, *, score=size, **changes):
-    labels = ["one", "two"] * 12 if objective == "classification" else [0.5, 0.1, 1.0] * 8
-    columns = {"first": texts(0), "second": texts(1), "label": labels}
-    if objective == "contrastive":
-        del columns["label"]
-    options = {
-        "training": SETTINGS,
-        "validation": {"first": ["pain"]},
-        "labels": ("one", "two"),
-        **changes,
-    }
-    return fit_embedder(
-        {"pairs": columns},
-        objective=objective,
-        score=score,
-        metric="size",
-        encoder=encoder,
-        model_class=Embedder,
-        checkpoints=folder,
-        **options,
-    )
+def recipe(encoder, training=SETTINGS, **model):
+    return SentenceRecipe(model=SentenceTable(encoder=str(encoder), **model), training=training)
 
 
-def pairs(encoder, folder, **changes):
+def embedder(encoder, objective, folder, *, words=("pain", "fever"), resume=False, **changes):
+    pairs = pd.DataFrame({"first": texts(0), "second": texts(1)})
+    validation = pd.DataFrame({"first": words, "second": words})
+    if objective != "contrastive":
+        is_class = objective == "classification"
+        labels = ["one", "two"] if is_class else [0.5, 0.1]
+        pairs["label"] = labels * 12
+        validation["label"] = labels
+    plan = recipe(encoder, objective=objective, **changes)
+    return fit_encoder({"pairs": pairs}, validation, plan, checkpoints=folder, resume=resume)
+
+
+def pairs(encoder, folder, *, resume=False, **changes):
     first, second = texts(0), [LONG, *texts(1)[1:]]
-    rows = [(a, b, n % 5 / 4) for n, (a, b) in enumerate(zip(first, second, strict=True))]
-    options = {"training": SETTINGS, **changes}
-    return fit_pairs(rows, validation=rows[:8], encoder=encoder, checkpoints=folder, **options)
+    labels = [n % 5 / 4 for n in range(len(first))]
+    rows = pd.DataFrame({"first": first, "second": second, "label": labels})
+    held = rows[:8].assign(first=texts(2)[:8])
+    plan = recipe(encoder, kind="cross-encoder", **changes)
+    return train_from_recipe(plan, rows, held, checkpoints=folder, resume=resume)
 
 
 def killed_at(monkeypatch, kind, step):
@@ -111,14 +112,17 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
 def test_another_validation_side_is_another_run(tiny_encoder, tmp_path):
     embedder(tiny_encoder, "regression", tmp_path)
     with pytest.raises(UserError, match="made with another split; repeat the first command"):
-        embedder(tiny_encoder, "regression", tmp_path, validation={}, resume=True)
+        embedder(tiny_encoder, "regression", tmp_path, words=("pain", "edema"), resume=True)
 
 
-def test_the_best_weights_are_kept(tiny_encoder, tmp_path):
+def test_the_best_weights_are_kept(tiny_encoder, tmp_path, monkeypatch):
     """Evaluations count 0, 1, 2, 3, 0, 1: the fourth, after step 8, is the best."""
     scores = iter([0, 1, 2, 3, 0, 1])
-    model = embedder(tiny_encoder, "regression", tmp_path, score=lambda *_: {"size": next(scores)})
-    assert model.manifest["validation"] == {"size": 3.0}
+    monkeypatch.setattr(
+        TextVectorsObjective, "score", lambda self, _: {self.metric: float(next(scores))}
+    )
+    model = embedder(tiny_encoder, "regression", tmp_path)
+    assert model.manifest["validation"] == {METRICS["regression"]: 3.0}
     stored = load_file(tmp_path / "checkpoint-8" / "model.safetensors")
     adapter = {name: value for name, value in model.adapter.tensors.items() if "lora_B" in name}
     assert adapter
@@ -128,8 +132,9 @@ def test_the_best_weights_are_kept(tiny_encoder, tmp_path):
 
 
 def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(new_network, tokenizer):
-    model = PairModel(new_network(labels=1), tokenizer)
-    long = [("pain", LONG * 4, 0.5), ("fever", LONG * 4, 0.5)]
+    model = CrossEncoder(new_network(labels=1), tokenizer)
+    firsts, seconds = ["pain", "fever"], [LONG * 4] * 2
+    long = pd.DataFrame({"first": firsts, "second": seconds, "label": 0.5})
     objective = PairsObjective(model, long, long, training=SETTINGS.replaced(seed=3))
 
     def ids(batch, epoch=0):

@@ -1,23 +1,25 @@
 """Training an embedder: the losses by hand, the windows of prediction, and models that learn."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 
-from domainbert.encoders.loading import find_encoder
-from domainbert.errors import EncoderError, UserError
-from domainbert.models.embedder import Embedder
-from domainbert.models.pooling import EmbeddingSettings, unit
-from domainbert.training.sentences import (
+from biomed.sentences.encoder import SentenceEncoder
+from biomed.sentences.objectives import (
+    METRICS,
     WINDOWS,
     DifferentBatches,
     TextVectorsObjective,
-    fit_embedder,
     vectors_of,
     windows_of,
 )
+from biomed.sentences.training import SentenceRecipe, SentenceTable, fit_encoder
+from domainbert.encoders.loading import find_encoder
+from domainbert.errors import EncoderError, UserError
+from domainbert.models.pooling import EmbeddingSettings, unit
 from domainbert.training.settings import TrainingSettings
 
 ANCHORS = ["heart failure", "left chest pain with edema", "insulin"]
@@ -28,21 +30,13 @@ LONG = "heart failure and kidney disease " * 40
 
 @pytest.fixture
 def embedder(new_network, tokenizer):
-    return Embedder(new_network().bert, tokenizer)
+    return SentenceEncoder(new_network().bert, tokenizer)
 
 
-def objective_of(embedder, kind, *columns, label=None, **options):
-    data = dict(zip(("first", "second", "third"), columns, strict=False))
-    return TextVectorsObjective(
-        embedder,
-        {"part": data if label is None else {**data, "label": label}},
-        kind=kind,
-        score=right,
-        metric="right",
-        training=QUICK,
-        split="",
-        **options,
-    )
+def objective_of(embedder, kind, *columns, label=None):
+    data = pd.DataFrame(dict(zip(("first", "second", "negative"), columns, strict=False)))
+    data = data if label is None else data.assign(label=label)
+    return TextVectorsObjective(embedder, {"part": data}, data, kind=kind, training=QUICK)
 
 
 def loss_of(embedder, kind, *columns, **options):
@@ -59,7 +53,7 @@ def as_vectors(embedder, *columns):
 @pytest.mark.parametrize("unit_norm", [False, True])
 def test_training_sees_the_vectors_of_prediction(new_network, tokenizer, pooling, unit_norm):
     settings = EmbeddingSettings(pooling=pooling, unit_norm=unit_norm)
-    embedder = Embedder(new_network().bert, tokenizer, settings=settings)
+    embedder = SentenceEncoder(new_network().bert, tokenizer, settings=settings)
     texts = [
         *ANCHORS,
         LONG,
@@ -90,7 +84,7 @@ def test_a_large_batch_keeps_less_for_the_backward_pass(embedder, monkeypatch):
 
     value, gradient = step()
     kept = sum(sizes)
-    monkeypatch.setattr("domainbert.training.sentences._KEPT", 0)
+    monkeypatch.setattr("biomed.sentences.objectives._KEPT", 0)
     again, same = step()
     assert again == pytest.approx(value, abs=1e-6)
     torch.testing.assert_close(same, gradient, atol=1e-6, rtol=1e-4)
@@ -128,8 +122,7 @@ def test_triplet_is_the_margin_of_euclidean_distances(embedder):
 
 
 def test_classification_is_softmax_over_u_v_and_their_difference(embedder):
-    options = {"label": ["c", "a", "b"], "classes": ("a", "b", "c")}
-    objective = objective_of(embedder, "classification", ANCHORS, OTHERS, **options)
+    objective = objective_of(embedder, "classification", ANCHORS, OTHERS, label=["c", "a", "b"])
     u, v = embedder.embed(ANCHORS).astype(float), embedder.embed(OTHERS).astype(float)
     joined = np.hstack([u, v, np.abs(u - v)])
     weight = objective.head.weight.detach().numpy().astype(float)
@@ -139,11 +132,6 @@ def test_classification_is_softmax_over_u_v_and_their_difference(embedder):
     expected = -np.log(shares[[0, 1, 2], [2, 0, 1]]).mean()
     found = objective.loss(embedder.network, objective.collate([0, 1, 2], epoch=0))
     assert found.item() == pytest.approx(expected, abs=1e-4)
-
-
-def test_an_unknown_objective_is_refused(embedder):
-    with pytest.raises(UserError, match="objective must be one of contrastive, regression"):
-        objective_of(embedder, "cosine", ANCHORS, OTHERS)
 
 
 def test_no_text_and_no_key_is_twice_in_a_batch():
@@ -168,23 +156,15 @@ def test_mpnet_is_read_to_its_last_position_and_trained(tokenizer, tmp_path):
     network = MPNetModel(MPNetConfig(vocab_size=len(tokenizer), **sizes)).eval()
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    embedder = Embedder.from_pretrained(tmp_path)
+    embedder = SentenceEncoder.from_pretrained(tmp_path)
     assert embedder.windower.window == 32  # positions are counted from 2
     full = "pain fever " * 15
     with torch.inference_mode():
         hidden = network(**tokenizer(full, return_tensors="pt")).last_hidden_state
     assert hidden.shape[1] == 32
     assert embedder.embed(full) == pytest.approx(hidden[0].mean(0).numpy(), abs=1e-5)
-    trained = fit_embedder(
-        {"words": {"a": ["pain", full * 2], "b": ["fever", "edema"]}},
-        objective="contrastive",
-        score=right,
-        metric="right",
-        encoder=tmp_path,
-        training=QUICK.replaced(epochs=1.0),
-        model_class=Embedder,
-        validation={},
-    )
+    pairs = pd.DataFrame({"first": ["pain", full * 2], "second": ["fever", "edema"]})
+    trained = fit({"words": pairs}, "contrastive", tmp_path, epochs=1.0)
     changed = {name.rsplit("lora_", 1)[0] for name in trained.adapter.tensors}
     assert len(changed) == 2 * 6  # every linear layer
     assert np.isfinite(trained.embed(full)).all()
@@ -193,17 +173,35 @@ def test_mpnet_is_read_to_its_last_position_and_trained(tokenizer, tmp_path):
 QUICK = TrainingSettings(
     epochs=12.0, learning_rate=1e-2, batch_size=6, evaluations=1, patience=99, dropout=0.0
 )
+
+
+def fit(sets, objective, encoder, *, validation=None, share=1.0, **changes):
+    model = SentenceTable(objective=objective, encoder=str(encoder), share=share)
+    recipe = SentenceRecipe(model=model, training=QUICK.replaced(**changes))
+    return fit_encoder(sets, sets["words"] if validation is None else validation, recipe)
+
+
 WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin pain chest".split()
 FIRST, SECOND = WORDS[0::2], WORDS[1::2]
 
 
-def right(embedder, network):
+def right(embedder, network=None):
     """Share of first words whose nearest second word is their partner."""
     ids = [embedder.windower.split(word).windows[0].input_ids for word in FIRST + SECOND]
     vectors = embedder.pooled(ids, network=network)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors[:5] @ vectors[5:].T
-    return {"right": float((cosines.argmax(axis=1) == np.arange(5)).mean())}
+    return float((cosines.argmax(axis=1) == np.arange(5)).mean())
+
+
+@pytest.fixture
+def by_partners(monkeypatch):
+    """The share of right partners chooses the weights, whatever the objective."""
+
+    def score(self, network):
+        return {self.metric: right(self._embedder, network)}
+
+    monkeypatch.setattr(TextVectorsObjective, "score", score)
 
 
 def separation(embedder):
@@ -215,41 +213,33 @@ def separation(embedder):
 
 def examples(objective):
     if objective == "contrastive":
-        return {"anchor": FIRST * 6, "positive": SECOND * 6, "key": FIRST * 6}
+        return pd.DataFrame({"first": FIRST * 6, "second": SECOND * 6, "key": FIRST * 6})
     if objective == "triplet":
         others = SECOND[1:] + SECOND[:1]
-        return {"anchor": FIRST * 6, "positive": SECOND * 6, "negative": others * 6}
+        return pd.DataFrame({"first": FIRST * 6, "second": SECOND * 6, "negative": others * 6})
     pairs = [(a, b, float(i == j)) for i, a in enumerate(FIRST) for j, b in enumerate(SECOND)]
     pairs += [pair for pair in pairs if pair[2]] * 4
-    labels = [pair[2] for pair in pairs]
+    table = pd.DataFrame(pairs, columns=["first", "second", "label"])
     if objective == "classification":
-        labels = ["same" if label else "other" for label in labels]
-    return {"first": [p[0] for p in pairs], "second": [p[1] for p in pairs], "label": labels}
+        table["label"] = np.where(table["label"] == 1, "same", "other")
+    return table
 
 
+@pytest.mark.usefixtures("by_partners")
 @pytest.mark.parametrize("objective", ["contrastive", "regression", "triplet", "classification"])
 def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, objective):
-    trained = fit_embedder(
-        {"words": examples(objective)},
-        objective=objective,
-        score=right,
-        metric="right",
-        encoder=tiny_encoder,
-        training=QUICK,
-        labels=("same", "other") if objective == "classification" else (),
-        model_class=Embedder,
-        validation={},
-    )
-    plain = Embedder.from_pretrained(tiny_encoder)
-    learned = right(trained, None)["right"]
+    trained = fit({"words": examples(objective)}, objective, tiny_encoder)
+    plain = SentenceEncoder.from_pretrained(tiny_encoder)
+    learned = right(trained)
     assert separation(trained) > separation(plain) + 0.1
     if objective != "classification":  # which does not train cosines
-        assert learned >= 0.8 > right(plain, None)["right"]
-    assert trained.manifest["validation"]["right"] == pytest.approx(learned, abs=0.21)
+        assert learned >= 0.8 > right(plain)
+    found = trained.manifest["validation"][METRICS[objective]]
+    assert found == pytest.approx(learned, abs=0.21)
     trained.save_pretrained(tmp_path / "adapter")
     trained.save_pretrained(tmp_path / "merged", merged=True)
     for folder in ("adapter", "merged"):
-        again = Embedder.from_pretrained(tmp_path / folder)
+        again = SentenceEncoder.from_pretrained(tmp_path / folder)
         assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
     theirs = SentenceTransformer(str(tmp_path / "merged"), device="cpu", local_files_only=True)
     assert theirs.encode(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
@@ -258,81 +248,79 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
 @pytest.mark.parametrize(
     ("columns", "objective", "message"),
     [
-        ({}, "contrastive", "no rows to train on"),
-        ({"a": ["x"], "b": [" "]}, "contrastive", "part: b of row number 0 has no character"),
-        ({"a": ["x", LONG], "b": ["y", "\u200b"]}, "contrastive", "b of row number 1 has no char"),
-        ({"a": ["x"], "b": ["y"]}, "triplet", "triplet needs 3 columns of texts, got a, b"),
+        ({"first": [], "second": []}, "contrastive", "there is nothing to train on"),
+        ({"first": ["x"], "second": [" "]}, "contrastive", "words: second: 1 texts have no char"),
+        (
+            {"first": ["x", LONG], "second": ["y", "\u200b"]},
+            "contrastive",
+            "words: second: 1 texts have no character that the model reads, the first is number 1",
+        ),
+        ({"first": ["x"], "second": ["y"]}, "triplet", "triplets need a column `negative`"),
+        ({"first": ["x"], "second": ["y"]}, "classification", "a column `label`.*got 0 classes"),
     ],
 )
 def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, objective, message):
+    good = examples(objective)
     with pytest.raises(UserError, match=message):
-        fit_embedder(
-            {"part": columns},
-            objective=objective,
-            score=right,
-            metric="right",
-            encoder=tiny_encoder,
-            training=QUICK,
-            labels=("same", "other"),
-            model_class=Embedder,
-            validation={},
-        )
+        fit({"words": pd.DataFrame(columns)}, objective, tiny_encoder, validation=good)
 
 
 def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
-    embedder = Embedder.from_pretrained(tiny_encoder)
-    options = {"objective": "contrastive", "score": right, "metric": "right"}
-    options |= {"training": QUICK, "encoder": tiny_encoder, "model_class": Embedder}
-    data, empty = {"words": examples("contrastive")}, {"first": ["pain"], "second": ["\u200b"]}
-    with pytest.raises(UserError, match="validation: second of row number 0 has no character"):
-        fit_embedder(data, validation=empty, **options)
+    data = {"words": examples("contrastive")}
+    empty = pd.DataFrame({"first": ["pain"], "second": ["\u200b"]})
+    with pytest.raises(UserError, match="validation: second: 1 texts have no character"):
+        fit(data, "contrastive", tiny_encoder, validation=empty)
+    embedder = SentenceEncoder.from_pretrained(tiny_encoder)
     with pytest.raises(UserError, match="text number 1 has no vector: no text"):
         embedder.vectors_of([LONG, "\u200b"])
 
 
-def test_a_share_averages_with_the_plain_encoder(tiny_encoder):
-    options = {
-        "objective": "contrastive",
-        "score": right,
-        "metric": "right",
-        "encoder": tiny_encoder,
-        "training": QUICK.replaced(epochs=1.0),
-        "model_class": Embedder,
-        "validation": {},
-    }
+def test_a_class_that_only_validation_has_is_refused(tiny_encoder):
+    data = examples("classification")
+    with pytest.raises(UserError, match="validation has the class 'new', which training has not"):
+        fit(
+            {"words": data},
+            "classification",
+            tiny_encoder,
+            validation=data.assign(label="new"),
+        )
+
+
+def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
+    def score(self, network):
+        vectors = self._embedder.vectors_of(["heart failure"], network=network)
+        return {self.metric: float(vectors[0, 0])}
+
+    monkeypatch.setattr(TextVectorsObjective, "score", score)
     data = {"words": examples("contrastive")}
-    options["score"] = lambda embedder, network: {
-        "right": float(embedder.vectors_of(["heart failure"], network=network)[0, 0])
-    }
-    whole, half = (fit_embedder(data, share=share, **options) for share in (1.0, 0.5))
+    whole, half = (
+        fit(data, "contrastive", tiny_encoder, epochs=1.0, share=share) for share in (1.0, 0.5)
+    )
     for model in (whole, half):
         own = model.embed(["heart failure"])[0, 0]
-        assert model.manifest["validation"]["right"] == pytest.approx(own, abs=1e-4)
-    plain = Embedder.from_pretrained(tiny_encoder).network.state_dict()
+        assert model.manifest["validation"]["mrr"] == pytest.approx(own, abs=1e-4)
+    plain = SentenceEncoder.from_pretrained(tiny_encoder).network.state_dict()
     trained, averaged = whole.network.state_dict(), half.network.state_dict()
     name = "encoder.layer.0.attention.self.query.weight"
     assert not torch.allclose(trained[name], plain[name], atol=1e-4)
     assert torch.allclose(averaged[name], (trained[name] + plain[name]) / 2, atol=1e-4)
     with pytest.raises(UserError, match="share needs adapters"):
-        fit_embedder(data, share=0.5, **{**options, "training": QUICK.replaced(full=True)})
+        fit(data, "contrastive", tiny_encoder, share=0.5, full=True)
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_model_with_an_adapter_is_trained_further(tiny_encoder, write_adapter, tmp_path, full):
-    start = write_adapter(Embedder, tmp_path / "start")
-    vectors = Embedder.from_pretrained(start).embed(WORDS)
-    assert vectors != pytest.approx(Embedder.from_pretrained(tiny_encoder).embed(WORDS), abs=0.1)
-    options = {"objective": "contrastive", "score": right, "metric": "right", "encoder": start}
+    start = write_adapter(SentenceEncoder, tmp_path / "start")
+    vectors = SentenceEncoder.from_pretrained(start).embed(WORDS)
+    plain = SentenceEncoder.from_pretrained(tiny_encoder)
+    assert vectors != pytest.approx(plain.embed(WORDS), abs=0.1)
     data = {"words": examples("contrastive")}
     for rate, is_same in ((1e-9, True), (1e-2, False)):
-        training = QUICK.replaced(epochs=1.0, learning_rate=rate, full=full)
-        trained = fit_embedder(
-            data, training=training, model_class=Embedder, validation={}, **options
-        )
+        trained = fit(data, "contrastive", start, epochs=1.0, learning_rate=rate, full=full)
         assert (trained.embed(WORDS) == pytest.approx(vectors, abs=1e-3)) == is_same
     trained.save_pretrained(tmp_path / "trained")
     assert not (tmp_path / "trained" / "adapter_model.safetensors").exists()
-    again = Embedder.from_pretrained(tmp_path / "trained")
+    again = SentenceEncoder.from_pretrained(tmp_path / "trained")
     assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
     assert again.config.encoder == str(start)
     assert again.config.encoder_sha256 not in (None, find_encoder(tiny_encoder).sha256)
