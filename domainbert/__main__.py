@@ -53,7 +53,8 @@ def doctor(
             for path in remove_abandoned(folder, deep=True):
                 say(f"removed {path}")
         return
-    from domainbert.service.served import shipped_and_announced
+    from domainbert.models.shipped import shipped_models
+    from domainbert.service.served import announced
 
     print_table(_installation(), ["what", "here"], title="Installation")
     print_table(
@@ -61,7 +62,12 @@ def doctor(
         ["encoder", "layers", "hidden", "longest window", "SHA-256"],
         title="Encoders",
     )
-    tests = [_self_test(kind, name) for kind, name in shipped_and_announced()]
+    tests = [
+        _self_test(kind, name)
+        for kind in announced()
+        for name in shipped_models(kind.package)
+        if kind.does(name)
+    ]
     print_table(tests, ["model", "task", "numbers"], title="Models")
     if wrong := [name for name, _, numbers in tests if numbers == DIFFERENT]:
         msg = f"{', '.join(wrong)}: other numbers than in the card; install the package again"

@@ -7,10 +7,9 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cryptography.fernet import Fernet, InvalidToken
@@ -44,12 +43,12 @@ class ReadmissionService(HookService):
     reasons = _TEXTS["reasons"]
 
     def __init__(self, service: Service, served: Served) -> None:
-        super().__init__(service, served)
-        self._outcome = served.tasks["readmission"].about()["outcome"]
+        super().__init__(service)
+        self._served, self._outcome = served, served.tasks["readmission"].about()["outcome"]
         texts = {name: _TEXTS["about"][name] for name in ("title", "description")}
         named = {name: text.replace("OUTCOME", self._outcome) for name, text in texts.items()}
         self.about = {**_TEXTS["about"], **named}
-        self._folder = Path(service.settings.work) / "evidence"
+        self._folder = service.work / "evidence"
         self._folder.mkdir(mode=0o700, exist_ok=True)
         service.app.get("/evidence/{key}", summary="Evidence of a card")(self._evidence)
 
@@ -65,29 +64,30 @@ class ReadmissionService(HookService):
             why = "; ".join(f"{why}: {n}" for why, n in unread.items()) or "none was sent"
             raise HTTPException(412, f"prefetch.notes: no note of this stay can be read ({why})")
         self._service.check(records)
-        (row,) = self._service.score("readmission", records)
+        (row,) = self._service.score(self.id, records)
         if row["status"] != "ok":
             raise HTTPException(412, f"prefetch.notes: no risk, because {row['reason']}")
         passages = self._service.score("passages", records)
         notes = {record["note_id"]: record for record in records}
-        unread["that the model does not choose"] += len(records)
-        records = [notes[note] for note in passages[0]["notes_read"]]
-        unread["that the model does not choose"] -= len(records)
+        read = [notes[note] for note in passages[0]["notes_read"]]
+        unread["that the model does not choose"] = len(records) - len(read)
         name, settings = str(uuid.uuid4()), self._service.settings
         self._service.ledger.served(self.id, self._served.fingerprint, [row], card=name)
-        key = self._keep({"records": records, "risk": row, "passages": passages})
+        key = self._keep({"records": read, "risk": row, "passages": passages})
         url = f"{settings.address}/v1/models/{self._served.name}"
-        read = receipt(row, f" of {len(records)} note{'s' * (len(records) != 1)}", unread)
-        about: dict[str, Any] = {
-            "model": self._served,
-            "outcome": self._outcome,
-            "version": domainbert.__version__,
-            "url": url,
-        }
-        about |= {"report": settings.report, "receipt": read, "row": row}
-        about["passages"] = list(_raising(passages, records))
-        text = _TEMPLATES.get_template("card.md.j2").render(about)
+        text = _TEMPLATES.get_template("card.md.j2").render(
+            row=row,
+            outcome=self._outcome,
+            passages=passages,
+            records=read,
+            unread=unread,
+            model=self._served,
+            version=domainbert.__version__,
+            url=url,
+            report=settings.report,
+        )
         summary, _, detail = text.partition("\n")
+        link = {"label": "The notes with the passages", "type": "absolute"}
         card = {
             "uuid": name,
             "summary": summary,
@@ -95,9 +95,9 @@ class ReadmissionService(HookService):
             "indicator": "warning" if row.get("alert") else "info",
             "source": {"label": f"domainbert, {self._served.name[-60:]}", "url": url},
             "overrideReasons": self.reasons,
+            "links": [link | {"url": f"{settings.address}/#card={key}"}],
         }
-        link = {"label": "The notes with the passages", "type": "absolute"}
-        return [card | {"links": [link | {"url": f"{settings.address}/#card={key}"}]}]
+        return [card]
 
     def _keep(self, evidence: dict[str, Any]) -> str:
         """Keep evidence for all workers, encrypted; only the link of the card has the key."""
@@ -120,15 +120,6 @@ class ReadmissionService(HookService):
         return Answer(json.loads(found))
 
 
-def _raising(passages: Sequence[Row], records: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """What each passage that raises the risk is of, and its text."""
-    for each in passages:
-        if each["direction"] == "raises":
-            note = records[each["note"]]  # not told by a model that joins notes
-            origin = ", ".join(filter(None, (note["category"], note["chart_time"][:10])))
-            yield origin if each["text"] in note["text"] else "notes", each["text"]
-
-
 def escaped(text: str) -> str:
     """A text as Markdown that shows just this text, on one line, cut where it is long."""
     line = " ".join(text.split())
@@ -142,44 +133,35 @@ _TEMPLATES = Environment(loader=PackageLoader(__package__, "texts"), autoescape=
 _TEMPLATES.filters["escaped"] = escaped
 
 
-def receipt(row: Row, notes: str = "", unread: Mapping[str, int] | None = None) -> str:
-    """What was read of a stay, in words."""
-    said = [f"All {row['n_tokens']:,} tokens{notes} were read."]
-    if row["reason"]:
-        said = [f"{row['n_tokens']:,} tokens{notes} were read; {row['reason']}."]
-    said += [f"Documents {why}, not read: {n}." for why, n in (unread or {}).items() if n]
-    if not row["calibrated"]:
-        said.append("The model has no calibrator: this is its score, not a calibrated chance.")
-    return " ".join(said)
-
-
 def risk_assessments(model: str, outcome: str) -> Callable[..., Answer]:
-    """Makes `?format=fhir`: one RiskAssessment, or for several stays a Bundle of them."""
+    """Makes `?format=fhir`: one RiskAssessment, or for several stays a Bundle of them.
+
+    A stay without a risk has an OperationOutcome.
+    """
+
+    def assessment(row: Row, passages: Sequence[Row]) -> dict[str, Any]:
+        if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
+            why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
+            return operation_outcome(422, f"no risk: {why}")
+        of_stay = [passage for passage in passages if passage["stay_id"] == row["stay_id"]]
+        return risk_assessment(
+            row,
+            model,
+            outcome.capitalize(),
+            time=now(),
+            passages=[each["text"] for each in of_stay if each["direction"] == "raises"],
+            documents=[note for note in of_stay[0]["notes_read"] if note],
+            remark=_TEMPLATES.get_template("receipt.j2").render(row=row),
+        )
 
     def make(records: Sequence[Row], score: Callable[..., Any]) -> Answer:
-        rows, passages = score("readmission", records), score("passages", records)
-        made = [_assessment(row, passages, model, outcome) for row in rows]
-        failed = len(made) == 1 and made[0]["resourceType"] == "OperationOutcome"
+        passages = score("passages", records)
+        made = [assessment(row, passages) for row in score("readmission", records)]
         entries = [{"resource": each} for each in made]
-        bundle = {"resourceType": "Bundle", "type": "collection", "entry": entries}
-        whole = made[0] if len(made) == 1 else bundle
+        whole = {"resourceType": "Bundle", "type": "collection", "entry": entries}
+        if len(made) == 1:
+            whole = made[0]
+        failed = whole["resourceType"] == "OperationOutcome"
         return Answer(whole, 422 if failed else 200, media_type="application/fhir+json")
 
     return make
-
-
-def _assessment(row: Row, passages: Sequence[Row], model: str, outcome: str) -> dict[str, Any]:
-    """The RiskAssessment of a row of risks; an OperationOutcome where there is no risk."""
-    if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
-        why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
-        return operation_outcome(422, f"no risk: {why}")
-    of_stay = [passage for passage in passages if passage["stay_id"] == row["stay_id"]]
-    return risk_assessment(
-        row,
-        model,
-        outcome.capitalize(),
-        time=now(),
-        passages=[passage["text"] for passage in of_stay if passage["direction"] == "raises"],
-        documents=[note for note in of_stay[0]["notes_read"] if note],
-        remark=receipt(row),
-    )

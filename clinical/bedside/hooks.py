@@ -17,11 +17,11 @@ from starlette.exceptions import HTTPException
 
 from clinical.cohort.definition import load_schema
 from clinical.cohort.fhir import entries, read_resource, values_at
-from domainbert.service.http import LOOPBACK, Answer
+from domainbert.service.commands import LOOPBACK
+from domainbert.service.http import Answer
 
 if TYPE_CHECKING:
     from domainbert.service.app import Service
-    from domainbert.service.served import Served
 
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
@@ -93,8 +93,8 @@ class HookService(ABC):
     about: dict[str, Any]  # title, description, usageRequirements, prefetch
     reasons: ClassVar[list[dict[str, str]]] = []  # for overriding its cards: Codings
 
-    def __init__(self, service: Service, served: Served) -> None:
-        self._service, self._served = service, served
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     @abstractmethod
     def cards(self, request: HookRequest) -> list[dict[str, Any]]:
@@ -131,9 +131,13 @@ class HookService(ABC):
         if fault:
             if not (request.fhirServer and request.fhirAuthorization):
                 raise HTTPException(412, f"prefetch.notes {fault}, and no FHIR server was named")
-            token, hosts = request.fhirAuthorization.access_token, self._service.settings.fhir
-            ask = (request.fhirServer, token, stay)
-            resources += fetch_documents(*ask, hosts=hosts, start=more)
+            resources += fetch_documents(
+                request.fhirServer,
+                request.fhirAuthorization.access_token,
+                stay,
+                hosts=self._service.settings.fhir or (),
+                start=more,
+            )
         return read_documents(resources, patient, stay, admitted)
 
 

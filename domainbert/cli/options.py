@@ -7,7 +7,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
@@ -143,7 +143,12 @@ def takes_options(command: Callable[..., R]) -> Callable[..., R]:
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [p.replace(kind=keyword) for n, p in signature.parameters.items() if n != name]
     shared = [
-        inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name])
+        inspect.Parameter(
+            f.name,
+            keyword,
+            default=inspect.Parameter.empty if f.default is MISSING else f.default,
+            annotation=hints[f.name],
+        )
         for f in fields(kind)
     ]
     wrapped.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]

@@ -112,12 +112,9 @@ def score_frame(
         raise UserError(f"expected a pandas DataFrame, got {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
     plan = make_plan(task, names, named=named, keep=keep, source="the table")
-    rows = list(frame_rows(frame))
-    if plan.group is not None:
-        first: dict[str | None, int] = {}
-        rows.sort(key=lambda row: _place(row, plan, first))
     import pyarrow as pa
 
+    rows = together(frame_rows(frame), plan)
     tables = [plan.schema.empty_table(), *score_rows(task, plan, rows)]
     return to_frame(pa.concat_tables(tables))
 
@@ -128,10 +125,15 @@ def score_rows(task: AnyTask, plan: Plan, rows: Iterable[Row]) -> Iterator[pa.Ta
         yield plan.to_table([row for made in score_items(task, plan, chunk) for row in made])
 
 
-def _place(row: Row, plan: Plan, first: dict[str | None, int]) -> int:
-    """Where the group of a row appeared first."""
-    key = plan.key(row)
-    return row.number if key is None else first.setdefault(key, row.number)
+def together(rows: Iterable[Row], plan: Plan) -> list[Row]:
+    """The rows, those of a group at the place of its first one."""
+    first: dict[str, int] = {}
+
+    def place(row: Row) -> int:
+        key = plan.key(row)
+        return row.number if key is None else first.setdefault(key, row.number)
+
+    return sorted(rows, key=place)
 
 
 def score_file(

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest, multiprocess
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request  # noqa: TC002  (FastAPI reads it)
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import domainbert
 from domainbert.errors import UserError
-from domainbert.service.http import LOOPBACK, Answer, Shell, Trust
+from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
+from domainbert.service.http import STOPPING, Answer, JsonLines, Shell, Trust
 from domainbert.service.ledger import Ledger, now
 from domainbert.service.served import Announced, Served, Worker, announced, characters, find_kind
-from domainbert.settings import Count, Names, Positive, Settings
 
+MOST_RECORDS = 1000  # of a request; the notes of a stay count each
 _BYTES = 12  # of a body, for each character that is allowed: "\\ud83d\\ude00" is one
-
-
-class ServiceSettings(Settings):
-    """What `domainbert serve` was asked for; `work` is a private folder of the run."""
-
-    models: Names
-    address: str = "http://127.0.0.1:8000"
-    work: str
-    trust: str | None = None
-    cors: Names = ()
-    fhir: Names = ()
-    ledger: str | None = None
-    report: str = ""
-    max_characters: Count = 500_000
-    max_records: Count = 1000
-    seconds: Positive = 60.0
+_LINGER_SECONDS = 1.0  # for requests that are on their way at the end
+_ITEMS = Counter("domainbert_items_total", "Items scored", ["task"])
 
 
 class Records(BaseModel):
@@ -53,22 +44,22 @@ class Records(BaseModel):
 
 
 class Service:
-    """The models of one process, and all that their routes need; `app` is the application."""
+    """The models of one process, and all that their routes need; `app` is the application.
 
-    def __init__(self, settings: ServiceSettings, kinds: Sequence[Announced] | None = None) -> None:
-        self.settings, work = settings, Path(settings.work)
+    `work` is a private folder that the workers share.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, *, work: Path, kinds: Sequence[Announced] | None = None
+    ) -> None:
+        self.settings, self.work = settings, work
         self.ledger = Ledger(settings.ledger or work / "run.sqlite")
         self.trust = Trust(Path(settings.trust), self.ledger) if settings.trust else None
         self.errors: dict[str, Callable[[int, str], Any]] = {}
         self.most_bytes = _BYTES * settings.max_characters + (1 << 20)
-        self._registry = CollectorRegistry()
-        numbers = ("domainbert_request_seconds", "Time to answer", ["route", "status"])
-        self.seconds = Histogram(*numbers, registry=self._registry)
-        numbers = ("domainbert_items_total", "Items scored", ["task"])
-        self._items = Counter(*numbers, registry=self._registry)
         self._models: list[Served] = []
         self._workers: dict[str, tuple[Served, Worker]] = {}
-        for asked in settings.models:
+        for asked in settings.model:
             kind, name = find_kind(asked, announced() if kinds is None else kinds)
             model = kind.load(name, cache=work / "windows.sqlite")
             self._models.append(model)
@@ -76,7 +67,7 @@ class Service:
                 if path in self._workers:
                     other = self._workers[path][0].name
                     raise UserError(f"{other} and {model.name} both do {path}; name one of them")
-                self._workers[path] = model, Worker(task, self._items.labels(path).inc)
+                self._workers[path] = model, Worker(task, _ITEMS.labels(path).inc)
         self._fault = next(filter(None, (m.self_test(self.score) for m in self._models)), "")
         self.app = self._application()
 
@@ -87,10 +78,12 @@ class Service:
     def check(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The records of a request; an `HTTPException` 413 where they are too many or too long."""
         lists = [value for each in records for value in each.values() if isinstance(value, list)]
-        sizes = {"records": max(len(records), sum(map(len, lists)))}
-        sizes["characters"] = sum(map(characters, records))
-        for what, size in sizes.items():
-            if size > (most := getattr(self.settings, f"max_{what}")):
+        sizes = {
+            "records": (max(len(records), sum(map(len, lists))), MOST_RECORDS),
+            "characters": (sum(map(characters, records)), self.settings.max_characters),
+        }
+        for what, (size, most) in sizes.items():
+            if size > most:
                 raise HTTPException(413, f"{size:,} {what}; expected at most {most:,}")
         return records
 
@@ -109,7 +102,7 @@ class Service:
         self.app = app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=lifespan)
         app.get("/health", summary="Whether the process answers")(lambda: {"status": "ok"})
         app.get("/ready", summary="Whether the models answer as their cards say")(self._ready)
-        app.get("/metrics", summary="Numbers for Prometheus")(self._metrics)
+        app.get("/metrics", summary="Numbers for Prometheus")(_metrics)
         app.get("/v1", summary="The tasks, what they read and give, and the limits")(self._about)
         app.get("/v1/models/{name}", summary="The card of a model")(self._card)
         for name, (model, worker) in self._workers.items():
@@ -120,14 +113,17 @@ class Service:
             if model.routes:
                 model.routes(self, model)
         if self.settings.cors:
-            allowed: dict[str, Any] = {"allow_origins": self.settings.cors}
-            allowed["allow_headers"] = ["authorization", "content-type", "x-request-id"]
-            app.add_middleware(CORSMiddleware, allow_methods=["GET", "POST"], **allowed)
+            app.add_middleware(
+                CORSMiddleware,
+                allow_origins=self.settings.cors,
+                allow_methods=["GET", "POST"],
+                allow_headers=["authorization", "content-type", "x-request-id"],
+            )
         if self.trust is None:  # a page of another site must not reach us by a name of its own
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
         app.add_middleware(Shell, self)
         for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
-            app.add_exception_handler(kind, self._on_error)
+            app.add_exception_handler(kind, lambda asked, why: self.refusal(asked.url.path, why))
         return app
 
     def _answer(self, task: str, model: Served) -> Callable[..., Response]:
@@ -147,12 +143,8 @@ class Service:
 
         return answer
 
-    def failed(self, path: str, status: int, why: str) -> Any:
-        """The body of an answer without a result."""
-        forms = [form for start, form in self.errors.items() if path.startswith(start)]
-        return forms[0](status, why) if forms else {"error": why, "status": status}
-
-    async def _on_error(self, request: Request, error: Any) -> Response:
+    def refusal(self, path: str, error: Exception) -> Answer:
+        """The answer to a request without a result."""
         status, why, headers = 400, str(error), None
         if isinstance(error, HTTPException):
             status, why, headers = error.status_code, error.detail, error.headers
@@ -163,7 +155,9 @@ class Service:
             problem = error.errors()[0]
             place = ".".join(map(str, problem["loc"]))
             why = f"{place}: {problem['msg'].removeprefix('Value error, ')}"
-        return Answer(self.failed(request.url.path, status, why), status, headers)
+        forms = [form for start, form in self.errors.items() if path.startswith(start)]
+        body = forms[0](status, why) if forms else {"error": why, "status": status}
+        return Answer(body, status, headers)
 
     async def _ready(self) -> Answer:
         ready = {"ready": not self._fault, "models": [m.name for m in self._models]}
@@ -174,7 +168,12 @@ class Service:
             name: {"model": model.name, "reads": [column.name for column in worker.task.columns]}
             for name, (model, worker) in self._workers.items()
         }
-        limits = self.settings.model_dump(include={"max_characters", "max_records", "seconds"})
+        asked = self.settings
+        limits = {
+            "max_characters": asked.max_characters,
+            "max_records": MOST_RECORDS,
+            "seconds": asked.seconds,
+        }
         return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
 
     async def _card(self, name: str) -> Response:
@@ -183,9 +182,36 @@ class Service:
             raise HTTPException(404, "no model of this name is served here")
         return PlainTextResponse(cards[0], media_type="text/markdown")
 
-    async def _metrics(self) -> Response:
-        registry = self._registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # of all workers
-            registry = CollectorRegistry()
-            multiprocess.MultiProcessCollector(registry)
-        return PlainTextResponse(generate_latest(registry))
+
+async def _metrics() -> Response:
+    registry = REGISTRY
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # of all workers
+        registry = CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)
+    return PlainTextResponse(generate_latest(registry))
+
+
+def application() -> FastAPI:
+    """The application of one process of `domainbert serve`."""
+    found, work = json.loads(os.environ[SETTINGS])
+    settings = ServiceSettings(**found)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.root.handlers[:] = [handler]
+    logging.root.setLevel(settings.log_level.upper())
+    _stop_gently()
+    return Service(settings, work=Path(work)).app
+
+
+def _stop_gently() -> None:
+    """Make uvicorn answer, at its end, what it accepted and has not read yet."""
+    plain = uvicorn.Server.shutdown
+
+    async def shutdown(server: uvicorn.Server, sockets: Any = None) -> None:
+        STOPPING.set()
+        for listening in server.servers:
+            listening.close()
+        await asyncio.sleep(_LINGER_SECONDS)
+        await plain(server, sockets)
+
+    uvicorn.Server.shutdown = shutdown  # type: ignore[assignment, method-assign]

@@ -12,13 +12,16 @@ import traceback
 import urllib.request
 import uuid
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from joserfc import jws, jwt
-from joserfc.errors import JoseError
+from joserfc.errors import ClaimError
 from joserfc.jwk import KeySet
+from prometheus_client import Histogram
 from pydantic import Field
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -40,12 +43,12 @@ HEADERS = {
     "x-content-type-options": "nosniff",
 }
 DATA = ("/v1", "/cds-services")  # addresses that need a token; the others tell nothing of anyone
-JSON = (b"application/json", b"application/fhir+json")
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+JSON = ("application/json", "application/fhir+json")
 STOPPING = threading.Event()
 ALGORITHMS = ["ES384", "RS384"]  # asymmetric: no `none`, no HMAC
 LEEWAY = 60  # seconds that clocks may differ
 _REFRESH, _TIMEOUT = 60.0, 5.0  # seconds between two reads of keys, and for one
+_SECONDS = Histogram("domainbert_request_seconds", "Time to answer", ["route", "status"])
 
 
 class Answer(Response):
@@ -87,58 +90,55 @@ class Shell:
         """Handle one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        started, status, headers = time.perf_counter(), 0, dict(scope["headers"])
-        facts: dict[str, Any] = {"request": _request_id(headers.get(b"x-request-id", b""))}
+        started, status, headers = time.perf_counter(), 0, Headers(scope=scope)
+        facts: dict[str, Any] = {"request": _request_id(headers.get("x-request-id", ""))}
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
-                mine = {**HEADERS, "x-request-id": facts["request"]}
-                mine |= {"connection": "close"} if STOPPING.is_set() else {}
-                message["headers"] += [(k.encode(), v.encode()) for k, v in mine.items()]
+                status, answered = message["status"], MutableHeaders(scope=message)
+                answered.update({**HEADERS, "x-request-id": facts["request"]})
+                if STOPPING.is_set():
+                    answered["connection"] = "close"
             await send(message)
 
         try:
-            try:
-                if scope["path"].startswith(DATA) and scope["method"] != "OPTIONS":
-                    receive = await self._admitted(scope, headers, receive, facts)
-                await self._app(scope, receive, sending)
-            except HTTPException as refused:
-                body = self._service.failed(scope["path"], refused.status_code, refused.detail)
-                answer = Answer(body, refused.status_code, refused.headers)
-                await answer(scope, receive, sending)
+            if scope["path"].startswith(DATA) and scope["method"] != "OPTIONS":
+                receive = await self._admitted(scope, headers, receive, facts)
+            await self._app(scope, receive, sending)
         except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
-            log.error("internal error", extra={"facts": facts | where(error)})
-            if not status:
+            refused = error if isinstance(error, HTTPException) else None
+            if not refused:
+                log.error("internal error", extra={"facts": facts | where(error)})
                 why = f"internal error; report the request id {facts['request']}"
-                answer = Answer(self._service.failed(scope["path"], 500, why), 500)
-                await answer(scope, receive, sending)
+                refused = HTTPException(500, why)
+            if not status:
+                await self._service.refusal(scope["path"], refused)(scope, receive, sending)
         finally:
             seconds = time.perf_counter() - started
             # The pattern of the route, not the path: a path may hold an id.
             route, status = getattr(scope.get("route"), "path", "none"), status or 499
             facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
             log.info("request", extra={"facts": facts})
-            self._service.seconds.labels(route, status).observe(seconds)
+            _SECONDS.labels(route, status).observe(seconds)
 
     async def _admitted(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, facts: dict[str, Any]
+        self, scope: Scope, headers: Headers, receive: Receive, facts: dict[str, Any]
     ) -> Receive:
         """Check token, type and length; what then gives the body."""
-        limits = {"most": self._service.most_bytes, "seconds": self._service.settings.seconds}
-        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        seconds = self._service.settings.seconds
         try:
             if trust := self._service.trust:
-                given = headers.get(b"authorization", b"").decode("latin-1")
+                given = headers.get("authorization", "")
                 facts["client"] = await asyncio.to_thread(trust.check, given, scope["path"])
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if scope["method"] == "POST" and kind not in JSON:
                 raise HTTPException(415, "expected Content-Type: application/json")
         except HTTPException:
             with suppress(HTTPException):
-                await read_body(receive, **limits | {"most": 0})
+                await read_body(receive, most=0, seconds=seconds)
             raise
-        body = await read_body(receive, **limits)
+        body = await read_body(receive, most=self._service.most_bytes, seconds=seconds)
         with suppress(ValueError, RecursionError):  # FastAPI says what is wrong with other JSON
             json.loads(body, object_pairs_hook=_once)
 
@@ -154,10 +154,10 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
         raise HTTPException(400, "an object in the body has a key twice; expected each key once")
 
 
-def _request_id(given: bytes) -> str:
+def _request_id(given: str) -> str:
     """The client's own where it is a UUID, which cannot be a patient's id."""
     with suppress(ValueError):
-        return str(uuid.UUID(given.decode("latin-1")))
+        return str(uuid.UUID(given))
     return str(uuid.uuid4())
 
 
@@ -166,6 +166,20 @@ def where(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
     return {"error": type(error).__name__, "at": places}
+
+
+class JsonLines(logging.Formatter):
+    """Log records as JSON lines; of an exception only its type and place."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        error = record.exc_info[1] if record.exc_info else None
+        return json.dumps(line | getattr(record, "facts", {}) | (where(error) if error else {}))
+
+
+# --- tokens of clients
 
 
 class Client(Settings):
@@ -180,10 +194,6 @@ class Clients(Settings):
     """The file of `--trust`: one table `[[client]]` each; see docs/howto/bedside.md."""
 
     client: Annotated[tuple[Client, ...], Field(strict=False, min_length=1)]
-
-
-def _refused(why: str) -> HTTPException:
-    return HTTPException(401, why, {"www-authenticate": "Bearer"})
 
 
 class Trust:
@@ -202,38 +212,34 @@ class Trust:
     def check(self, authorization: str, path: str) -> str:
         """The issuer of the token of a call; an `HTTPException` 401, which never quotes it."""
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            raise _refused("expected the header Authorization: Bearer JWT")
         try:
+            if scheme.lower() != "bearer" or not token:
+                raise UserError("expected the header Authorization: Bearer JWT")
             return self._check(token.strip(), path)
-        except HTTPException:
-            raise
         except Exception as error:  # noqa: BLE001  (whatever a forged token makes a reader raise)
-            kind = type(error).__name__  # of a claim, the description names no more than the claim
-            is_claim = isinstance(error, JoseError) and "claim" in kind.lower()
-            said = getattr(error, "description", "") if is_claim else ""
-            raise _refused(f"the token is not valid: {said or kind}") from None
+            # Of a claim that does not hold, the description names no more than the claim.
+            what = error.description if isinstance(error, ClaimError) else type(error).__name__
+            is_ours = isinstance(error, UserError)
+            why = str(error) if is_ours else f"the token is not valid: {what}"
+            raise HTTPException(401, why, {"www-authenticate": "Bearer"}) from None
 
     def _check(self, token: str, path: str) -> str:
         unchecked = jws.extract_compact(token.encode("ascii"))
         header, issuer = unchecked.headers(), json.loads(unchecked.payload).get("iss")
-        client = self._clients.get(issuer)
-        if client is None:
-            raise _refused("the token's iss is no client of this service")
-        if header.get("alg") not in ALGORITHMS:
-            raise _refused(f"the token's alg: expected {' or '.join(ALGORITHMS)}")
+        if (client := self._clients.get(issuer)) is None:
+            raise UserError("the token's iss is no client of this service")
         if header.get("jku", client.jwks) != client.jwks:
-            raise _refused("the token's jku is not the address of this client's keys")
+            raise UserError("the token's jku is not the address of this client's keys")
         key = self._key(client.jwks, header.get("kid"))
         claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
         needed: Any = {name: {"essential": True} for name in ("exp", "iat", "jti")}
         needed["aud"] = {"essential": True, "value": client.audience.rstrip("/") + path}
         jwt.JWTClaimsRegistry(leeway=LEEWAY, **needed).validate(claims)
-        if not isinstance(claims["jti"], str) or not claims["jti"]:
-            raise _refused("the token's jti: expected text")
+        if not isinstance(claims["jti"], str):
+            raise UserError("the token's jti: expected text")
         if not self._ledger.use_token(issuer, claims["jti"], claims["exp"] + LEEWAY):
-            raise _refused("this token was used before; sign a new one for each call")
-        return str(issuer)
+            raise UserError("this token was used before; sign a new one for each call")
+        return client.issuer
 
     def _key(self, jwks: str, kid: Any) -> Any:
         """The key with this id; the keys are read again where it is new."""
@@ -247,5 +253,5 @@ class Trust:
                 keys = {key.kid: key for key in found}
                 self._keys[jwks] = time.monotonic(), keys
         if kid not in keys:
-            raise _refused("no key of this client has the token's kid")
+            raise UserError("no key of this client has the token's kid")
         return keys[kid]

@@ -19,7 +19,8 @@ from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
 
 if TYPE_CHECKING:
-    from domainbert.scoring import Task
+    from domainbert.models.model import Model
+    from domainbert.scoring.driver import AnyTask
 
 TOLERANCE = 1e-5
 WAIT_SECONDS = 0.010  # for company
@@ -42,15 +43,15 @@ class Served:
 
     name: str
     fingerprint: str
-    tasks: Mapping[str, Task]
+    tasks: Mapping[str, AnyTask]
     card: str = ""
     example: tuple[str, dict[str, Any], dict[str, float]] | None = None
     forms: Mapping[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
     routes: Callable[[Any, Served], None] | None = None
 
     @classmethod
-    def of(cls, name: str, model: Any, tasks: Mapping[str, Task], **more: Any) -> Self:
-        """A `domainbert.models.Model` as it is served; its example is that of the first task."""
+    def of(cls, name: str, model: Model, tasks: Mapping[str, AnyTask], **more: Any) -> Self:
+        """A model as it is served; its example is that of the first task."""
         known = model.manifest.get("example")
         example = (next(iter(tasks)), known["record"], known["row"]) if known else None
         card = model.card(model.config, model.adapter) if model.config else ""
@@ -58,8 +59,10 @@ class Served:
 
     def self_test(self, score: Callable[..., Any]) -> str:
         """What is wrong with the answer to the example, or ""."""
-        task, record, known = self.example or ("", {}, {})
-        row = score(task, [record])[0] if known else {}
+        if self.example is None:
+            return ""
+        task, record, known = self.example
+        row = score(task, [record])[0]
         wrong = [c for c, v in known.items() if not abs((row.get(c) or 0) - v) <= TOLERANCE]
         return f"{self.name}: {wrong[0]} of its card's example differs" if wrong else ""
 
@@ -87,12 +90,6 @@ def announced() -> list[Announced]:
     """All that the installed packages announce."""
     points = entry_points(group="domainbert.tasks")
     return [point.load() for point in sorted(points, key=lambda point: point.name)]
-
-
-def shipped_and_announced() -> list[tuple[Announced, str]]:
-    """The shipped models of announced tasks."""
-    kinds = announced()
-    return [(k, name) for k in kinds for name in shipped_models(k.package) if k.does(name)]
 
 
 def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
@@ -127,7 +124,7 @@ class Worker:
     `seen` gets the number of items of each request.
     """
 
-    def __init__(self, task: Task, seen: Callable[[int], None]) -> None:
+    def __init__(self, task: AnyTask, seen: Callable[[int], None]) -> None:
         self.task, self._seen = task, seen
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -145,9 +142,9 @@ class Worker:
             TableError: a column that is needed is not there.
             TimeoutError: not done within `seconds`.
         """
-        from domainbert.scoring.driver import score_items
+        from domainbert.scoring.driver import score_items, together
         from domainbert.scoring.plan import grouped, make_plan
-        from domainbert.tables import Row
+        from domainbert.tables.rows import Row, cell_of
 
         job = _Job([], sum(map(characters, records)))
 
@@ -163,15 +160,11 @@ class Worker:
         task: Any = copy.copy(self.task)
         task.run = run
         plan = make_plan(task, list({n: 0 for r in records for n in r}), source="the request")
-        cells = [{name: _cell(value) for name, value in record.items()} for record in records]
+        cells = [{name: cell_of(value) for name, value in record.items()} for record in records]
         rows = [Row(number, each, f"record {number}") for number, each in enumerate(cells)]
-        first: dict[str, int] = {}  # rows of a group go to its first one
-        keys = [plan.key(row) for row in rows]
-        place = [n if key is None else first.setdefault(key, n) for n, key in enumerate(keys)]
-        rows.sort(key=lambda row: place[row.number])
-        made = score_items(task, plan, list(grouped(rows, plan)))
-        names = plan.schema.names
-        return [{name: _finite(row.get(name)) for name in names} for item in made for row in item]
+        items = list(grouped(together(rows, plan), plan))
+        made = [row for item in score_items(task, plan, items) for row in item]
+        return [{name: _finite(row.get(name)) for name in plan.schema.names} for row in made]
 
     def _work(self) -> None:
         while job := self._jobs.get():
@@ -207,14 +200,6 @@ def characters(record: Mapping[str, Any]) -> int:
     """Characters of the texts in a record, those in lists included."""
     values = (v if isinstance(v, list) else [v] for v in record.values())
     return sum(len(text) for texts in values for text in texts if isinstance(text, str))
-
-
-def _cell(value: Any) -> Any:
-    from domainbert.tables import id_text, is_missing
-
-    if isinstance(value, str | list | dict):
-        return value or None
-    return None if is_missing(value) else id_text(value)
 
 
 def _finite(value: Any) -> Any:

@@ -196,10 +196,11 @@ def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
     names = [str(name) for name in frame.columns]
     columns = [frame.iloc[:, position].tolist() for position in range(len(names))]
     for number, cells in enumerate(zip(*columns, strict=True)):
-        yield Row(number, dict(zip(names, map(_cell, cells), strict=True)), f"row {number}")
+        yield Row(number, dict(zip(names, map(cell_of, cells), strict=True)), f"row {number}")
 
 
-def _cell(value: Any) -> Any:
+def cell_of(value: Any) -> Any:
+    """A value as a cell: None where it is missing, texts and lists as they are, others as text."""
     if isinstance(value, str):
         return value or None
     if is_missing(value):

@@ -14,6 +14,7 @@ from clinical.bedside.served import READMISSION  # noqa: E402
 from domainbert.service.app import Service, ServiceSettings  # noqa: E402
 
 NOTES = ("He lives alone. Chest pain. Heart failure.", "No fever. He was discharged home.")
+ADDRESS = "http://127.0.0.1:8000"
 DATA = Path(os.environ.get("DOMAINBERT_DATA", Path(__file__).parents[4] / "shared" / "data"))
 
 
@@ -41,8 +42,8 @@ def start(model_folder, tmp_path):
     started = []
 
     def make(*, folder=model_folder, **settings):
-        asked = ServiceSettings(models=(str(folder),), work=str(tmp_path), **settings)
-        started.append(Service(asked, [READMISSION]))
+        asked = ServiceSettings(model=[str(folder)], address=ADDRESS, **settings)
+        started.append(Service(asked, work=tmp_path, kinds=[READMISSION]))
         return started[-1]
 
     yield make

@@ -25,9 +25,9 @@ def address(tmp_path_factory):
     from clinical.bedside.served import READMISSION
     from domainbert.service.app import Service, ServiceSettings
 
-    work = str(tmp_path_factory.mktemp("work"))
-    models = ("readmission-demo", "disease-drug", "qa")
-    service = Service(ServiceSettings(models=models, work=work), [READMISSION, ENTITIES, ANSWERS])
+    asked = ServiceSettings(model=["readmission-demo", "disease-drug", "qa"])
+    kinds = [READMISSION, ENTITIES, ANSWERS]
+    service = Service(asked, work=tmp_path_factory.mktemp("work"), kinds=kinds)
     server = uvicorn.Server(uvicorn.Config(service.app, port=0, log_config=None))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

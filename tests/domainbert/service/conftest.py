@@ -75,8 +75,8 @@ def start(tmp_path):
 
     def make(*, known=5.0, **settings):
         task = LengthTask()
-        asked = ServiceSettings(models=("lengths=x",), work=str(tmp_path), **settings)
-        service = Service(asked, [announce(task, known=known)])
+        asked = ServiceSettings(model=["lengths=x"], **settings)
+        service = Service(asked, work=tmp_path, kinds=[announce(task, known=known)])
         started.append(service)
         return SimpleNamespace(service=service, task=task)
 
