@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.definition import Request, load_definition, load_schema
-from clinical.cohort.flow import (
-    SUMMARY_KEY,
-    UNMATCHED,
-    count_flow,
-    find_caveats,
-    unmatched_values,
-)  # fmt: skip
+from clinical.cohort.flow import SUMMARY_KEY, find_caveats, summarise
 from clinical.cohort.result import Cohort, issues_path
 from clinical.cohort.source import (
     Reader,
@@ -203,7 +197,7 @@ def _export_cohort(
     _split(con, request)
     con.execute(step("cohort"))
     metadata = {
-        SUMMARY_KEY: json.dumps(_summary(con, request, caveats), ensure_ascii=False),
+        SUMMARY_KEY: json.dumps(summarise(con, request, caveats), ensure_ascii=False),
         "clinical.definition": request.definition.text,
         "clinical.definition_sha256": request.definition.sha256,
     }
@@ -280,28 +274,3 @@ def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables)
     }
     lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
     con.execute(step("rules"), values | lists)
-
-
-def _summary(
-    con: duckdb.DuckDBPyConnection, request: Request, caveats: list[str]
-) -> dict[str, Any]:
-    definition = request.definition
-    data_end = con.execute("SELECT data_end FROM rules").fetchall()[0][0]
-    return {
-        "schema": request.schema.name,
-        "notes": request.notes,
-        "hours": request.hours if request.notes == "early" else None,
-        "seed": request.seed,
-        "split_by": request.split_by,
-        "data_end": data_end.isoformat() if data_end else None,
-        "definition": {
-            "name": definition.name,
-            "version": definition.version,
-            "sha256": definition.sha256,
-            "horizon_days": definition.horizon_days,
-            "event": definition.event,
-        },
-        **count_flow(con, table=request.schema.admissions.table),
-        "unmatched": {column: unmatched_values(con, column, limit=100) for column in UNMATCHED},
-        "caveats": caveats,
-    }

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.flow import STEPS, SUMMARY_KEY
+from clinical.cohort.flow import SUMMARY_KEY
 from clinical.cohort.source import step
 from clinical.stays.cohorts import read_stays
 from domainbert.errors import UserError
@@ -69,7 +69,7 @@ class Cohort:
         summary = json.loads(metadata[SUMMARY_KEY])
         return cls(
             path=Path(path),
-            flow=pd.DataFrame(summary["steps"]),
+            flow=pd.DataFrame(summary["steps"]).drop(columns="box"),
             issues=pd.DataFrame(summary["issues"], columns=["source", "problem", "count"]),
             n_admissions=summary["steps"][0]["left"],
             **{f"n_{what}": summary["kept"][what] for what in ("stays", "patients", "readmitted")},
@@ -141,14 +141,13 @@ def plot_flow(summary: dict[str, Any]) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    titles = {step: title for title, step, _ in STEPS}
     boxes = [[f"Admissions (n = {summary['steps'][0]['left']:,})"]]
     removed = [row for row in summary["steps"] if row["removed"]]
-    for title, group in groupby(removed, key=lambda row: titles[row["step"]]):
+    for title, group in groupby(removed, key=lambda row: row["box"]):
         rows = list(group)
         reasons = [f"   {row['reason']} (n = {row['removed']:,})" for row in rows]
         boxes.append([f"Left out (n = {sum(row['removed'] for row in rows):,})", *reasons])
-        if title != STEPS[-1][0]:
+        if title != summary["steps"][-1]["box"]:
             boxes.append([f"{title} (n = {rows[-1]['left']:,})"])
     is_early, event = summary["notes"] == "early", summary["definition"]["event"]
     when = f"{summary['hours']:g} h after admission" if is_early else "at discharge"

@@ -44,5 +44,6 @@ COPY (
         'context', json_object('encounter', json_array(
             json_object('reference', 'Encounter/' || HADM_ID))))) AS json
     FROM NOTEEVENTS
+    ORDER BY ROW_ID::BIGINT   -- the same seed, the same bytes
 ) TO '{folder}/DocumentReference.ndjson'
     (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');

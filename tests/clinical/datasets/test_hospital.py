@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from clinical.datasets.hospital import COLUMNS, synthesize
+from clinical.datasets.hospital import COLUMNS, FORMS, synthesize
 from clinical.datasets.patients import draw_patients, true_risk
 from clinical.datasets.sentences import (
     CLAUSE_FRAMES,
@@ -187,6 +187,15 @@ def test_same_seed_same_bytes_and_another_seed_other_bytes(tmp_path):
     first = digest("a", 3)
     assert first == digest("b", 3)
     assert not set(first) & set(digest("c", 4))
+
+
+def test_every_form_has_the_same_bytes_for_the_same_seed(tmp_path):
+    def digests(name):
+        folders = [synthesize(tmp_path / name / f, stays=60, form=f).folder for f in FORMS]
+        files = [path for folder in folders for path in sorted(folder.rglob("*.*"))]
+        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+
+    assert digests("a") == digests("b")
 
 
 @pytest.mark.parametrize(
