@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.flow import SUMMARY_KEY, find_caveats, summarise
 from clinical.cohort.result import Cohort, issues_path
-from clinical.cohort.source import (
-    Reader,
-    Tables,
-    detect_schema,
-    find_tables,
-    insert_columns,
-    step,
-)  # fmt: skip
+from clinical.cohort.source import Reader, Tables, detect_schema, find_tables, step
 from clinical.cohort.views import ViewSource
 from clinical.stays.choice import CHOICE, NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
@@ -228,6 +221,8 @@ def _export_cohort(
 
 def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     """Create `splits`: the side of every patient with a stay that is kept."""
+    import pyarrow as pa
+
     if request.split_by == "time":
         latest = con.execute("SELECT max(discharge_time) FROM stays").fetchall()[0][0]
         if latest and latest.year > datetime.now(UTC).year:
@@ -246,11 +241,13 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
         con.execute("CREATE TABLE splits AS SELECT patient_id, split FROM patients")
         return
     # Patients are split by their ids as they are compared.
-    found = con.execute("SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1")
-    patients = [row[0] for row in found.fetchall()]
-    sides = assign_splits(patients, seed=request.seed, fractions=request.fractions)
-    con.execute("CREATE TABLE splits (patient_id VARCHAR, split VARCHAR)")
-    insert_columns(con, "splits", [patients, list(sides)])
+    query = "SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1"
+    found = con.sql(query).to_arrow_table()
+    sides = assign_splits(
+        found["patient_id"].to_pylist(), seed=request.seed, fractions=request.fractions
+    )
+    con.register("sides", found.append_column("split", pa.array(sides, pa.string())))
+    con.execute("CREATE TABLE splits AS FROM sides")
 
 
 def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:

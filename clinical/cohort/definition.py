@@ -9,9 +9,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domainbert.errors import UserError, check_choice
@@ -30,23 +30,8 @@ EVENTS = {
 }
 
 
-def _upper(value: Any) -> Any:
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return tuple(item.strip().upper() for item in value)
-    raise PydanticCustomError("list_of_text", "a list of text")
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    is_list = isinstance(names, list | tuple) and len(names) > 0
-    if is_list and all(isinstance(name, str) and name.strip() for name in names):
-        return tuple(names)
-    raise PydanticCustomError("names", "text or a list of text")
-
-
-def _values(value: Any) -> tuple[str, ...]:
-    values = value if isinstance(value, list | tuple) else [value]
-    return tuple(str(item).strip().upper() for item in values)
+def _listed(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
@@ -60,15 +45,15 @@ def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
     return formats
 
 
-def _tables(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
 Text = Annotated[str, Field(min_length=1)]
-UpperTexts = Annotated[tuple[str, ...], BeforeValidator(_upper)]
+Upper = Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True)]
+Value = Annotated[Upper, Field(strict=False, coerce_numbers_to_str=True)]
 NotNegative = Annotated[float, Field(ge=0)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-UpperNames = Annotated[tuple[str, ...], BeforeValidator(lambda value: _upper(_names(value)))]
+UpperTexts = Annotated[tuple[Upper, ...], Field(strict=False)]
+# One or several: a text may stand for a list of it.
+Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1), BeforeValidator(_listed)]
+UpperNames = Annotated[UpperTexts, BeforeValidator(_listed)]
+Values = Annotated[tuple[Value, ...], Field(strict=False), BeforeValidator(_listed)]
 
 
 class Episode(Settings):
@@ -163,7 +148,7 @@ class TableMap(Settings):
 
     table: Text
     may_be_absent: bool = False
-    where: dict[str, Annotated[tuple[str, ...], BeforeValidator(_values)]] = Field(default={})
+    where: dict[str, Values] = Field(default={})
     optional: Names = ()
     time_format: Annotated[Names, AfterValidator(_formats)] = ()
 
@@ -220,7 +205,7 @@ class Notes(TableMap):
     error: Names = ()
     fault: Names = ()
     text: Names
-    category_value: Text | None = None
+    category_value: Upper | None = None
 
 
 class Shards(Settings):
@@ -271,7 +256,7 @@ class Schema(Settings):
 
     admissions: Admissions
     patients: Patients | None = None
-    notes: Annotated[tuple[Notes, ...], BeforeValidator(_tables)] = ()
+    notes: Annotated[tuple[Notes, ...], Field(strict=False), BeforeValidator(_listed)] = ()
     discharge_categories: UpperNames = ()
     addendum_kinds: UpperNames = ("ADDENDUM",)
     files: dict[str, Shards] = Field(default={})
@@ -291,13 +276,9 @@ class Schema(Settings):
         A table of nothing but summaries is not opened for an early prediction, and a table without
         summaries not for one at discharge. Without a `category_value` the rows tell.
         """
-
-        def is_usable(table: Notes) -> bool:
-            category = (table.category_value or "").strip().upper()
-            is_summary = category in self.summary_categories
-            return not category or is_summary == (prediction == "discharge")
-
-        return [table for table in self.notes if is_usable(table)]
+        kinds = [(table.category_value, table) for table in self.notes]
+        at_discharge, summaries = prediction == "discharge", self.summary_categories
+        return [t for kind, t in kinds if not kind or (kind in summaries) == at_discharge]
 
 
 @dataclass(frozen=True)

@@ -32,37 +32,54 @@ _RTF_HIDDEN = re.compile(
 _RTF_SIGNS = {"par": "\n", "line": "\n", "row": "\n", "tab": "\t", "cell": "\t", "~": " ", "_": "-"}
 
 
-def resources(
-    paths: Sequence[Path], kind: str, fields: Fields, flaws: list[tuple[str, int, str]]
-) -> Iterator[pa.RecordBatch]:
-    """The resources of a kind as rows; lines that are not whole are listed in `flaws`.
+def stream(
+    paths: Sequence[Path],
+    kind: str,
+    fields: Fields,
+    *,
+    flaws: list[tuple[str, int, str]],
+    on_error: Callable[[TableError], None],
+) -> pa.RecordBatchReader:
+    """The resources of a kind as rows, for one pass; lines that are not whole go to `flaws`.
 
-    Raises:
-        TableError: the resources are of another release than R4.
+    `on_error` gets the error that ends the stream: the resources are of another release than R4.
     """
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.string()) for name in columns_of(fields)])
-    rows: list[dict[str, str | None]] = []
-    size = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        rows: list[dict[str, str | None]] = []
+        size = 0
+        for path, resource in _resources(paths, flaws):
+            if resource.get("resourceType") != kind:
+                continue
+            if release := _other_release(resource):
+                error = TableError(f"{path.name} is FHIR {release}; expected R4, fhirVersion 4.0.1")
+                on_error(error)
+                raise error
+            rows.append(read_resource(resource, fields))
+            size += sum(map(len, filter(None, rows[-1].values())))
+            if size > _BATCH_CHARACTERS or len(rows) > _BATCH_ROWS:
+                yield pa.RecordBatch.from_pylist(rows, schema)
+                rows, size = [], 0
+        yield pa.RecordBatch.from_pylist(rows, schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _resources(
+    paths: Sequence[Path], flaws: list[tuple[str, int, str]]
+) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as file:
             lines = [file.read()] if path.suffix == ".json" else file
             for number, line in enumerate(lines, start=1):
                 try:
                     found = entries(json.loads(line)) if line.strip() else []
+                    yield from ((path, resource) for resource in found)
                 except (ValueError, RecursionError):
                     flaws.append((path.name, number, f"{NO_ROW}: JSON that is cut or malformed"))
-                    continue
-                for resource in found:
-                    if resource.get("resourceType") == kind:
-                        _check_release(resource, path)
-                        rows.append(read_resource(resource, fields))
-                        size += sum(map(len, filter(None, rows[-1].values())))
-                if size > _BATCH_CHARACTERS or len(rows) > _BATCH_ROWS:
-                    yield pa.RecordBatch.from_pylist(rows, schema)
-                    rows, size = [], 0
-    yield pa.RecordBatch.from_pylist(rows, schema)
 
 
 def has_resources(path: Path) -> bool:
@@ -71,16 +88,14 @@ def has_resources(path: Path) -> bool:
         return path.suffix != ".json" or b'"resourceType"' in file.read(4096)
 
 
-def _check_release(resource: dict[str, Any], path: Path) -> None:
+def _other_release(resource: dict[str, Any]) -> str | None:
     is_document = resource["resourceType"] == "DocumentReference"
     one = resource.get("context" if is_document else "class")  # a list since R5
     if isinstance(one, list) or "actualPeriod" in resource:
-        found = "R5 (a list of classes or contexts, or actualPeriod)"
-    elif is_document and ("indexed" in resource or "class" in resource):
-        found = "STU3 (indexed or class)"
-    else:
-        return
-    raise TableError(f"{path.name} is FHIR {found}; expected R4: export it as fhirVersion 4.0.1")
+        return "R5 (a list of classes or contexts, or actualPeriod)"
+    if is_document and ("indexed" in resource or "class" in resource):
+        return "STU3 (indexed or class)"
+    return None
 
 
 def columns_of(fields: Fields) -> list[str]:

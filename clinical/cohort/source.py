@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import chain
@@ -156,6 +155,7 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
             return None
         there = ", ".join(source.tables()) or "nothing"
         raise TableError(f"{source.name} has no table {table.table}. Found there: {there}")
+    named = f"{table.table} in {source.name}"
     spelled = {name.lower(): name for name in reversed(available)}
     chosen: dict[str, str] = {}
     for ours, theirs in table.columns.items():
@@ -163,17 +163,10 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
         if match is not None:
             chosen[ours] = match
         elif theirs and ours not in table.optional:
-            try:
-                require_columns(available, theirs[:1], source=f"{table.table} in {source.name}")
-            except TableError as error:
-                if schema.name != "generic":
-                    raise
-                # With the user's own names the mapping is wrong, not the table.
-                fix = f"Write its name after `{ours} =` in the mapping"
-                message = str(error).replace(f"Rename it to {theirs[0]!r}", fix)
-                raise TableError(message) from None
+            option = f"{ours} =" if schema.name == "generic" else ""  # of the user's mapping
+            require_columns(available, theirs[:1], source=named, option=option)
     wanted = [name.lower() for name in table.where]
-    require_columns(spelled, wanted, source=f"{table.table} in {source.name}")
+    require_columns(spelled, wanted, source=named)
     return Found(table, chosen, {spelled[name.lower()]: v for name, v in table.where.items()})
 
 
@@ -202,6 +195,8 @@ class Reader:
 
     def read(self, tables: Tables) -> None:
         """Read every table, and decide about every row except for the texts of the stays."""
+        import pandas as pd
+
         run = self.con.execute
         self._scan("CREATE TABLE raw_admissions AS", tables.admissions, numbered=True)
         run("CREATE TABLE others AS SELECT other, count(*) AS rows FROM raw_admissions "
@@ -219,9 +214,9 @@ class Reader:
             _log.info("reading %s", table.name)
             self._read_notes(table)
         run("CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)")
-        flaws = [flaw for flaws in self.source.flaws.values() for flaw in flaws]
-        columns = [[flaw[n] for flaw in flaws] for n in range(3)]
-        insert_columns(self.con, "flaws", columns)
+        flaws = list(chain(*self.source.flaws.values()))
+        self.con.register("found", pd.DataFrame(flaws, columns=["source", "line", "problem"]))
+        run("INSERT INTO flaws FROM found")
         self.source.check_unchanged()
 
     def _read_notes(self, table: Found) -> None:
@@ -255,15 +250,3 @@ class Reader:
             for error in filter(None, map(self.source.errors.get, parts)):
                 raise error from None  # it says itself what is wrong
             raise
-
-
-def insert_columns(
-    con: duckdb.DuckDBPyConnection, table: str, columns: Sequence[Sequence[object]]
-) -> None:
-    """Add rows, given column by column, to a table."""
-    import pyarrow as pa
-
-    names = [f"c{number}" for number in range(len(columns))]
-    con.register("new_rows", pa.table(list(map(pa.array, columns)), names=names))
-    con.execute(f"INSERT INTO {table} SELECT * FROM new_rows")  # noqa: S608
-    con.unregister("new_rows")

@@ -1,10 +1,10 @@
-"""Tables that a schema makes from those of a source: joined, decoded and renamed."""
+"""Tables that a schema makes: of several files, or joined, decoded and renamed from others."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ from domainbert.tables.parquet_files import parquet_columns
 from domainbert.tables.sources import Source, identifier, quoted, select_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from clinical.cohort.definition import Schema, View
 
 
@@ -26,17 +24,9 @@ class ViewSource(Source):
     def __init__(self, source: Source, schema: Schema) -> None:
         super().__init__(source.name, source._con)
         self.errors, self.flaws = source.errors, source.flaws
-        self._source = source
+        self._source, self._files = source, schema.files
         self._views = {name.lower(): view for name, view in schema.views.items()}
-        self._files = {
-            name: sorted({p for each in shards.glob for p in Path(source.name).glob(each)})
-            for name, shards in schema.files.items()
-            if Path(source.name).is_dir()
-        }
-        self._streams = 0
-        self._found: dict[str, list[tuple[list[str], Path]]] = {}
-        self._required = {name: set(shards.columns) for name, shards in schema.files.items()}
-        self._fields = {name: shards.fields for name, shards in schema.files.items()}
+        self._found: dict[str, dict[Path, list[str]]] = {}
 
     def tables(self) -> list[str]:
         """Names of the source's own tables."""
@@ -54,94 +44,75 @@ class ViewSource(Source):
         there = {name for name in view.reads if self._own_columns(name) is not None}
         if next(iter(view.reads)) not in there:
             return None
-        empty = {name: self._relation(name, view, scans=False) for name in view.reads}
-        rows = self._con.execute(f"DESCRIBE {view.sql.format(**empty, **view.values)}").fetchall()
+        rows = self._con.execute(f"DESCRIBE {self._select(view, scans=False)}").fetchall()
         return [row[0] for row in rows if view.needs.get(row[0]) in (None, *there)]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """The view over one scan of each of its tables."""
         view = self._views.get(table.lower())
         if view is None:
-            return self._source.scan(table, columns)
-        relations = {name: self._relation(name, view, scans=True) for name in view.reads}
-        sql = view.sql.format(**relations, **view.values)
-        return f"({select_text(columns, f'({sql})')})"
+            return self._own_scan(table, columns)
+        return f"({select_text(columns, f'({self._select(view, scans=True)})')})"
 
     def parts(self, table: str) -> list[str]:
         """The tables that a table is read from."""
         view = self._views.get(table.lower())
         return list(view.reads) if view else [table]
 
+    def _select(self, view: View, *, scans: bool) -> str:
+        """The SELECT of a view; without `scans` it reads no rows."""
+        relations = {}
+        for table, names in view.reads.items():
+            spelled = {name.lower(): name for name in self._own_columns(table) or () if scans}
+            own = [spelled[name] for name in names if name in spelled]
+            columns = [
+                f"{identifier(spelled[name]) if name in spelled else 'NULL::VARCHAR'} AS {name}"
+                for name in names
+            ]
+            scan = self._own_scan(table, own) if own else "(SELECT 1 LIMIT 0)"
+            relations[table] = f"(SELECT {', '.join(columns)} FROM {scan})"  # noqa: S608
+        return view.sql.format(**relations, **view.values)
+
     def _own_columns(self, table: str) -> list[str] | None:
-        if table not in self._required:
+        if table not in self._files:
             return self._source.columns(table)
-        columns = dict.fromkeys(name for names, _ in self._shards(table) for name in names)
-        return list(columns) or None
+        found = self._shards(table).values()
+        return list(dict.fromkeys(name for names in found for name in names)) or None
 
-    def _relation(self, table: str, view: View, *, scans: bool) -> str:
-        """The columns of a table that a view reads, those that it lacks as NULL."""
-        spelled = {name.lower(): name for name in self._own_columns(table) or ()}
-        own = {name: spelled[name] for name in view.reads[table] if name in spelled}
-        scan = "(SELECT 1 LIMIT 0)"
-        if scans and table in self._required:
-            scan = self._scan_shards(table, list(own.values()))
-        elif scans and own:
-            scan = self._source.scan(table, list(own.values()))
-        columns = [
-            f"{identifier(own[name]) if scans and name in own else 'NULL::VARCHAR'} AS {name}"
-            for name in view.reads[table]
-        ]
-        return f"(SELECT {', '.join(columns)} FROM {scan})"  # noqa: S608
+    def _own_scan(self, table: str, columns: Sequence[str]) -> str:
+        """A table of the source, or all files of one of several files, as text."""
+        if table not in self._files:
+            return self._source.scan(table, columns)
+        paths, fields = list(self._shards(table)), self._files[table].fields
+        if fields:
+            flaws = self.flaws[table.lower()] = []  # a table may be read twice
+            on_error = partial(self.errors.__setitem__, table.lower())
+            stream = fhir.stream(paths, table, fields, flaws=flaws, on_error=on_error)
+            name = f"json_stream_{id(stream)}"
+            self._con.register(name, stream)
+            return name
+        names = ", ".join(quoted(glob.escape(str(path.absolute()))) for path in paths)
+        options = "union_by_name = true, hive_partitioning = false"
+        return f"({select_text(columns, f'read_parquet([{names}], {options})')})"
 
-    def _shards(self, table: str) -> list[tuple[list[str], Path]]:
-        """The columns of each file of a table, and the file; others are listed and left out."""
+    def _shards(self, table: str) -> dict[Path, list[str]]:
+        """The files of a table with their columns; those that are not such are listed."""
         if table in self._found:
             return self._found[table]
-        found, flaws = [], []
-        for path in self._files.get(table, []):
-            fields = self._fields[table]
-            if fields and not fhir.has_resources(path):
+        shards, folder = self._files[table], Path(self.name)
+        found, flaws = self._found.setdefault(table, {}), self.flaws.setdefault(table.lower(), [])
+        paths = {path for each in shards.glob for path in folder.glob(each)}
+        for path in sorted(paths) if folder.is_dir() else ():
+            if shards.fields:
+                found |= {path: fhir.columns_of(shards.fields)} if fhir.has_resources(path) else {}
                 continue
             try:
-                (names,) = [fhir.columns_of(fields)] if fields else parquet_columns(path, DEFAULTS)
+                (names,) = parquet_columns(path, DEFAULTS)
             except TableError:
                 flaws.append((path.name, 1, "file that cannot be read as Parquet, left out"))
                 continue
-            if lacks := ", ".join(sorted(self._required[table] - set(names))):
+            if lacks := ", ".join(sorted(set(shards.columns) - set(names))):
                 flaws.append((path.name, 1, f"file without the columns {lacks}, left out"))
             else:
-                found.append((names, path))
-        self.flaws[table.lower()] = flaws
-        self._found[table] = sorted(found)
-        return self._found[table]
-
-    def _resources(self, table: str, paths: Sequence[Path]) -> pa.RecordBatchReader:
-        import pyarrow as pa
-
-        flaws = self.flaws[table.lower()] = []
-        fields = self._fields[table]
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            try:
-                yield from fhir.resources(paths, table, fields, flaws)
-            except TableError as error:
-                self.errors[table.lower()] = error
-                raise
-
-        schema = pa.schema([(name, pa.string()) for name in fhir.columns_of(fields)])
-        return pa.RecordBatchReader.from_batches(schema, batches())
-
-    def _scan_shards(self, table: str, columns: Sequence[str]) -> str:
-        """All files as text; files with the same columns are read as one."""
-        paths = [path for _, path in self._shards(table)]
-        if self._fields[table]:
-            self._streams += 1
-            name = f"json_stream_{self._streams}"
-            self._con.register(name, self._resources(table, paths))
-            return name
-        parts = []
-        for names, group in groupby(self._shards(table), key=lambda shard: shard[0]):
-            files = ", ".join(quoted(glob.escape(str(path.absolute()))) for _, path in group)
-            own = [name for name in columns if name in names]
-            parts.append(select_text(own, f"read_parquet([{files}], hive_partitioning = false)"))
-        return f"({' UNION ALL BY NAME '.join(parts)})"
+                found[path] = names
+        return found
