@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from domainbert.scoring.driver import AnyTask
 
 TOLERANCE = 1e-5
-WAIT_SECONDS = 0.010  # for company
+WAIT_SECONDS = 0.010  # for other requests, once the thread is free
 BATCH_CHARACTERS = 16_384  # about the tokens of a CPU's batch
 
 
@@ -168,7 +168,7 @@ class Worker:
 
     def _work(self) -> None:
         while job := self._jobs.get():
-            jobs, size, end = [job], job.characters, job.since + WAIT_SECONDS
+            jobs, size, end = [job], job.characters, time.monotonic() + WAIT_SECONDS
             while size < BATCH_CHARACTERS:
                 try:
                     more = self._jobs.get(timeout=max(0.0, end - time.monotonic()))

@@ -18,6 +18,7 @@ T = TypeVar("T")
 Device: TypeAlias = "str | torch.device | None"
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}  # fits the caches of a CPU; fills a GPU
+SIMILAR = 0.8  # of the longest window of a batch
 BUFFER_BATCHES = 16  # pooled and sorted by length together, enough to avoid most padding
 
 
@@ -25,12 +26,17 @@ def plan_batches(lengths: Sequence[int] | np.ndarray, *, batch_tokens: int) -> l
     """Group windows of similar length, so that rows x longest row <= `batch_tokens`.
 
     From the tokens of each window, shape (windows,), to one array of indices per batch, longest
-    windows first. A window longer than the budget has a batch of its own.
+    windows first. A window longer than the budget has a batch of its own. Windows shorter than
+    `SIMILAR` of the longest are left to the next batch, unless this one is small: under an eighth
+    of the budget, a pass through the model costs more than the padding that it saves.
     """
     lengths = np.asarray(lengths)
     order, batches = np.argsort(-lengths, kind="stable"), []
     while len(order):
-        rows = max(1, batch_tokens // max(1, int(lengths[order[0]])))
+        longest = max(1, int(lengths[order[0]]))
+        similar = int((lengths[order] >= SIMILAR * longest).sum())
+        fewest, most = batch_tokens // 8 // longest, batch_tokens // longest
+        rows = max(1, min(most, max(fewest, similar)))
         batches.append(order[:rows])
         order = order[rows:]
     return batches

@@ -59,6 +59,16 @@ def test_batches_hold_each_window_once_within_the_budget(lengths, batch_tokens):
     assert [lengths[i] for i in together] == sorted(lengths, reverse=True)
 
 
+def test_a_few_windows_of_many_lengths_are_hardly_padded():
+    """Two windows of a short stay are a long one and a short rest, as a service gets them."""
+    generator = np.random.default_rng(0)
+    lengths = np.concatenate([np.full(20, 128), generator.integers(3, 128, 20)])
+    batches = plan_batches(lengths, batch_tokens=4096)
+    padded = sum(len(batch) * lengths[batch].max() for batch in batches)
+    assert padded < 1.1 * lengths.sum()
+    assert len(batches) <= 6
+
+
 def test_windows_of_like_length_fill_the_budget():
     batches = plan_batches([10] * 10, batch_tokens=40)
     assert [len(batch) for batch in batches] == [4, 4, 2]
