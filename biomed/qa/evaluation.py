@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from biomed.qa.questions import QuestionError
 from domainbert.cli.console import counted
-from domainbert.statistics.bootstrap import ratio_interval
+from domainbert.statistics.bootstrap import resample
 
 if TYPE_CHECKING:
     from biomed.qa.model import AnswerModel
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 Scores: TypeAlias = "dict[str, float | int | None]"
 
-FEWEST_GROUPS = 5  # an interval from fewer says nothing
+FEWEST_ARTICLES = 5  # an interval from fewer says nothing
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -58,7 +59,7 @@ def _normalized(answers: Sequence[str]) -> list[str]:
 
 
 def evaluate(answerer: AnswerModel, questions: QuestionSet, **options: Any) -> Scores:
-    """Score the first answers to the questions whose answer is known, by SQuAD's measures.
+    """Score the first answer to each question by SQuAD's measures.
 
     If every question has an answer, the model must give one (threshold -inf), as in SQuAD 1.1;
     otherwise its own threshold decides, as in SQuAD 2.0. `options` are those of `answer_many`.
@@ -71,33 +72,28 @@ def evaluate(answerer: AnswerModel, questions: QuestionSet, **options: Any) -> S
         than 5).
 
     Raises:
-        QuestionError: no answer is known.
+        QuestionError: no questions.
     """
-    scored = questions.answered("scoring")
-    has = np.array([not question.is_impossible for question in scored])
+    if not questions:
+        raise QuestionError(f"{questions.name} has no questions to score")
+    has = np.array([bool(question.answers) for question in questions])
     if has.all():
         options.setdefault("threshold", -math.inf)
-    pairs = ((question.text, question.context) for question in scored)
-    answers = counted(answerer.answer_many(pairs, **options), what="answering", total=len(scored))
-    texts = [(answer.text, q.answers) for q, (answer, *_) in zip(scored, answers, strict=True)]
+    pairs = ((question.text, question.context) for question in questions)
+    answers = counted(answerer.answer_many(pairs, **options), what="answering", total=len(has))
+    texts = [(answer.text, q.answers) for q, (answer, *_) in zip(questions, answers, strict=True)]
     exact = np.array([exact_match(*each) for each in texts])
     f1 = np.array([token_f1(*each) for each in texts])
     parts = {"exact_answerable": exact[has], "f1_answerable": f1[has], "abstained": exact[~has]}
-    low, high = interval(f1, [question.article for question in scored])
+    _, articles = np.unique([question.article for question in questions], return_inverse=True)
+    means = resample(lambda weights: weights @ f1 / weights.sum(), articles, fewest=FEWEST_ARTICLES)
+    interval = means.interval()
     return {
-        "questions": len(scored),
+        "questions": len(questions),
         "exact": float(exact.mean()),
         "f1": float(f1.mean()),
         "answerable": int(has.sum()),
         **{name: float(part.mean()) if len(part) else None for name, part in parts.items()},
-        "f1_low": low,
-        "f1_high": high,
+        "f1_low": interval.low,
+        "f1_high": interval.high,
     }
-
-
-def interval(values: np.ndarray, groups: Sequence[str]) -> tuple[float, float] | tuple[None, None]:
-    """The 95% bootstrap interval of a mean, resampling whole groups; None with fewer than 5."""
-    names, number = np.unique(np.array(groups), return_inverse=True)
-    if len(names) < FEWEST_GROUPS:
-        return None, None
-    return ratio_interval(np.bincount(number, weights=values), np.bincount(number))

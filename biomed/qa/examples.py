@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,8 +31,14 @@ class Example:
     end: int
 
 
-# A question for training, its tokens, and the first and last token of its commonest answer.
-_Asked: TypeAlias = "tuple[Question, Pieces, tuple[int, int] | None]"
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A question for training, its tokens, and the first and last token of its answer."""
+
+    question: Question
+    pieces: Pieces
+    answer: tuple[int, int] | None
+    capacity: int  # of a window with the question, in tokens of the context
 
 
 class WindowMaker:
@@ -61,31 +67,30 @@ class WindowMaker:
     ) -> None:
         self._reader, self._longest = reader, longest
         self._negatives, self._seed = negatives, seed
-        self._read: dict[str, Pieces] = {}
+        self._read = {
+            text: reader.read(text) for text in dict.fromkeys(q.context for q in questions)
+        }
         self._texts: dict[str, dict[str, None]] = defaultdict(dict)  # of each article
         for question in questions:
             self._texts[question.article][question.context] = None
-            if question.context not in self._read:
-                self._read[question.context] = reader.read(question.context)
         self._asked = [asked for question in questions if (asked := self._prepared(question))]
         self.left_out = len(questions) - len(self._asked)
-        if not any(tokens for *_, tokens in self._asked):
+        if not any(asked.answer for asked in self._asked):
             count = f"{questions.name} has {len(questions)} questions, but none with an answer that"
             raise QuestionError(f"{count} occurs in its context; training needs them")
 
     def _prepared(self, question: Question) -> _Asked | None:
-        pieces = self._reader.read(question.text)
-        if not question.is_answered or not 0 < len(pieces) <= self._reader.longest_question:
+        """The question with its commonest answer; None if it cannot be trained on."""
+        pieces, answer = self._reader.read(question.text), None
+        if not 0 < len(pieces) <= self._reader.longest_question:
             return None
-        if question.is_impossible:
-            return question, pieces, None
-        if not question.places:
-            return None
-        ((place, _),) = Counter(question.places).most_common(1)
-        if not (tokens := self._read[question.context].covering(*place)):
-            return None
-        first, last = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
-        return question, pieces, (first, last)
+        if question.answers:
+            places = Counter(question.places).most_common(1)
+            tokens = self._read[question.context].covering(*places[0][0]) if places else None
+            if not tokens:
+                return None
+            answer = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
+        return _Asked(question, pieces, answer, self._reader.capacity(pieces))
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -96,15 +101,13 @@ class WindowMaker:
         return [window for asked in self._asked for window in self._windows(asked, generator)]
 
     def _windows(self, asked: _Asked, generator: np.random.Generator) -> Iterator[Example]:
-        question, pieces, tokens = asked
-        text = question.context
-        if tokens is None:
+        text = asked.question.context
+        if asked.answer is None:
             yield self._example(asked, text, self._random_start(asked, text, generator))
             return
-        first, last = tokens
-        capacity = self._reader.capacity(pieces)
-        earliest = max(0, last + 1 - capacity)
-        latest = min(first, max(0, len(self._read[text]) - capacity))
+        first, last = asked.answer
+        earliest = max(0, last + 1 - asked.capacity)
+        latest = min(first, max(0, len(self._read[text]) - asked.capacity))
         start = int(generator.integers(min(earliest, latest), latest + 1))
         yield self._example(asked, text, start, (first, last))
         wanted = int(self._negatives) + int(generator.random() < self._negatives % 1)
@@ -113,7 +116,7 @@ class WindowMaker:
                 yield negative
 
     def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
-        texts = list(self._texts[asked[0].article])
+        texts = list(self._texts[asked.question.article])
         # A long text has more windows than a short one.
         weights = np.array([len(self._read[text]) for text in texts], dtype=float)
         for _ in range(TRIES):
@@ -125,25 +128,23 @@ class WindowMaker:
 
     def _has_answer(self, asked: _Asked, text: str, start: int) -> bool:
         """Whether a window touches an answer's position or contains an answer's text."""
-        (question, pieces, _), offsets = asked, self._read[text].offsets
-        shown = offsets[start : start + self._reader.capacity(pieces)]
+        question, shown = asked.question, self._read[text].offsets[start : start + asked.capacity]
         begin, end = shown[0, 0], shown[-1, 1]
         touched = text == question.context and any(
             start < end and begin < stop for start, stop in question.places
         )
         window = text[begin:end].casefold()
-        return touched or any(answer.strip().casefold() in window for answer in question.answers)
+        return touched or any(answer.casefold() in window for answer in question.answers)
 
     def _random_start(self, asked: _Asked, text: str, generator: np.random.Generator) -> int:
-        spare = len(self._read[text]) - self._reader.capacity(asked[1])
+        spare = len(self._read[text]) - asked.capacity
         return int(generator.integers(max(0, spare) + 1))
 
     def _example(
         self, asked: _Asked, text: str, start: int, answer: tuple[int, int] | None = None
     ) -> Example:
-        pieces = asked[1]
-        stop = start + self._reader.capacity(pieces)
-        window = self._reader.window_of(pieces, self._read[text], (start, stop))
-        first = len(pieces) + 2  # after [CLS], the question and [SEP]
+        span = start, start + asked.capacity
+        window = self._reader.window_of(asked.pieces, self._read[text], span)
+        first = len(asked.pieces) + 2  # after [CLS], the question and [SEP]
         begin, end = (first + token - start for token in answer) if answer else (0, 0)
         return Example(window.ids, window.segments, begin, end)

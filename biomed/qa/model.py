@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from biomed.qa.spans import Candidate, Pair, PairReader, best_candidates, best_spans
+from biomed.qa.spans import Candidate, Pair, PairReader, best_candidates, window_spans
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from biomed.qa.spans import Window
-
-NUMBER_MARGIN, NUMBER_LONGEST = 4.0, 16
-"""A question for a number prefers an answer of at most so many tokens with exactly one number that
-scores at most this much less, and accepts one that is at most this much below the threshold."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +93,8 @@ class AnswerModel(Model):
     Each document is read with the question in overlapping windows. The best run of whole words
     over all windows is the answer if its score is above the threshold. An answer ends with its
     sentence and has a letter or a digit; for "how many", "how old", "what dose" and the like, see
-    `NUMBER_MARGIN`. Any Hugging Face checkpoint for question answering works whose encoder family
-    has a fast tokenizer.
+    `biomed.qa.spans.NUMBER_MARGIN`. Any Hugging Face checkpoint for question answering works whose
+    encoder family has a fast tokenizer.
 
     Args:
         network, tokenizer: Hugging Face's question-answering network and its fast tokenizer.
@@ -218,7 +214,11 @@ class AnswerModel(Model):
             return [Answer("", 0, 0, float("nan"))]
         limit, top_k = asked.threshold, asked.top_k
         limit = self.threshold if limit is None else limit
-        spans = [c for window, row in logits for c in self._spans(pair, window, row, top_k=top_k)]
+        spans = [
+            candidate
+            for window, row in logits
+            for candidate in window_spans(pair, window, row, longest=self.max_answer, top_k=top_k)
+        ]
         best = best_candidates((c for c in spans if c.score + c.bonus > limit), top_k=top_k)
         score = max((c.score for c in spans), default=float("-inf"))
         calibration = self.settings.calibration
@@ -227,36 +227,11 @@ class AnswerModel(Model):
             return [Answer("", 0, 0, score, probability=probability)]
         return [_answer(pair, candidate, probability=probability) for candidate in best]
 
-    def _spans(
-        self, pair: Pair, window: Window, row: np.ndarray, *, top_k: int
-    ) -> Iterator[Candidate]:
-        passage, (first, last) = pair.passages[window.passage], window.tokens
-        null = float(row[0].sum())
-        wanted = [(passage.worded, (1.0, np.inf), self.max_answer, 0.0)]
-        if pair.asks_number:
-            short = min(NUMBER_LONGEST, self.max_answer)
-            wanted.append((passage.numbers, (2.0, 2.0), short, NUMBER_MARGIN))
-        for weights, limits, longest, bonus in wanted:
-            for begin, end, score in best_spans(
-                *row[first - last - 1 : -1].T,
-                begins=passage.begins[first:last],
-                ends=passage.ends[first:last],
-                weights=weights[first:last],
-                sentences=passage.sentences[first:last],
-                limits=limits,
-                longest=longest,
-                top_k=top_k,
-            ):
-                place = window.passage, first + begin, first + end
-                yield Candidate(*place, score - null, bonus)
-
 
 def _answer(pair: Pair, candidate: Candidate, *, probability: float | None) -> Answer:
     passage = pair.passages[candidate.passage]
-    offsets = passage.offsets
-    start, end = int(offsets[candidate.first, 0]), int(offsets[candidate.last, 1])
-    document = pair.documents[candidate.passage]
-    text = document[start:end]
+    start, end = int(passage.offsets[candidate.first, 0]), int(passage.offsets[candidate.last, 1])
+    text = passage.text[start:end]
     # Some tokenizers count the space before a word to its token.
     start, end = start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
     first, last = passage.places[passage.sentences[candidate.first]].tolist()
@@ -267,7 +242,7 @@ def _answer(pair: Pair, candidate: Candidate, *, probability: float | None) -> A
         score=candidate.score,
         document=candidate.passage,
         probability=probability,
-        sentence=document[first:last],
+        sentence=passage.text[first:last],
         sentence_start=first,
         sentence_end=last,
     )

@@ -45,9 +45,8 @@ class Question:
     Attributes:
         context: a paragraph or a whole article.
         article: name of the article that the context comes from.
-        answers: texts that count as correct; empty if there is no answer or it is not known.
+        answers: texts that count as correct; empty if the context does not answer the question.
         places: characters (start, end) of answers in the context, see `locate`; training needs one.
-        is_answered: whether the file gives the answer, or says that there is none.
     """
 
     id: str
@@ -56,12 +55,6 @@ class Question:
     article: str
     answers: tuple[str, ...] = field(default=(), repr=False)
     places: tuple[tuple[int, int], ...] = ()
-    is_answered: bool = True
-
-    @property
-    def is_impossible(self) -> bool:
-        """Whether the file says that the context does not answer the question."""
-        return self.is_answered and not self.answers
 
 
 @dataclass(frozen=True)
@@ -81,14 +74,6 @@ class QuestionSet:
         """Some of the questions."""
         return QuestionSet(self.name, tuple(questions))
 
-    def answered(self, what: str) -> QuestionSet:
-        """The questions whose answer is known; QuestionError, which says what for, if none is."""
-        answered = self.subset(question for question in self if question.is_answered)
-        if not answered:
-            count = f"{self.name} has {len(self)} questions without answers"
-            raise QuestionError(f"{count}; {what} needs them")
-        return answered
-
     def fingerprint(self) -> str:
         """A hash of all questions, contexts and answers, for the manifest."""
         return text_hash(repr([(q.id, q.text, q.context, q.answers, q.places) for q in self]))
@@ -97,14 +82,16 @@ class QuestionSet:
 def read_questions(path: str | Path) -> QuestionSet:
     """Read a file of questions: SQuAD JSON (.json) or a table.
 
-    SQuAD may be of version 1.1 or 2.0, with or without answers. A table (see `domainbert.tables`)
-    has the columns `question`, `context`, and optionally `id`, `answer` (an empty cell: there is
-    no answer) and `answer_start`. Rows with the same id are one question with several answers.
+    SQuAD may be of version 1.1 or 2.0; questions whose answer it does not give are left out. A
+    table (see `domainbert.tables`) has the columns `question`, `context`, `answer` (an empty cell:
+    there is no answer), and optionally `id` and `answer_start`. Rows with the same id are one
+    question with several answers.
 
     A gold answer that is not where the file says is searched for, see `locate`.
 
     Raises:
-        QuestionError: a file that is malformed, or has different questions with one id.
+        QuestionError: a file that is malformed, gives no answers, or has different questions with
+            one id.
     """
     path = Path(path)
     asked: dict[str, Row] = {}
@@ -117,9 +104,11 @@ def read_questions(path: str | Path) -> QuestionSet:
             several = f"{row.place}: the id {id_!r} belongs to another question too"
             raise QuestionError(f"{several}; give each question an id of its own")
         answers.setdefault(id_, []).extend(answer)
-    if not asked:
-        raise QuestionError(f"{path.name} has no questions")
-    questions = (_question(id_, row.cells, answers[id_]) for id_, row in asked.items())
+    known = [(id_, row.cells) for id_, row in asked.items() if "answer" in row.cells]
+    if not known:
+        fault = f"{len(asked)} questions without answers" if asked else "no questions"
+        raise QuestionError(f"{path.name} has {fault}; training and scoring need them")
+    questions = (_question(id_, cells, answers[id_]) for id_, cells in known)
     return QuestionSet(path.name, tuple(questions))
 
 
@@ -191,7 +180,6 @@ def _question(
         cells.get("article") or text_hash(cells["context"]),
         answers=tuple(dict.fromkeys(answer.strip() for answer, _ in given)),
         places=tuple(place for place in places if place),
-        is_answered="answer" in cells,
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.text.sentences import sentence_spans
-from domainbert.text.windows import own_tokenizer, plan_windows, too_long
+from domainbert.text.windows import checked_text, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -39,12 +39,15 @@ _ASKS_NUMBER = re.compile(
     r"(?:doses?|dosages?|percent|percentages?|proportion|fraction|number|age)\b",
     re.IGNORECASE,
 )
+NUMBER_MARGIN, NUMBER_LONGEST = 4.0, 16
+"""A question for a number prefers an answer of at most so many tokens with exactly one number that
+scores at most this much less, and accepts one that is at most this much below the threshold."""
 _REMEMBERED = 16  # texts; questions about one article usually follow one another
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The tokens of one text, without special tokens: ids, shape (tokens,), and edges.
+    """A text and its tokens, without special tokens: ids, shape (tokens,), and edges.
 
     `offsets` are the first character and one past the last of each token, shape (tokens, 2);
     `begins` and `ends` say whether a word begins or ends with the token, `worded` whether it has a
@@ -54,6 +57,7 @@ class Pieces:
     the number of each token's, shape (tokens,).
     """
 
+    text: str = field(repr=False)
     ids: np.ndarray = field(repr=False)
     offsets: np.ndarray = field(repr=False)
     begins: np.ndarray = field(repr=False)
@@ -75,15 +79,14 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A tokenised question and the documents to search; `passages` are their tokens.
+    """A tokenised question and the passages (documents) to search.
 
     `asks_number`: the answer should hold a number, as in "how many" and "what dose".
     """
 
     question: Pieces = field(repr=False)
     passages: tuple[Pieces, ...] = field(repr=False)
-    documents: tuple[str, ...] = field(repr=False)
-    asks_number: bool = False
+    asks_number: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +135,7 @@ class PairReader:
             UserError: not a text, an empty text, or a question too long for the window.
         """
         is_many = isinstance(context, list | tuple)
-        documents: tuple[Any, ...] = tuple(context) if is_many else (context,)  # type: ignore[arg-type]
+        documents: Sequence[object] = context if is_many else [context]  # type: ignore[assignment]
         if not documents:
             raise UserError("the context has no document")
         asked = self._checked(question, "the question")
@@ -145,20 +148,13 @@ class PairReader:
             self._checked(document, "the context" + f", document {number}" * is_many)
             for number, document in enumerate(documents)
         )
-        return Pair(asked, passages, documents, asks_number(str(question)))
+        return Pair(asked, passages, asks_number(asked.text))
 
     def _checked(self, text: object, what: str) -> Pieces:
-        if not isinstance(text, str):
-            msg = f"{what} is {type(text).__name__}, expected a string"
-        elif not text.strip():
-            msg = f"{what} is empty"
-        elif reason := too_long(text):
-            msg = f"{what} has {reason}"
-        elif len(pieces := self.read(text)):
-            return pieces
-        else:
-            msg = f"{what} has no character that the tokenizer reads"
-        raise UserError(msg)
+        pieces = self.read(checked_text(text, what))
+        if not len(pieces):
+            raise UserError(f"{what} has no character that the tokenizer reads")
+        return pieces
 
     def _tokenised(self, text: str) -> Pieces:
         encoded = self._tokenizer.encode(whole_text(text), add_special_tokens=False)
@@ -168,6 +164,7 @@ class PairReader:
         offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
         places = np.array(sentence_spans(text), dtype=np.int64).reshape(-1, 2)
         return Pieces(
+            text=text,
             ids=np.array(encoded.ids, dtype=np.int64),
             offsets=offsets,
             begins=np.concatenate((edge, changes)),
@@ -235,42 +232,66 @@ class Candidate:
     bonus: float = 0.0
 
 
+def window_spans(
+    pair: Pair, window: Window, logits: np.ndarray, *, longest: int, top_k: int
+) -> Iterator[Candidate]:
+    """The best candidates of a window, from its start and end logits, shape (tokens, 2).
+
+    An answer has at most `longest` tokens and a letter or a digit. A question for a number also
+    has candidates with exactly one number.
+    """
+    pieces, tokens = pair.passages[window.passage], slice(*window.tokens)
+    wanted = [(pieces.worded, (1.0, np.inf), longest, 0.0)]
+    if pair.asks_number:
+        wanted.append((pieces.numbers, (2.0, 2.0), min(NUMBER_LONGEST, longest), NUMBER_MARGIN))
+    start, end = logits[-1 - len(pieces.ids[tokens]) : -1].T
+    for weights, limits, most, bonus in wanted:
+        for first, last, score in best_spans(
+            np.where(pieces.begins[tokens], start, -np.inf),
+            np.where(pieces.ends[tokens], end, -np.inf),
+            weights=weights[tokens],
+            sentences=pieces.sentences[tokens],
+            limits=limits,
+            longest=most,
+            top_k=top_k,
+        ):
+            place = window.passage, tokens.start + first, tokens.start + last
+            yield Candidate(*place, score - float(logits[0].sum()), bonus)
+
+
 def best_spans(
     start: np.ndarray,
     end: np.ndarray,
     *,
-    begins: np.ndarray,
-    ends: np.ndarray,
     weights: np.ndarray,
     sentences: np.ndarray,
-    limits: tuple[float, float] = (1, np.inf),
+    limits: tuple[float, float],
     longest: int,
-    top_k: int = 1,
+    top_k: int,
 ) -> list[tuple[int, int, float]]:
-    """The spans of whole words in one window with the largest sum of start and end logit.
+    """The spans in one window with the largest sum of start and end logit.
 
-    All arrays have shape (tokens,): start and end logits of the context, whether a word begins or
-    ends with the token, weights (0 or more), whose sum over a span must lie within `limits`, and
-    the numbers of the tokens' sentences, in order. A span has at most `longest` tokens. Each is
-    the best of those that do not overlap a better one. One that runs over the end of its sentence
-    keeps its score, and ends with the best end in the sentence.
+    All arrays have shape (tokens,): start and end logits of the context, -inf where no word begins
+    or ends; weights (0 or more), whose sum over a span must lie within `limits`; and the numbers
+    of the tokens' sentences, in order. A span has at most `longest` tokens. Each is the best of
+    those that do not overlap a better one. One that runs over the end of its sentence keeps its
+    score, and ends with the best end in the sentence.
 
     Returns:
         First token, last token (inclusive) and score of each span, best first.
     """
-    if not len(start):
-        return []
     longest = min(longest, len(start))
-    starts = np.where(begins, start, -np.inf)
-    padded = np.concatenate((np.where(ends, end, -np.inf), np.full(longest - 1, -np.inf)))
-    # Row i, column j: the span of tokens i to i + j.
-    scores = starts[:, None] + sliding_window_view(padded, longest)
-    sums = np.cumsum(np.concatenate((weights, np.zeros(longest - 1, dtype=int))))
-    inside = sliding_window_view(sums, longest) - (sums[: len(start)] - weights)[:, None]
-    numbers = np.concatenate((sentences, np.full(longest - 1, -1)))
-    across = sliding_window_view(numbers, longest) != sentences[:, None]
+
+    def spans(values: np.ndarray, fill: float) -> np.ndarray:
+        """Row i, column j: the value of token i + j, where the span of tokens i to i + j ends."""
+        return sliding_window_view(np.append(values, np.full(longest - 1, fill)), longest)
+
+    scores = start[:, None] + spans(end, -np.inf)
+    sums = np.cumsum(weights)
+    inside = spans(sums, np.inf) - (sums - weights)[:, None]
     scores[(inside < limits[0]) | (inside > limits[1])] = -np.inf
-    spans: list[tuple[int, int, float]] = []
+    across = spans(sentences, -1) != sentences[:, None]
+    found: list[tuple[int, int, float]] = []
     for _ in range(top_k):
         whole = np.where(across, -np.inf, scores)
         reached = np.where(np.isfinite(whole.max(axis=1)), scores.max(axis=1), -np.inf)
@@ -278,11 +299,11 @@ def best_spans(
         if not np.isfinite(reached[first]):
             break
         last = first + int(whole[first].argmax())
-        spans.append((first, last, float(reached[first])))
+        found.append((first, last, float(reached[first])))
         scores[first : last + 1] = -np.inf
         for row in range(max(0, first - longest + 1), first):
             scores[row, first - row :] = -np.inf
-    return spans
+    return found
 
 
 def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:

@@ -13,25 +13,18 @@ from torch.nn.functional import cross_entropy
 from biomed.qa.evaluation import evaluate
 from biomed.qa.examples import WindowMaker
 from biomed.qa.model import AnswerModel, QuestionSettings
-from biomed.qa.questions import (
-    QuestionSet,
-    evenly,
-    split_by_article,
-    without_articles,
-)
+from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
 from domainbert.errors import UserError
 from domainbert.settings import Count, Settings
 from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
+from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
     from biomed.qa.examples import Example
-    from domainbert.training.settings import TrainingSettings
 
-CHOOSING = 64  # validation questions that choose the weights
-NEGATIVES = 1.0  # windows without the answer for each with it
 HELD_OUT_NOTE = (
     "Held-out articles of the last file: an article is held out if the SHA-256 of its name, as a "
     "number in [0, 1), is below {share}. Some of these questions chose the weights. "
@@ -46,21 +39,46 @@ class QuestionModelTable(ModelTable, QuestionSettings):
 
 
 class Validation(Settings):
-    """`[validation]`: the share of the last file's articles to hold out; see `CHOOSING`."""
+    """`[validation]`: the share of the last file's articles to hold out.
+
+    `choosing` is the number of their questions that choose the weights.
+    """
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    choosing: Count = CHOOSING
+    choosing: Count = 64
+
+
+class QuestionTraining(TrainingSettings):
+    """Settings of training; see `TrainingSettings`.
+
+    Attributes:
+        negatives: average number of windows without the answer for each with it.
+    """
+
+    negatives: Annotated[float, Field(ge=0)] = 1.0
 
 
 class QuestionRecipe(Recipe):
     """A recipe for question answering.
 
-    `stages` has names of `[training]`, and `negatives`, each with one value per file of questions.
+    `stages` has names of `[training]`, each with one value per file of questions.
     """
 
     model: QuestionModelTable = QuestionModelTable()
+    training: QuestionTraining = QuestionTraining()
     stages: dict[str, list[Any]] = Field(default={})
     validation: Validation = Validation()
+
+    def each_stage(self, count: int) -> list[QuestionTraining]:
+        """The settings of each stage; UserError if `stages` are not as many."""
+        for name, values in self.stages.items():
+            if len(values) != count:
+                msg = f"[stages] {name} has {len(values)} values for {count} files of questions"
+                raise UserError(msg)
+        return [
+            self.training.replaced(**{name: values[number] for name, values in self.stages.items()})
+            for number in range(count)
+        ]
 
 
 class AnswerObjective(Objective):
@@ -79,12 +97,11 @@ class AnswerObjective(Objective):
         model: AnswerModel,
         questions: QuestionSet,
         validation: QuestionSet,
+        *,
+        training: QuestionTraining,
         choosing: int,
-        training: TrainingSettings,
-        negatives: float = NEGATIVES,
     ) -> None:
-        self.name = questions.name
-        self._model, self._negatives = model, negatives
+        self.name, self._model = questions.name, model
         self._validation = evenly(validation, choosing)
         self._questions = without_articles(questions, validation)
         if shared := len(questions) - len(self._questions):
@@ -93,7 +110,7 @@ class AnswerObjective(Objective):
         self.windows = WindowMaker(
             self._questions,
             reader=model.reader,
-            negatives=negatives,
+            negatives=training.negatives,
             longest=model.max_answer,
             seed=training.seed,
         )
@@ -141,12 +158,11 @@ class AnswerObjective(Objective):
         return {name: float(scores[name] or 0) for name in ("f1", "exact")}
 
     def facts(self) -> dict[str, Any]:
-        """Hashes of the training and validation questions, and the share of negatives."""
+        """Hashes of the training and validation questions."""
         return {
             "questions": self.name,
             "sha256": self._questions.fingerprint(),
             "used": len(self.windows),
-            "negatives": self._negatives,
             "validation_sha256": self._validation.fingerprint(),
         }
 
@@ -167,61 +183,43 @@ def fit(
         recipe: encoder, settings and training. Rank, dropout, seed and `full` of the first stage
             apply to all.
         sets: general questions first.
-        validation: questions with answers; what shares an article with them is not trained on. By
-            default the last set's held-out articles (`split_by_article`).
+        validation: what shares an article with them is not trained on. By default the last set's
+            held-out articles (`split_by_article`).
         **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: `[stages]` without one value for each set, or a set without answers.
     """
-    sets, share = [questions.answered("training") for questions in sets], None
+    share, sets, note = recipe.validation.share, list(sets), ""
     if validation is None:
-        share = recipe.validation.share
         sets[-1], validation = split_by_article(sets[-1], share=share)
-    validation, choosing = validation.answered("validation"), recipe.validation.choosing
-    stages = stages_of(recipe, len(sets))
+        note = HELD_OUT_NOTE.format(share=share)
+    if not validation:
+        raise UserError(f"{validation.name} has no articles to hold out at a share of {share}")
+    stages = recipe.each_stage(len(sets))
     encoder, settings = recipe.model.encoder, recipe.model.model_dump(exclude={"encoder"})
     untrained = AnswerModel.untrained(
-        encoder, training=stages[0][0], settings=QuestionSettings(**settings)
+        encoder, training=stages[0], settings=QuestionSettings(**settings)
     )
+    choosing = recipe.validation.choosing
     objectives = [
-        AnswerObjective(untrained, questions, validation, choosing, *stage)
+        AnswerObjective(untrained, questions, validation, training=stage, choosing=choosing)
         for questions, stage in zip(sets, stages, strict=True)
     ]
-    runs = [Stage(each, stage[0]) for each, stage in zip(objectives, stages, strict=True)]
-    model = train(untrained, *runs, encoder=encoder, **place)
-    model.manifest["card"] = recipe.card.model_dump()
-    model.manifest["counts"] = {
-        **{f"{each.name}, questions for training": len(each.windows) for each in objectives},
-        "questions held out": len(validation),
-        "articles held out": len({question.article for question in validation}),
-    }
+    model = train(untrained, *map(Stage, objectives, stages), encoder=encoder, **place)
     scores = evaluate(model, validation)
+    row = f"{len(validation)} questions of {validation.name}"
     f1 = {"value": scores["f1"], "low": scores["f1_low"], "high": scores["f1_high"]}
-    row = f"{scores['questions']} questions of {validation.name}"
-    without = sum(question.is_impossible for question in validation)
-    note = HELD_OUT_NOTE.format(share=share) if share else ""
+    none = sum(not question.answers for question in validation)
     model.manifest |= {
-        "validation": scores,
-        "scores": {
-            "F1": {row: f1["value"] if f1["low"] is None else f1},
-            "exact match": {row: scores["exact"]},
+        "card": recipe.card.model_dump(),
+        "counts": {
+            **{f"{each.name}, questions for training": len(each.windows) for each in objectives},
+            "questions held out": len(validation),
+            "articles held out": len({question.article for question in validation}),
         },
-        "scores_note": note + (FREE.format(none=without) if without else FORCED),
+        "validation": scores,
+        "scores": {"F1": {row: f1}, "exact match": {row: scores["exact"]}},
+        "scores_note": note + (FREE.format(none=none) if none else FORCED),
     }
     return model
-
-
-def stages_of(recipe: QuestionRecipe, count: int) -> list[tuple[TrainingSettings, float]]:
-    """The settings and the `negatives` of `WindowMaker` of each stage."""
-    for name, values in recipe.stages.items():
-        if len(values) != count:
-            raise UserError(
-                f"[stages] {name} has {len(values)} values for {count} files of questions"
-            )
-    stages = []
-    for number in range(count):
-        changes = {name: values[number] for name, values in recipe.stages.items()}
-        negatives = changes.pop("negatives", NEGATIVES)
-        stages.append((recipe.training.replaced(**changes), negatives))
-    return stages

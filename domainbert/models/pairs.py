@@ -13,7 +13,7 @@ from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.text.runner import chunked, read_ahead
-from domainbert.text.windows import own_tokenizer, plan_windows, too_long
+from domainbert.text.windows import checked_text, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:
     import torch
@@ -108,7 +108,7 @@ class PairWindower:
         """
         texts = list(
             dict.fromkeys(
-                _checked(text, side=side, number=number)
+                checked_text(text, f"the {side} text of pair number {number}")
                 for number, pair in enumerate(pairs, start=start)
                 for side, text in zip(("first", "second"), pair, strict=True)
             )
@@ -140,18 +140,6 @@ class PairWindower:
     def _tokenised(self, texts: list[str]) -> list[list[int]]:
         whole = list(map(whole_text, texts))
         return [e.ids for e in self._tokenizer.encode_batch(whole, add_special_tokens=False)]
-
-
-def _checked(text: object, *, side: str, number: int) -> str:
-    if not isinstance(text, str):
-        fault = f"is {type(text).__name__}, expected a string"
-    elif not text.strip():
-        fault = "is empty"
-    elif reason := too_long(text):
-        fault = f"has {reason}"
-    else:
-        return text
-    raise UserError(f"the {side} text of pair number {number} {fault}")
 
 
 class PairModel(Model):

@@ -40,6 +40,17 @@ def too_long(text: str) -> str:
     return reason if len(text) > LONGEST_TEXT else ""
 
 
+def checked_text(text: object, what: str) -> str:
+    """A text; a `UserError` that names it as `what` if it is no string, empty or too long."""
+    if not isinstance(text, str):
+        raise UserError(f"{what} is {type(text).__name__}, expected a string")
+    if not text.strip():
+        raise UserError(f"{what} is empty")
+    if reason := too_long(text):
+        raise UserError(f"{what} has {reason}")
+    return text
+
+
 @dataclass(frozen=True)
 class Window:
     """A run of tokens of one text, which covers its characters `start` to `end`.

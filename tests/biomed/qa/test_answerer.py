@@ -164,7 +164,7 @@ def test_a_question_for_a_number_prefers_one(
     answerer, monkeypatch, question, number, margin, expected
 ):
     """The number scores -5, insulin 7."""
-    monkeypatch.setattr("biomed.qa.model.NUMBER_MARGIN", margin)
+    monkeypatch.setattr("biomed.qa.spans.NUMBER_MARGIN", margin)
     text = f"{number} patient was at home with the insulin"
     (answer,) = answerer.answer(question, text, threshold=-np.inf)
     assert answer.text == expected
@@ -192,7 +192,7 @@ def test_a_number_is_accepted_up_to_the_margin_below_the_threshold(answerer):
 )
 def test_a_preferred_span_has_one_whole_number(answerer, monkeypatch, text, expected):
     """From `renal` to `insulin` is the best span of all."""
-    monkeypatch.setattr("biomed.qa.model.NUMBER_MARGIN", 50)
+    monkeypatch.setattr("biomed.qa.spans.NUMBER_MARGIN", 50)
     found = answerer.answer("how many?", text, top_k=4, threshold=-np.inf)
     assert found[0].text in expected
 

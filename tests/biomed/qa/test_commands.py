@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.qa.commands import app
-from biomed.qa.training import QuestionRecipe, stages_of
+from biomed.qa.training import QuestionRecipe
 from domainbert.tables import read_table, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 
@@ -170,11 +170,8 @@ def test_train(tiny_encoder, tmp_path):
         (["ask", "q.csv", "--question", "", "--out", "o.csv"], "the question is empty"),
         (["ask", "q.csv", "--question", "a?"], "name --out to ask the question of a table"),
         (["evaluate", "bad.json"], "bad.json line 2: not SQuAD JSON; expected data"),
-        (
-            ["evaluate", "test.json"],
-            "1 questions without answers; scoring needs them",
-        ),
-        (["train", "test.json", "--out", "o"], "without answers; training needs them"),
+        (["evaluate", "test.json"], "1 questions without answers; training and scoring need them"),
+        (["train", "test.json", "--out", "o"], "without answers; training and scoring need them"),
         (["train", "absent.json", "--out", "o"], "absent.json: no such file"),
         (["train", "q.csv", "--out", "."], "choose another name"),
         (
@@ -232,12 +229,12 @@ def test_the_recipe(tmp_path):
     recipe = read_recipe(QuestionRecipe, path, {"training.seed": 5, "model.encoder": None})
     table = recipe.model
     assert (table.encoder, table.window, table.threshold) == ("here", 128, 1.5)
-    stages = stages_of(recipe, 2)
-    assert [negatives for _, negatives in stages] == [0.5, 3]
-    assert [training.epochs for training, _ in stages] == [1.0, 2.0]
-    assert {(training.rank, training.seed) for training, _ in stages} == {(4, 5)}
+    stages = recipe.each_stage(2)
+    assert [training.negatives for training in stages] == [0.5, 3]
+    assert [training.epochs for training in stages] == [1.0, 2.0]
+    assert {(training.rank, training.seed) for training in stages} == {(4, 5)}
     with pytest.raises(ValueError, match="epochs has 2 values for 1 files"):
-        stages_of(recipe, 1)
+        recipe.each_stage(1)
     for text, message in [
         ("[stages]\nepochs = 3\n", r"\[stages\] epochs: expected a list, got 3"),
         ("[validation]\nshare = 0\n", r"\[validation\] share: expected a number above 0, got 0"),
@@ -245,13 +242,13 @@ def test_the_recipe(tmp_path):
     ]:
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
-            stages_of(read_recipe(QuestionRecipe, path), 2)
+            read_recipe(QuestionRecipe, path).each_stage(2)
 
 
 def test_the_shipped_recipe():
     recipe = read_recipe(QuestionRecipe, recipe_file("qa"))
-    stages = stages_of(recipe, 2)
-    assert [negatives for _, negatives in stages] == [0.25, 2.5]
-    assert [training.attention for training, _ in stages] == ["eager", "sdpa"]
+    stages = recipe.each_stage(2)
+    assert [training.negatives for training in stages] == [0.25, 2.5]
+    assert [training.attention for training in stages] == ["eager", "sdpa"]
     assert recipe.card.name == "qa"
     assert not any(read_recipe(QuestionRecipe, "qa").card.model_dump().values())

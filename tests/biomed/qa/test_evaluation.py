@@ -1,19 +1,14 @@
-import dataclasses
-
 import pytest
 
 from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate
-from biomed.qa.questions import Question, QuestionSet
+from biomed.qa.questions import QuestionError, QuestionSet
 from domainbert.statistics.calibration import platt
 
 
-def test_only_questions_whose_answer_is_known_are_judged(answerer):
-    text = "patient at home with insulin"
-    asked = [Question(str(n), "was it?", text, f"article {n}", ("insulin",)) for n in range(3)]
-    asked[1] = dataclasses.replace(asked[1], is_answered=False, answers=())
-    questions = QuestionSet("q", tuple(asked))
-    assert evaluate(answerer, questions)["questions"] == 2
+def test_nothing_to_score_is_said(answerer):
+    with pytest.raises(QuestionError, match="q has no questions to score"):
+        evaluate(answerer, QuestionSet("q", ()))
 
 
 def test_a_model_keeps_its_threshold_and_calibration(answerer, tmp_path):

@@ -13,10 +13,9 @@ from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate
 from biomed.qa.questions import Question, QuestionSet, read_questions, split_by_article
 from biomed.qa.task import AskTask
-from biomed.qa.training import QuestionModelTable, QuestionRecipe, fit
+from biomed.qa.training import QuestionModelTable, QuestionRecipe, QuestionTraining, fit
 from domainbert.scoring import score_file
 from domainbert.tables import read_table, write_table
-from domainbert.training.settings import TrainingSettings
 
 CANARY = "zebrafinch"
 TEXT = f"Patient {CANARY} with heart failure. " * 8
@@ -69,7 +68,7 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
     asked = Question("1", f"{CANARY}?", TEXT, "a", (CANARY,), ((8, 18),))
     questions = QuestionSet("q", tuple(asked for _ in range(3)))
     other = QuestionSet("v", (Question("1", CANARY, CANARY, "b", (CANARY,)),))
-    quick = TrainingSettings(epochs=1, batch_tokens=64)
+    quick = QuestionTraining(epochs=1, batch_tokens=64)
     with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
         warnings.simplefilter("always")
         for question in (f"{CANARY}?", CANARY * 40, f"{CANARY} " * 40, "", None, [CANARY]):

@@ -25,7 +25,8 @@ def squad(*questions, context=CONTEXT, **article):
 
 def question(number, *answers, **more):
     given = [{"text": text, "answer_start": start} for text, start in answers]
-    return {"id": number, "question": "What?", "answers": given, **more}
+    flag = {"is_impossible": not answers}
+    return {"id": number, "question": "What?", "answers": given, **flag, **more}
 
 
 @pytest.fixture
@@ -47,7 +48,6 @@ class TestSquad:
         assert only.answers == ("pneumonia", "pneumonia,")
         assert only.places == ((35, 44), (35, 45))
         assert only.article == "T"
-        assert (only.is_answered, only.is_impossible) == (True, False)
 
     def test_version_2(self, write):
         document = squad(
@@ -56,14 +56,15 @@ class TestSquad:
             question("c", ("plausible", 3), is_impossible=True),
         )
         found = read_questions(write(document)).questions
-        assert [q.is_impossible for q in found] == [False, True, True]
-        assert all(q.is_answered for q in found)
+        assert [q.answers for q in found] == [("pneumonia",), (), ()]
         assert found[2].places == ()
 
-    def test_a_test_file_has_no_answers(self, write):
-        document = squad({"id": "a", "question": "What?"}, question("b"))
-        found = read_questions(write(document)).questions
-        assert [(q.is_answered, q.is_impossible) for q in found] == [(False, False)] * 2
+    def test_questions_without_a_known_answer_are_left_out(self, write):
+        document = squad({"id": "a", "question": "What?"}, question("b", is_impossible=False))
+        with pytest.raises(QuestionError, match=r"q.json has 2 questions without answers; train"):
+            read_questions(write(document))
+        known = squad(question("b", is_impossible=False), question("c"))
+        assert [q.id for q in read_questions(write(known)).questions] == ["c"]
 
     def test_answers_that_are_elsewhere_are_searched_for(self, write):
         document = squad(
@@ -124,10 +125,10 @@ class TestTables:
         path = tmp_path / f"q.{ending}"
         write_table(pd.DataFrame(ROWS), path)
         read = read_questions(path)
-        assert [(q.id, q.answers, q.is_impossible) for q in read.questions] == [
-            ("1", ("pneumonia", "Insulin"), False),
-            ("2", (), True),
-            ("3", ("insulin",), False),
+        assert [(q.id, q.answers) for q in read.questions] == [
+            ("1", ("pneumonia", "Insulin")),
+            ("2", ()),
+            ("3", ("insulin",)),
         ]
         assert read.questions[0].places == ((35, 44), (0, 7))
 
@@ -139,7 +140,7 @@ class TestTables:
         table = {"id": ["007"], "question": ["Which?"], "context": [f"x {answer} y"]}
         write_table(pd.DataFrame({**table, "answer": [answer]}), path)
         (only,) = read_questions(path).questions
-        assert (only.id, only.answers, only.is_impossible) == ("007", (answer,), False)
+        assert (only.id, only.answers) == ("007", (answer,))
         assert only.places == ((2, 2 + len(answer)),)
 
     def test_a_line_that_is_no_row_is_named(self, tmp_path):
@@ -147,17 +148,14 @@ class TestTables:
         with pytest.raises(QuestionError, match=r"q.csv line 3: "):
             read_questions(tmp_path / "q.csv")
 
-    def test_without_ids_and_answers(self, tmp_path):
+    def test_without_answers_and_without_ids(self, tmp_path):
         path = tmp_path / "q.csv"
-        write_table(pd.DataFrame({"question": ["What?"], "context": ["x"]}), path)
-        (only,) = read_questions(path).questions
-        assert (only.id, only.is_answered) == ("0", False)
-
-    def test_a_repeated_question_without_answers_is_not_impossible(self, tmp_path):
-        rows = {"id": ["1", "1"], "question": ["What?"] * 2, "context": ["x"] * 2}
-        write_table(pd.DataFrame(rows), tmp_path / "q.csv")
-        (only,) = read_questions(tmp_path / "q.csv").questions
-        assert (only.is_answered, only.is_impossible) == (False, False)
+        rows = {"question": ["What?"], "context": ["x"]}
+        write_table(pd.DataFrame(rows), path)
+        with pytest.raises(QuestionError, match=r"q.csv has 1 questions without answers"):
+            read_questions(path)
+        write_table(pd.DataFrame({**rows, "answer": ["x"]}), path)
+        assert read_questions(path).questions[0].id == "0"
 
     @pytest.mark.parametrize(
         ("change", "message"),

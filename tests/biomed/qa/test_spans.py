@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,9 +38,15 @@ def brute_force(start, end, begins, ends, weights, sentences, limits, longest, t
 @given(windows(), st.integers(1, 5))
 def test_each_is_the_best_of_what_the_better_ones_leave(window, top_k):
     start, end, begins, ends, weights, sentences, limits, longest = window
-    options = {"begins": begins, "ends": ends, "weights": weights, "limits": limits}
-    options["sentences"] = sentences
-    found = best_spans(start, end, **options, longest=longest, top_k=top_k)
+    found = best_spans(
+        np.where(begins, start, -np.inf),
+        np.where(ends, end, -np.inf),
+        weights=weights,
+        sentences=sentences,
+        limits=limits,
+        longest=longest,
+        top_k=top_k,
+    )
     taken: list[tuple[int, int]] = []
     for span in found:
         score, first, last = brute_force(*window, taken)[0]
@@ -51,23 +56,24 @@ def test_each_is_the_best_of_what_the_better_ones_leave(window, top_k):
         assert not brute_force(*window, taken)
 
 
+def best(start, end, sentences):
+    """The best span of at most all tokens."""
+    (span,) = best_spans(
+        np.array(start),
+        np.array(end),
+        weights=np.ones(len(start)),
+        sentences=np.array(sentences),
+        limits=(1, np.inf),
+        longest=len(start),
+        top_k=1,
+    )
+    return span
+
+
 def test_a_start_behind_the_end_is_no_span():
-    start, end = np.array([0.0, 0, 9]), np.array([9.0, 0, 0])
-    flags = dict.fromkeys(("begins", "ends", "weights"), np.ones(3, dtype=bool))
-    (best,) = best_spans(start, end, **flags, sentences=np.zeros(3), longest=3)
-    assert best == (0, 0, 9.0)
-
-
-@pytest.mark.parametrize("size", [0, 3])
-def test_nothing_to_choose_from(size):
-    flags = dict.fromkeys(("begins", "ends", "weights"), np.zeros(size, dtype=bool))
-    logits = np.zeros(size)
-    assert best_spans(logits, logits, **flags, sentences=logits, longest=2) == []
+    assert best([0.0, 0, 9], [9.0, 0, 0], [0, 0, 0]) == (0, 0, 9.0)
 
 
 def test_an_answer_ends_with_its_sentence():
     """It ran over the end: "2.1 mg/dL. Blood cultures grew"."""
-    start, end = np.array([5.0, 0, 0, 0]), np.array([0.0, 2, 0, 4])
-    flags = dict.fromkeys(("begins", "ends", "weights"), np.ones(4, dtype=bool))
-    (best,) = best_spans(start, end, **flags, sentences=np.array([0, 0, 1, 1]), longest=4)
-    assert best == (0, 1, 9.0)
+    assert best([5.0, 0, 0, 0], [0.0, 2, 0, 4], [0, 0, 1, 1]) == (0, 1, 9.0)

@@ -2,21 +2,19 @@ import dataclasses
 import json
 import shutil
 
-import numpy as np
 import pytest
 import torch
 
 from biomed.classes import QuestionAnswerer
-from biomed.qa.evaluation import evaluate, interval
+from biomed.qa.evaluation import evaluate
 from biomed.qa.model import QuestionSettings
 from biomed.qa.questions import Question, QuestionError, QuestionSet
-from biomed.qa.training import QuestionModelTable, QuestionRecipe, fit
+from biomed.qa.training import QuestionModelTable, QuestionRecipe, QuestionTraining, fit
 from domainbert.errors import UserError
-from domainbert.training.settings import TrainingSettings
 
 from .conftest import made_up
 
-QUICK = TrainingSettings(
+QUICK = QuestionTraining(
     epochs=5, learning_rate=6e-3, batch_tokens=512, dropout=0.0, evaluations=1, patience=9
 )
 SHORT = QuestionSettings(window=32)
@@ -53,7 +51,7 @@ def test_it_learns_and_says_how_well(trained, held_out):
         "questions held out": 20,
         "articles held out": 20,
     }
-    assert [facts["negatives"] for facts in trained.manifest["facts"]] == [0.0, 2.0]
+    assert [stage["negatives"] for stage in trained.manifest["training"]] == [0.0, 2.0]
     assert evaluate(trained, held_out) == trained.manifest["validation"]
     text = "patient was not stable " * 10 + "treated insulin at the clinic " + "of home " * 20
     (answer,) = trained.answer("treated?", text)
@@ -113,7 +111,7 @@ def test_other_data_or_settings_do_not_resume(recipe, held_out, tmp_path):
     other = made_up(20, name="held", words=60, seed=10)
     changes = [
         ("sha256", recipe(once), made_up(40, name="a", seed=1), held_out),
-        ("negatives", recipe(once, negatives=[2.0]), data, held_out),
+        ("training.negatives", recipe(once, negatives=[2.0]), data, held_out),
         ("training.learning_rate", recipe(once.replaced(learning_rate=1)), data, held_out),
         ("validation_sha256", recipe(once), data, other),
     ]
@@ -137,11 +135,11 @@ def test_held_out_articles_are_not_trained_on(recipe, held_out, caplog):
 
 
 def test_what_cannot_be_trained_on(recipe, held_out):
-    asked = QuestionSet("test.json", (Question("1", "a?", "b", "c", is_answered=False),))
-    with pytest.raises(QuestionError, match=r"test.json has 1 questions without answers; training"):
-        fit(recipe(), [asked], validation=held_out)
-    with pytest.raises(QuestionError, match="without answers; validation needs them"):
-        fit(recipe(), [held_out], validation=asked)
+    nowhere = QuestionSet("gold.json", (Question("1", "a?", "b", "c", ("x",)),))
+    with pytest.raises(QuestionError, match=r"gold.json has 1 questions, but none with an answer"):
+        fit(recipe(), [nowhere], validation=held_out)
+    with pytest.raises(UserError, match=r"gold.json has no articles to hold out at a share of 0.2"):
+        fit(recipe(), [QuestionSet("gold.json", made_up(1, name="held").questions)])
 
 
 def test_the_manifest_quotes_nothing(trained):
@@ -158,15 +156,3 @@ def test_questions_without_an_answer_are_scored_too(trained, held_out):
     assert scores["abstained"] is not None
     total = 20 * scores["exact_answerable"] + 3 * scores["abstained"]
     assert scores["exact"] == pytest.approx(total / 23)
-
-
-def test_the_interval_resamples_groups():
-    values = np.array([0.0] * 50 + [1.0] * 50)
-    low, high = interval(values, [str(n // 20) for n in range(100)])
-    assert low < 0.2
-    assert high > 0.8
-    # From one or two groups the interval would have no width, or all of it.
-    assert interval(values, ["a"] * 100) == (None, None)
-    assert interval(values, [str(n // 25) for n in range(100)]) == (None, None)
-    low, high = interval(values, [str(n) for n in range(100)])
-    assert 0.35 < low < 0.45 < 0.55 < high < 0.65
