@@ -78,7 +78,6 @@ def last_checkpoint(folder: Path) -> Path | None:
     paths = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
     for path in sorted(paths, key=checkpoint_step, reverse=True):
         if _is_whole(path):
-            _mend_best(path)
             return path
         log.warning("%s is incomplete and is skipped", path)
         shutil.rmtree(path, ignore_errors=True)
@@ -99,14 +98,6 @@ def _is_whole(path: Path) -> bool:
         return False
     has_all = weights and {file.name for file in states} >= {"optimizer.pt", "scheduler.pt"}
     return bool(has_all) and all(map(zipfile.is_zipfile, (*states, *path.glob("*.pth"))))
-
-
-def _mend_best(path: Path) -> None:
-    """Find the best checkpoint again where the folder has moved."""
-    state = json.loads((path / STATE).read_text("utf-8"))
-    named = state.get("best_model_checkpoint")
-    if named and named != (best := str(path.parent / Path(named).name)):
-        write_json({**state, "best_model_checkpoint": best}, path / STATE)
 
 
 def checkpoint_step(checkpoint: Path) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -94,19 +94,13 @@ def train(
     settings = [stage.settings.model_dump() for stage in stages]
     facts = [stage.objective.facts() for stage in stages]
     one = len(stages) == 1
-    trained.manifest = new_manifest(
-        settings[0] if one else settings, best, facts=facts[0] if one else facts
-    )
+    trained.manifest = {
+        "training": settings[0] if one else settings,
+        "facts": facts[0] if one else facts,
+        "versions": versions(),
+        "validation": best,
+    }
     return trained
-
-
-def new_manifest(
-    training: dict[str, object] | list[dict[str, object]],
-    best: Mapping[str, float],
-    **facts: object,
-) -> dict[str, Any]:
-    """How a model was trained: settings, facts, versions of libraries, best validation scores."""
-    return {"training": training, **facts, "versions": versions(), "validation": dict(best)}
 
 
 def versions() -> dict[str, str]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,22 +27,21 @@ from domainbert.training.checkpoints import resume_point
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainerControl, TrainerState
 
-    from domainbert.training.objective import BatchPlan, Objective
+    from domainbert.training.objective import Objective
     from domainbert.training.settings import TrainingSettings
 
 WEIGHTS = "model.safetensors"
 HEAD = "objective_head"
 FEW_STEPS = 500
-SAVE_SECONDS = 300.0
+SAVE_SECONDS, LOG_SECONDS = 300.0, 60.0
 log = logging.getLogger(__name__)
 
 
 class ObjectiveTrainer(Trainer):
     """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
-    Progress is a bar where stderr is a terminal; scores go to the log. A checkpoint is
-    written at every evaluation and every five minutes; it holds the weights that train. The best
-    weights are put back at the end.
+    A checkpoint is written at every evaluation and every five minutes; it holds the weights that
+    train. The best weights are put back at the end.
 
     Args:
         network: plain or wrapped by peft.
@@ -61,15 +61,14 @@ class ObjectiveTrainer(Trainer):
         self.objective, self._network = objective, network
         if objective.head is not None:
             network.add_module(HEAD, objective.head)
-        self._attention, self._bar = settings.attention, _Progress()
-        self._data = _EpochData(objective.batches(), self, passes=args.gradient_accumulation_steps)
+        self._attention, self._watch = settings.attention, _Watch(settings.patience)
+        self._data = _EpochData(objective, self, passes=args.gradient_accumulation_steps)
         super().__init__(
             model=network,
             args=args,
             train_dataset=self._data,
             eval_dataset=self._data,  # unused: see `evaluate`
-            data_collator=self._collate,
-            callbacks=[_Saving(), _EarlyStopping(settings.patience), self._bar],
+            callbacks=[self._watch],
         )
         self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
 
@@ -130,16 +129,12 @@ class ObjectiveTrainer(Trainer):
             with training_attention(self._network, self._attention), quiet():
                 return super().train(*args, **kwargs)
         finally:
-            self._bar.close()  # after an error too, because the bar hides the cursor
+            self._watch.bar.close()  # after an error too, because the bar hides the cursor
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches, in order."""
-        loader: DataLoader[object] = DataLoader(self._data, collate_fn=self.data_collator)
+        loader: DataLoader[object] = DataLoader(self._data, collate_fn=itemgetter(0))
         return self.accelerator.prepare(loader)
-
-    def _collate(self, batches: list[tuple[int, Sequence[Any]]]) -> dict[str, torch.Tensor]:
-        ((epoch, batch),) = batches
-        return self.objective.collate(batch, epoch=epoch)
 
     def compute_loss(
         self,
@@ -181,48 +176,41 @@ class ObjectiveTrainer(Trainer):
         del state_dict
         folder = Path(str(output_dir))
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {
-            name: value.detach().cpu().contiguous()
-            for name, value in self._network.named_parameters()
-            if value.requires_grad
-        }
-        save_file(tensors, folder / WEIGHTS)
+        weights = {n: value.detach().cpu().contiguous() for n, value in self._trainable()}
+        save_file(weights, folder / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: object = None) -> None:
         del model
-        load_trained(self._network, Path(checkpoint_path))
+        stored = load_file(Path(checkpoint_path) / WEIGHTS)
+        with torch.no_grad():
+            for name, value in self._trainable():
+                value.copy_(stored[name])
 
     def _load_best_model(self) -> None:
-        if best := self.state.best_model_checkpoint:
-            load_trained(self._network, Path(best))
+        self._load_from_checkpoint(str(self.state.best_model_checkpoint))
+
+    def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        return ((n, value) for n, value in self._network.named_parameters() if value.requires_grad)
 
 
 class _EpochData(Dataset):
     """The batches of the current epoch, filled up from its start to whole steps."""
 
-    def __init__(self, plan: BatchPlan, trainer: Trainer, *, passes: int = 1) -> None:
-        self._plan, self._trainer, self._epoch = plan, trainer, -1
-        self._length = len(plan) + -len(plan) % passes
+    def __init__(self, objective: Objective, trainer: Trainer, *, passes: int) -> None:
+        self._objective, self._plan = objective, objective.batches()
+        self._trainer, self._epoch = trainer, -1
+        self._length = len(self._plan) + -len(self._plan) % passes
         self._batches: list[Sequence[Any]] = []
 
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, number: int) -> tuple[int, Sequence[Any]]:
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
         epoch = int(self._trainer.state.epoch or 0)  # which is right after a resume too
         if epoch != self._epoch:
             self._epoch = epoch
             self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
-        return epoch, self._batches[number]
-
-
-def load_trained(module: torch.nn.Module, checkpoint: Path) -> None:
-    """Load the weights of a checkpoint in place; it holds those that train."""
-    stored = load_file(checkpoint / WEIGHTS)
-    with torch.no_grad():
-        for name, value in module.named_parameters():
-            if value.requires_grad:
-                value.copy_(stored[name])
+        return self._objective.collate(self._batches[number], epoch=epoch)
 
 
 @contextmanager
@@ -295,67 +283,60 @@ def has_fast_bf16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-# --- callbacks
+class _Watch(TrainerCallback):
+    """Progress, checkpoints at least every `SAVE_SECONDS`, and early stopping.
 
-
-class _EarlyStopping(TrainerCallback):
-    """Stops after so many evaluations without a better score.
-
-    It counts in the run's saved history, so that a resumed run stops at the same step.
+    Scores, and every `LOG_SECONDS` the loss and the time left, go to the log; a terminal shows a
+    bar. Early stopping counts evaluations without a better score in the run's saved history, so
+    that a resumed run stops at the same step.
     """
 
-    def __init__(self, evaluations: int) -> None:
-        self._evaluations = evaluations
+    def __init__(self, patience: int) -> None:
+        self._patience, self.bar = patience, ExitStack()
 
-    def on_evaluate(
+    def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **__: object
     ) -> None:
-        name = f"eval_{args.metric_for_best_model}"
-        scores = [entry[name] for entry in state.log_history if name in entry]
-        if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._evaluations:
-            control.should_training_stop = True
-
-    on_train_begin = on_evaluate  # a run that had stopped does not continue
-
-
-class _Saving(TrainerCallback):
-    """Saves where the last checkpoint is older than `SAVE_SECONDS`, and evaluates at the end."""
-
-    def on_train_begin(self, *_: object, **__: object) -> None:
-        self._saved = time.monotonic()
+        self._advance = self.bar.enter_context(progress("training", total=state.max_steps))
+        self._advance(state.global_step)
+        self._begun = self._logged = self._saved = time.monotonic()
+        self._first_step = state.global_step
+        if state.best_global_step:  # its folder may have been moved
+            best = Path(str(args.output_dir), f"checkpoint-{state.best_global_step}")
+            state.best_model_checkpoint = str(best)
+        self._stop_early(args, state, control)  # a run that had stopped does not continue
 
     def on_step_end(
         self, _: object, state: TrainerState, control: TrainerControl, **__: object
     ) -> None:
-        if time.monotonic() - self._saved >= SAVE_SECONDS:
+        self._advance(1)
+        now, step = time.monotonic(), state.global_step
+        if now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            left = (now - self._begun) / (step - self._first_step) * (state.max_steps - step)
+            loss = next((row["loss"] for row in state.log_history[::-1] if "loss" in row), math.nan)
+            shown = (step, state.max_steps, loss, left / 60)
+            log.info("step %d of %d: loss %.3g, about %.0f minutes left", *shown)
+        if now - self._saved >= SAVE_SECONDS:
             control.should_save = True
-        if state.global_step >= state.max_steps:
+        if step >= state.max_steps:
             control.should_evaluate = control.should_save = True
 
     def on_save(self, *_: object, **__: object) -> None:
         self._saved = time.monotonic()
 
-
-class _Progress(TrainerCallback):
-    """A bar over the steps on a terminal. Scores always go to the log."""
-
-    def __init__(self) -> None:
-        self._open = ExitStack()
-
-    def on_train_begin(self, _: object, state: TrainerState, control: object, **__: object) -> None:
-        self._advance = self._open.enter_context(progress("training", total=state.max_steps))
-        self._advance(state.global_step)
-
-    def on_step_end(self, _: object, state: object, control: object, **__: object) -> None:
-        self._advance(1)
-
-    def on_evaluate(self, _: object, state: TrainerState, control: object, **given: Any) -> None:
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+    ) -> None:
         metrics = given.get("metrics") or {}
         shown = ", ".join(f"{k.removeprefix('eval_')} {v:.4g}" for k, v in metrics.items())
         log.info("step %d of %d: %s", state.global_step, state.max_steps, shown)
+        self._stop_early(args, state, control)
 
-    def on_train_end(self, _: object, state: object, control: object, **__: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._open.close()
+    def _stop_early(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl
+    ) -> None:
+        name = f"eval_{args.metric_for_best_model}"
+        scores = [entry[name] for entry in state.log_history if name in entry]
+        if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._patience:
+            control.should_training_stop = True

@@ -3,6 +3,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -419,6 +420,13 @@ def test_without_a_terminal_scores_go_to_the_log(run, caplog):
     assert "training run: 6 steps" in caplog.text
     assert "6 steps are few, and the model may have learned little" in caplog.text
     assert "step 3 of 6: accuracy 0.625" in caplog.text
+
+
+def test_the_log_says_how_long_it_takes(run, caplog, monkeypatch):
+    monkeypatch.setattr(trainer_module, "LOG_SECONDS", 0)
+    with caplog.at_level("INFO", logger="domainbert.training"):
+        run(Toy(score=lambda _: 0.625), epochs=1)
+    assert re.search(r"step 4 of 6: loss [0-9.]+, about 0 minutes left", caplog.text)
 
 
 def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
