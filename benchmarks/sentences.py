@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from reporting import markdown, options, report, say, seconds_of, spread, versions_of
 from sentence_transformers import SentenceTransformer
@@ -67,10 +68,11 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
     matrix = generator.standard_normal((number, DIMENSION), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
         index = VectorIndex.create(Path(folder) / "i", fingerprint="", dimension=DIMENSION)
-        with index.adding() as rows:
-            for start in range(0, number, PIECE):
-                some = matrix[start : start + PIECE]
-                rows.add(some, ids=[str(row) for row in range(start, start + len(some))])
+        frame = pd.DataFrame({"id": map(str, range(number)), "start": 0, "end": 0, "text": ""})
+        index.add(
+            (matrix[start : start + PIECE], frame[start : start + PIECE])
+            for start in range(0, number, PIECE)
+        )
         matrix = unit(matrix)
         seconds: dict[str, list[float]] = {"index": [], "product": []}
         index.search(queries)

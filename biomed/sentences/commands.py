@@ -106,7 +106,8 @@ def search(
     if out is not None:
         options.score_source(load, queries, out, scoring, text="query")
         return
-    (passages,) = load().search([queries])
+    task = load()
+    (passages,) = task.index.search(queries, **task.options)
     rows = [
         (p.rank, p.id, f"{p.start}–{p.end}", f"{p.score:.3f}", " ".join(p.text.split())[:200])
         for p in passages

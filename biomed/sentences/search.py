@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, tee
 from pathlib import Path
@@ -18,6 +18,8 @@ from domainbert.search.vectors import VectorIndex
 from domainbert.search.words import Words, fuse
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel
     from domainbert.search import Hits
@@ -122,46 +124,49 @@ class SentenceIndex:
         """Number of passages, and the encoder."""
         return f"SentenceIndex({len(self)} passages, {self.encoder.name!r})"
 
-    def add(self, texts: Iterable[Any], *, ids: Iterable[str] | None = None) -> dict[str, str]:
+    def add(self, texts: Iterable[Any], *, ids: Iterable[str] | None = None) -> None:
         """Append texts, piece by piece, in flat memory: all of them, or none if one fails.
-
-        Returns:
-            The new `faults`: id of each text that has no passage -> why.
 
         Raises:
             UserError: ids do not match the texts, or one string instead of a list.
         """
         check_many(texts)
         faults: dict[str, str] = {}
-        own, copies = tee(texts)
-        first = 0
-        with self.vectors.adding() as index:
-            total = int(self.vectors.about.get("texts", 0))
-            names = iter(ids) if ids is not None else map(str, count(total))
-            for part in self.encoder.embed_passages(copies, window=self.vectors.about["window"]):
-                held = list(islice(own, part.count))
-                here = [str(name) for name in islice(names, part.count)]
-                if len(here) < len(held):
-                    msg = f"there are more texts than ids ({first + len(here)})"
-                    raise UserError(f"{msg}; give one for each text")
-                faults |= {here[number - first]: why for number, why in part.faults.items()}
-                rows = (part.texts - first).tolist()
-                places = list(zip(rows, part.starts, part.ends, strict=True))
-                index.add(
-                    part.vectors,
-                    ids=[here[row] for row in rows],
-                    starts=part.starts,
-                    ends=part.ends,
-                    texts=[held[row][start:end] for row, start, end in places],
-                )
-                first += part.count
-                given = (int(name) + 1 for name in here if name.isdecimal())
-                total = max([total + part.count, *given])
-            if ids is not None and next(names, None) is not None:
-                raise UserError(f"there are more ids than texts ({first}); give one for each text")
-            self.vectors.about["texts"] = total
+        self.vectors.add(self._pieces(texts, ids, faults))
         self.faults |= faults
-        return faults
+
+    def _pieces(
+        self, texts: Iterable[Any], ids: Iterable[str] | None, faults: dict[str, str]
+    ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
+        """The vectors and rows of passages; `faults` gets the texts that have none."""
+        import pandas as pd
+
+        own, copies = tee(texts)
+        about, first = self.vectors.about, 0
+        total = about.get("texts", 0)
+        names = iter(ids) if ids is not None else map(str, count(total))
+        for part in self.encoder.embed_passages(copies, window=about["window"]):
+            held = list(islice(own, part.count))
+            here = [str(name) for name in islice(names, part.count)]
+            if len(here) < len(held):
+                msg = f"there are more texts than ids ({first + len(here)})"
+                raise UserError(f"{msg}; give one for each text")
+            faults |= {here[number - first]: why for number, why in part.faults.items()}
+            rows = (part.texts - first).tolist()
+            places = zip(rows, part.starts, part.ends, strict=True)
+            columns = {
+                "id": [here[row] for row in rows],
+                "start": part.starts,
+                "end": part.ends,
+                "text": [held[row][start:end] for row, start, end in places],
+            }
+            yield part.vectors, pd.DataFrame(columns)
+            first += part.count
+            given = (int(name) + 1 for name in here if name.isdecimal())
+            total = max([total + part.count, *given])
+        if ids is not None and next(names, None) is not None:
+            raise UserError(f"there are more ids than texts ({first}); give one for each text")
+        about["texts"] = total
 
     def search(
         self,
@@ -172,6 +177,7 @@ class SentenceIndex:
         words: Words | None = None,
         candidates: int = CANDIDATES,
         approximate: bool = False,
+        faults: dict[int, str] | None = None,
     ) -> list[list[Passage]]:
         """The best passages of each query.
 
@@ -182,38 +188,50 @@ class SentenceIndex:
             words: BM25 over this index, joined with the search by meaning by reciprocal ranks.
             candidates: passages that are reranked, the others follow; as many, or k, are joined.
             approximate: search by the graph of `vectors`, see `VectorIndex.build_graph`.
+            faults: gets the number of each query that has no vector or is too long to be
+                reranked, and why; it finds nothing. By default such a query is an error.
 
         Returns:
             A list for each query, best first.
 
         Raises:
-            UserError: k < 1, or a query that has no vector or is too long to be reranked.
+            UserError: k < 1, or see `faults`.
         """
         queries = [queries] if isinstance(queries, str) else list(queries)
+        vectors, wrong = self._embedded(queries, rerank)
+        if faults is not None:
+            faults.update(wrong)
+        elif wrong:
+            number, why = next(iter(wrong.items()))
+            raise UserError(f"query number {number} cannot be searched: {why}")
+        found: list[list[Passage]] = [[] for _ in queries]
+        good = [number for number in range(len(queries)) if number not in wrong]
+        if not good:
+            return found
         most = max(k, candidates) if rerank or words else k
-        vectors = self.encoder.embed(queries)
-        for number, fault in enumerate(_too_long(queries, rerank)):
-            if fault:
-                raise UserError(f"query number {number} {fault}; shorten it, or do not rerank")
-        hits = self.vectors.search(vectors, k=most, approximate=approximate)
+        hits = self.vectors.search(vectors[good], k=most, approximate=approximate)
         if words is not None:
-            hits = fuse([hits, words.search(queries, k=most)], k=most)
-        passages = self.passages(hits)
-        if rerank is not None:
-            passages = [
-                _reranked(rerank, query, rows[:candidates]) + rows[candidates:]
-                for query, rows in zip(queries, passages, strict=True)
-            ]
-        return [
-            [replace(row, rank=rank) for rank, row in enumerate(rows[:k], start=1)]
-            for rows in passages
-        ]
+            by_words = words.search([queries[number] for number in good], k=most)
+            hits = fuse([hits, by_words], k=most)
+        for number, rows in zip(good, self.passages(hits), strict=True):
+            if rerank is not None:
+                rows[:candidates] = _reranked(rerank, queries[number], rows[:candidates])
+            found[number] = [replace(row, rank=rank) for rank, row in enumerate(rows[:k], start=1)]
+        return found
 
-    def query_faults(self, queries: Sequence[str], *, rerank: PairModel | None = None) -> list[str]:
-        """Why each query cannot be searched (and reranked); "" where it can."""
-        faults = [fault for part in self.encoder.embed_many(queries) for fault in part.faults]
-        long = [f"to be reranked, it {why}" if why else "" for why in _too_long(queries, rerank)]
-        return [fault or why for fault, why in zip(faults, long, strict=True)]
+    def _embedded(
+        self, queries: list[str], rerank: PairModel | None
+    ) -> tuple[np.ndarray, dict[int, str]]:
+        """The vectors of queries, and why some cannot be searched, by number."""
+        parts = list(self.encoder.embed_many(queries))
+        faults = [fault for part in parts for fault in part.faults]
+        if rerank is not None:
+            for number, query in enumerate(queries):
+                if not faults[number] and (long := rerank.windower.fault_of_first(query)):
+                    faults[number] = f"to be reranked, it {long}"
+        none = np.empty((0, self.encoder.dimension), dtype=np.float32)
+        vectors = np.concatenate([none, *(part.vectors for part in parts)])
+        return vectors, {number: why for number, why in enumerate(faults) if why}
 
     def words(self) -> Words:
         """BM25 over the passages of this index."""
@@ -229,11 +247,6 @@ class SentenceIndex:
             ]
             for rows, scores in zip(hits.rows, hits.scores, strict=True)
         ]
-
-
-def _too_long(queries: Sequence[str], rerank: PairModel | None) -> list[str]:
-    """Why each query is too long for the cross-encoder, else ""."""
-    return [rerank.windower.fault_of_first(query) if rerank else "" for query in queries]
 
 
 def _reranked(model: PairModel, query: str, passages: list[Passage]) -> list[Passage]:

@@ -100,7 +100,8 @@ class SearchTask(Task):
         rerank: PairModel | None = None,
         words: Words | None = None,
     ) -> None:
-        self._index, self._k, self._rerank, self._words = index, k, rerank, words
+        self.index = index
+        self.options: dict[str, Any] = {"k": k, "rerank": rerank, "words": words}
 
     @property
     def output(self) -> pa.Schema:
@@ -116,15 +117,10 @@ class SearchTask(Task):
     def run(self, items: Iterable[str]) -> Iterator[list[Passage] | Fault]:
         """The passages of each query."""
         for queries in chunked(items, size=lambda _: 1, limit=_QUERIES):
-            faults = self._index.query_faults(queries, rerank=self._rerank)
-            good = [query for query, fault in zip(queries, faults, strict=True) if not fault]
-            results = iter(self.search(good) if good else [])
-            for fault in faults:
-                yield Fault(fault) if fault else next(results)
-
-    def search(self, queries: Sequence[str]) -> list[list[Passage]]:
-        """The passages of each query."""
-        return self._index.search(queries, k=self._k, rerank=self._rerank, words=self._words)
+            faults: dict[int, str] = {}
+            results = self.index.search(queries, faults=faults, **self.options)
+            for number, result in enumerate(results):
+                yield Fault(faults[number]) if number in faults else result
 
     def rows(self, item: str, result: list[Passage]) -> list[dict[str, Any]]:
         """A row per passage."""
@@ -136,12 +132,12 @@ class SearchTask(Task):
 
     def facts(self) -> dict[str, Any]:
         """The index and how it is asked."""
-        index = self._index.vectors
+        index, rerank = self.index.vectors, self.options["rerank"]
         return {
-            "index": [index.fingerprint, len(index), str(index.folder.resolve())],
-            "k": self._k,
-            "rerank": self._rerank.fingerprint() if self._rerank else None,
-            "words": self._words is not None,
+            "index": [index.head.fingerprint, len(index), str(index.folder.resolve())],
+            "k": self.options["k"],
+            "rerank": rerank and rerank.fingerprint(),
+            "words": self.options["words"] is not None,
         }
 
 

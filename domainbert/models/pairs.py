@@ -83,11 +83,13 @@ class PairWindower:
 
     def fault_of_first(self, text: str) -> str:
         """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
-        (tokens,) = self._tokenised([text])
-        if tokens and len(tokens) <= self.longest_first:
+        return self._length_fault(len(self._tokenised([text])[0]))
+
+    def _length_fault(self, tokens: int) -> str:
+        if 1 <= tokens <= self.longest_first:
             return ""
         allowed = f"expected 1 to {self.longest_first} in windows of {self.window} tokens"
-        return f"has {len(tokens)} tokens, {allowed}"
+        return f"has {tokens} tokens, {allowed}"
 
     def split(self, first: object, second: object, *, number: int = 0) -> list[PairWindow]:
         """The windows of one pair; see `split_many`."""
@@ -120,16 +122,11 @@ class PairWindower:
         ]
 
     def _windows(self, first: list[int], second: list[int], *, number: int) -> list[PairWindow]:
-        for side, tokens in (("first", first), ("second", second)):
-            if not tokens:
-                msg = f"the {side} text of pair number {number} has no character the model reads"
-                raise UserError(msg)
-        if len(first) > self.longest_first:
-            raise UserError(
-                f"the first text of pair number {number} has {len(first)} tokens; with windows of "
-                f"{self.window} tokens expected at most {self.longest_first}: put the longer text "
-                "second"
-            )
+        if fault := self._length_fault(len(first)):
+            raise UserError(f"the first text of pair number {number} {fault}")
+        if not second:
+            msg = f"the second text of pair number {number} has no character the model reads"
+            raise UserError(msg)
         head = [*self._cls, *first, *self._sep]
         ranges = plan_windows(len(second), capacity=self.window - SPECIAL_TOKENS - len(first))
         rows = [np.array([*head, *second[a:b], *self._sep], dtype=np.int64) for a, b in ranges]

@@ -3,36 +3,58 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, locked, write_json
 from domainbert.models.pooling import unit
 from domainbert.search import Hits, top_k
+from domainbert.settings import Count, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from domainbert.models.embedder import Embedder
 
 HEAD, GRAPH = "index.json", "graph.usearch"
-VERSION = 2
 BLOCK_ROWS = 65_536
 # Of the graph: this many times k rows, but at least so many, are compared exactly.
 CANDIDATES, LEAST_CANDIDATES = 4, 64
-_ROW_COLUMNS = ["id", "start", "end", "text"]
+_ROW = pa.schema(
+    {"id": pa.string(), "start": pa.int64(), "end": pa.int64(), "text": pa.string()}.items()
+)
 _AGAIN = "build the index again"
 
 
-class VectorIndexError(UserError):
-    """A damaged index folder, or one of another encoder; the message says the fix."""
+class Part(Settings):
+    """A file of vectors and their rows."""
+
+    name: str
+    rows: Count
+
+
+class Head(Settings):
+    """The file that says what an index is made of.
+
+    Attributes:
+        fingerprint: of the embedder, see `Embedder.fingerprint`.
+        dimension: length of a vector.
+        about: what its maker noted in it.
+        parts: its files; a file that is not named here is not part of the index.
+        graph: rows in the graph; None without a graph.
+    """
+
+    version: Literal[2] = 2
+    fingerprint: str
+    dimension: Count
+    about: dict[str, int]
+    parts: list[Part]
+    graph: int | None
 
 
 class VectorIndex:
@@ -41,24 +63,21 @@ class VectorIndex:
     Make one with `create`, or open a folder with `open`; `add` appends. Vectors are scaled to
     length 1, so that scores are cosines.
 
-    Attributes:
+    Args:
         folder: where it is.
-        fingerprint: of the embedder, see `Embedder.fingerprint`.
-        dimension: length of a vector.
-        about: what its maker noted in it.
+
+    Attributes:
+        head: what it is made of.
+        about: what its maker noted in it; changed notes are kept by `add`.
+
+    Raises:
+        UserError: no index, or a damaged one.
     """
 
-    def __init__(self, folder: Path, head: dict[str, Any]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fingerprint: str = head["fingerprint"]
-        self.dimension: int = head["dimension"]
-        self._take(head)
         self._graph: Any = None
-
-    def _take(self, head: dict[str, Any]) -> None:
-        self._parts: list[dict[str, Any]] = list(head["parts"])
-        self.about: dict[str, Any] = head["about"]
-        self._in_graph: int | None = head["graph"]  # rows; None without a graph
+        self._read_head()
 
     @classmethod
     def create(
@@ -67,15 +86,9 @@ class VectorIndex:
         *,
         fingerprint: str,
         dimension: int,
-        about: dict[str, Any] | None = None,
+        about: dict[str, int] | None = None,
     ) -> VectorIndex:
-        """An empty index in a new folder.
-
-        Args:
-            folder: must not be there yet.
-            fingerprint: of the embedder.
-            dimension: length of a vector.
-            about: a note that is kept with it, as JSON.
+        """An empty index in a new folder; for the options see `Head`.
 
         Raises:
             UserError: the folder is there.
@@ -83,18 +96,13 @@ class VectorIndex:
         folder = Path(folder)
         if folder.exists():
             raise UserError(f"{folder} exists already; add to it, or name another folder")
-        head: dict[str, Any] = {
-            "version": VERSION,
-            "fingerprint": fingerprint,
-            "dimension": dimension,
-            "about": about or {},
-            "parts": [],
-            "graph": None,
-        }
+        head = Head(
+            fingerprint=fingerprint, dimension=dimension, about=about or {}, parts=[], graph=None
+        )
         with folder_beside(folder) as temporary:
-            write_json(head, temporary / HEAD)
+            write_json(head.model_dump(), temporary / HEAD)
             temporary.rename(folder)
-        return cls(folder, head)
+        return cls(folder)
 
     @classmethod
     def open(cls, folder: str | Path, *, embedder: Embedder | None = None) -> VectorIndex:
@@ -107,52 +115,97 @@ class VectorIndex:
         Raises:
             UserError: no index, a damaged one, or one built with another embedder.
         """
-        folder = Path(folder)
-        head = _read_head(folder)
-        if embedder is not None and embedder.fingerprint() != head["fingerprint"]:
-            raise VectorIndexError(
-                f"{folder} was built with another encoder or other settings (hash "
-                f"{head['fingerprint'][:12]}…, here {embedder.fingerprint()[:12]}…); load that "
-                f"encoder, or {_AGAIN}"
+        index = cls(Path(folder))
+        built = index.head.fingerprint
+        if embedder is not None and embedder.fingerprint() != built:
+            raise UserError(
+                f"{folder} was built with another encoder or other settings (hash {built[:12]}…, "
+                f"here {embedder.fingerprint()[:12]}…); load that encoder, or {_AGAIN}"
             )
-        index = cls(folder, head)
-        for part in index._parts:
-            index._load(part)
         return index
+
+    def _read_head(self) -> None:
+        file = self.folder / HEAD
+        if not self.folder.is_dir():
+            raise UserError(
+                f"no such index folder: {self.folder}; make one with "
+                f"`biomed sentences index SOURCE --out {self.folder}`"
+            )
+        if not file.is_file():
+            raise UserError(f"{self.folder} holds no index: it has no {HEAD}")
+        try:
+            self.head = Head(**json.loads(file.read_text("utf-8")))
+        except (ValueError, TypeError):
+            raise UserError(f"{file} is damaged or of another version; {_AGAIN}") from None
+        self.about = self.head.about
+        self._parts = [self._load(part) for part in self.head.parts]
+
+    def _write_head(self, **changes: Any) -> None:
+        write_json(self.head.replaced(about=self.about, **changes).model_dump(), self.folder / HEAD)
+        self._read_head()
+
+    def _load(self, part: Part) -> pa.Table:
+        """The rows of a part, through a memory map."""
+        path = self.folder / f"{part.name}.arrow"
+        try:
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        except (OSError, pa.ArrowException):
+            raise UserError(f"{path} is missing or damaged; {_AGAIN}") from None
+        dimension = self.head.dimension
+        if len(table) != part.rows or table.schema.field("vector").type.list_size != dimension:
+            msg = f"{path}: expected {part.rows} rows of {dimension} float32 numbers"
+            raise UserError(f"{msg}; {_AGAIN}")
+        return table
 
     def __len__(self) -> int:
         """Rows."""
-        return sum(part["rows"] for part in self._parts)
+        return sum(map(len, self._parts))
 
-    def add(self, vectors: np.ndarray, **columns: Any) -> None:
-        """Append rows; see `PartWriter.add`. They are there whole or not at all."""
-        with self.adding() as rows:
-            rows.add(vectors, **columns)
+    def add(self, pieces: Iterable[tuple[np.ndarray, pd.DataFrame]]) -> None:
+        """Append rows piece by piece, in flat memory: all of them, or none if one fails.
 
-    @contextmanager
-    def adding(self) -> Iterator[PartWriter]:
-        """Append rows piece by piece: `with index.adding() as rows: rows.add(...)`.
+        No other process can add meanwhile.
 
-        When the block ends, all of them are in the index, and `about` as it is then is kept. If
-        the block fails, nothing has changed. No other process can add meanwhile.
+        Args:
+            pieces: vectors, shape (rows, dimension), and `id, start, end, text` of each row: the
+                id of its text, the first character of its passage there and one past the last,
+                and the passage. Several rows may have one id.
+
+        Raises:
+            UserError: another dimension, or a vector that is not finite.
         """
         with locked(self.folder):
-            head = _read_head(self.folder)
-            self._take(head)
-            writer = PartWriter(self.folder, len(self._parts), self.dimension)
+            self._read_head()
+            parts: list[Part] = []
             try:
-                yield writer
-                writer.write()
+                for table in _blocks(self._table(*piece) for piece in pieces):
+                    name = f"part-{len(self._parts) + len(parts):05d}"
+                    with (
+                        atomic_path(self.folder / f"{name}.arrow") as temporary,
+                        pa.OSFile(str(temporary), "wb") as sink,
+                        pa.ipc.new_file(sink, table.schema) as writer,
+                    ):
+                        writer.write_table(table)
+                    parts.append(Part(name=name, rows=len(table)))
+                # The head is written last: what it does not name is not part of the index.
+                self._write_head(parts=[*self.head.parts, *parts])
             except BaseException:
-                kept = {part["name"] for part in self._parts}
-                for path in self.folder.glob("part-*"):
-                    if path.name.split(".")[0] not in kept:
-                        path.unlink()
+                for part in parts:
+                    (self.folder / f"{part.name}.arrow").unlink()
                 raise
-            # The head is written last: what it does not name is not part of the index.
-            head["parts"] += writer.parts
-            write_json(head, self.folder / HEAD)
-            self._take(head)
+
+    def _table(self, vectors: np.ndarray, rows: pd.DataFrame) -> pa.Table:
+        vectors = unit(np.asarray(vectors, dtype=np.float32))
+        dimension = self.head.dimension
+        if vectors.shape != (len(rows), dimension):
+            expected = f"expected ({len(rows)}, {dimension}), a row for each id"
+            raise UserError(f"vectors have shape {vectors.shape}, {expected}")
+        if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
+            msg = f"{bad} of {len(vectors)} vectors are not finite; leave those texts out"
+            raise UserError(msg)
+        stored = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimension)
+        table = pa.Table.from_pandas(rows, schema=_ROW, preserve_index=False)
+        return table.replace_schema_metadata().append_column("vector", stored)
 
     def search(self, queries: np.ndarray, *, k: int = 10, approximate: bool = False) -> Hits:
         """The k nearest rows of each query by cosine.
@@ -168,8 +221,8 @@ class VectorIndex:
             UserError: k < 1, another dimension, or no usable graph.
         """
         queries = unit(np.atleast_2d(np.asarray(queries, dtype=np.float32)))
-        if queries.shape[1] != self.dimension:
-            msg = f"queries have {queries.shape[1]} numbers, the index has {self.dimension}"
+        if queries.shape[1] != self.head.dimension:
+            msg = f"queries have {queries.shape[1]} numbers, the index has {self.head.dimension}"
             raise UserError(msg)
         if not approximate:
             return top_k(queries, self.blocks(), k=k)
@@ -195,198 +248,86 @@ class VectorIndex:
         from usearch.index import Index
 
         with locked(self.folder):
-            head = _read_head(self.folder)
-            self._take(head)
-            self._graph, first = Index(ndim=self.dimension, metric="ip", dtype="f16"), 0
+            self._read_head()
+            graph, first = Index(ndim=self.head.dimension, metric="ip", dtype="f16"), 0
             for block in self.blocks():
-                self._graph.add(np.arange(first, first + len(block), dtype=np.uint64), block)
+                graph.add(np.arange(first, first + len(block), dtype=np.uint64), block)
                 first += len(block)
             with atomic_path(self.folder / GRAPH) as temporary:
-                self._graph.save(str(temporary))
-            head["graph"] = first
-            write_json(head, self.folder / HEAD)
-            self._in_graph = first
+                graph.save(str(temporary))
+            self._write_head(graph=first)
+            self._graph = graph
 
     def _open_graph(self) -> tuple[Any, int]:
         """The graph, read through a memory map, and how many rows are in it."""
         from usearch.index import Index
 
-        if self._in_graph is None:
-            raise VectorIndexError(f"{self.folder} has no graph; build it with build_graph")
-        if self._graph is None or len(self._graph) != self._in_graph:
+        covered = self.head.graph
+        if covered is None:
+            raise UserError(f"{self.folder} has no graph; build it with build_graph")
+        if self._graph is None or len(self._graph) != covered:
             try:
                 self._graph = Index.restore(str(self.folder / GRAPH), view=True)
-                fits = len(self._graph) == self._in_graph
+                fits = len(self._graph) == covered
             except (RuntimeError, OSError, TypeError, ValueError):
                 fits = False
             if not fits:
                 msg = f"{self.folder / GRAPH} is missing or damaged; build it with build_graph"
-                raise VectorIndexError(msg)
-        return self._graph, self._in_graph
+                raise UserError(msg)
+        return self._graph, covered
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:
         """`id, start, end, text` of rows, in the order asked for."""
         import pandas as pd
 
         pieces = [
-            self._load(part).select(_ROW_COLUMNS).take(rows).to_pandas().set_index(places)
+            part.select(_ROW.names).take(rows).to_pandas().set_index(places)
             for part, places, rows in self._places(numbers)
         ]
         if not pieces:
-            return pd.DataFrame(columns=_ROW_COLUMNS)
+            return pd.DataFrame(columns=_ROW.names)
         return pd.concat(pieces).sort_index().reset_index(drop=True)
 
     def vectors(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
         """The vectors of rows as float32, in the order asked for, shape (rows, dimension)."""
-        result = np.empty((len(numbers), self.dimension), dtype=np.float32)
+        result = np.empty((len(numbers), self.head.dimension), dtype=np.float32)
         for part, places, rows in self._places(numbers):
-            result[places] = self._read(part, rows)
+            result[places] = _vectors(part)[rows]
         return result
 
     def blocks(self, first: int = 0) -> Iterator[np.ndarray]:
         """The vectors as float32, a block at a time, from a row on."""
         for part in self._parts:
-            for start in range(max(0, first), part["rows"], BLOCK_ROWS):
-                yield self._read(part, slice(start, start + BLOCK_ROWS))
-            first -= part["rows"]
+            for start in range(max(0, first), len(part), BLOCK_ROWS):
+                yield _vectors(part)[start : start + BLOCK_ROWS]
+            first -= len(part)
 
     def _places(
         self, numbers: Sequence[int] | np.ndarray
-    ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[pa.Table, np.ndarray, np.ndarray]]:
         """Each part with some of these rows: their places in `numbers`, their rows in the part."""
         numbers = np.asarray(numbers, dtype=np.int64)
         first = 0
         for part in self._parts:
-            places = np.flatnonzero((numbers >= first) & (numbers < first + part["rows"]))
+            places = np.flatnonzero((numbers >= first) & (numbers < first + len(part)))
             if len(places):
                 yield part, places, numbers[places] - first
-            first += part["rows"]
-
-    def _read(self, part: dict[str, Any], rows: slice | np.ndarray) -> np.ndarray:
-        table = self._load(part)
-        stored = table["vector"].chunk(0).flatten().to_numpy().reshape(-1, self.dimension)
-        return np.asarray(stored[rows])
-
-    def _load(self, part: dict[str, Any]) -> pa.Table:
-        """The rows of a part, through a memory map."""
-        import pyarrow as pa
-
-        path = self.folder / f"{part['name']}.arrow"
-        try:
-            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-        except (OSError, pa.ArrowException):
-            raise VectorIndexError(f"{path} is missing or damaged; {_AGAIN}") from None
-        expected = _vector_type(self.dimension)
-        if len(table) != part["rows"] or table.schema.field("vector").type != expected:
-            msg = f"{path}: expected {part['rows']} rows of {self.dimension} float32 numbers"
-            raise VectorIndexError(f"{msg}; {_AGAIN}")
-        return table
+            first += len(part)
 
 
-def _vector_type(dimension: int) -> pa.DataType:
-    import pyarrow as pa
-
-    return pa.list_(pa.float32(), dimension)
-
-
-def _read_head(folder: Path) -> dict[str, Any]:
-    file = folder / HEAD
-    if not file.is_file():
-        raise VectorIndexError(f"{folder} holds no index: it has no {HEAD}")
-    try:
-        head = json.loads(file.read_text("utf-8"))
-        named = {"fingerprint", "dimension", "about", "parts", "graph"} <= set(head)
-        is_sound = named and all({"name", "rows"} <= set(part) for part in head["parts"])
-    except (ValueError, TypeError):
-        is_sound, head = False, {}
-    if not is_sound or head.get("version") != VERSION:
-        raise VectorIndexError(f"{file} is damaged or of another version; {_AGAIN}")
-    return head
+def _vectors(part: pa.Table) -> np.ndarray:
+    """The vectors of a part, not copied, shape (rows, dimension)."""
+    stored: np.ndarray = part["vector"].chunk(0).flatten().to_numpy()
+    return stored.reshape(len(part), -1)
 
 
-@dataclass
-class PartWriter:
-    """Rows on their way into an index, in parts of `BLOCK_ROWS`; `VectorIndex.adding` gives one.
-
-    Attributes:
-        folder: of the index.
-        first: number of the first part.
-        dimension: length of a vector.
-        parts: that were written.
-    """
-
-    folder: Path
-    first: int
-    dimension: int
-    parts: list[dict[str, Any]] = field(default_factory=list)
-    _waiting: list[tuple[np.ndarray, pa.Table]] = field(default_factory=list)
-
-    def add(
-        self,
-        vectors: np.ndarray,
-        *,
-        ids: Sequence[str],
-        starts: Sequence[int] | np.ndarray | None = None,
-        ends: Sequence[int] | np.ndarray | None = None,
-        texts: Sequence[str] | None = None,
-    ) -> None:
-        """Append rows.
-
-        Args:
-            vectors: shape (rows, dimension); scaled to length 1 here.
-            ids: one for each row; several rows may have one.
-            starts: first character of each row's passage in its text.
-            ends: one past the last character.
-            texts: the passages.
-
-        Raises:
-            UserError: another dimension or number of values, or a vector that is not finite.
-        """
-        import pyarrow as pa
-
-        vectors = unit(np.asarray(vectors, dtype=np.float32))
-        if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
-            expected = f"expected (rows, {self.dimension})"
-            raise UserError(f"vectors have shape {vectors.shape}, {expected}")
-        if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
-            raise UserError(
-                f"{bad} of {len(vectors)} vectors are not finite; leave those texts out"
-            )
-        none = np.zeros(len(vectors), dtype=np.int64)
-        columns = {
-            "id": pa.array(ids, pa.string()),
-            "start": pa.array(none if starts is None else starts, pa.int64()),
-            "end": pa.array(none if ends is None else ends, pa.int64()),
-            "text": pa.array([""] * len(vectors) if texts is None else texts, pa.string()),
-        }
-        for name, column in columns.items():
-            if len(column) != len(vectors):
-                msg = f"{len(vectors)} vectors but {len(column)} {name}s; give one for each"
-                raise UserError(msg)
-        table = pa.table(columns)
-        for start in range(0, len(vectors), BLOCK_ROWS):
-            some = vectors[start : start + BLOCK_ROWS]
-            if sum(len(waiting) for waiting, _ in self._waiting) + len(some) > BLOCK_ROWS:
-                self.write()
-            self._waiting.append((some, table.slice(start, len(some))))
-
-    def write(self) -> None:
-        """Write the rows that wait as one part."""
-        import pyarrow as pa
-
-        if not self._waiting:
-            return
-        name = f"part-{self.first + len(self.parts):05d}"
-        vectors = np.concatenate([vectors for vectors, _ in self._waiting])
-        table = pa.concat_tables(table for _, table in self._waiting).combine_chunks()
-        stored = pa.array(vectors.ravel())
-        stored = pa.FixedSizeListArray.from_arrays(stored, type=_vector_type(self.dimension))
-        table = table.append_column("vector", stored)
-        with (
-            atomic_path(self.folder / f"{name}.arrow") as temporary,
-            pa.OSFile(str(temporary), "wb") as sink,
-            pa.ipc.new_file(sink, table.schema) as writer,
-        ):
-            writer.write_table(table)
-        self.parts.append({"name": name, "rows": len(vectors)})
-        self._waiting = []
+def _blocks(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Small tables joined, so that all but the last have `BLOCK_ROWS` rows or a few more."""
+    waiting: list[pa.Table] = []
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(map(len, waiting)) >= BLOCK_ROWS:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting = []
+    if any(map(len, waiting)):
+        yield pa.concat_tables(waiting).combine_chunks()

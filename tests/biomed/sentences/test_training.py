@@ -291,7 +291,7 @@ def test_a_failure_is_one_line(tiny_encoder, tmp_path):
     assert "no column 'first'" in result.output
     arguments = ["search", "fever", "--index", tmp_path / "none", "--model", tiny_encoder]
     result = run.invoke(app, ["sentences", *map(str, arguments)])
-    assert "holds no index" in result.output
+    assert "no such index folder" in result.output
     assert run.invoke(app, ["sentences", "evaluate", "--out", str(tmp_path / "x")]).exit_code == 1
 
 

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from domainbert.errors import UserError
@@ -14,7 +15,9 @@ def vectors(count, *, seed=0):
 
 
 def add(index, count, *, seed):
-    index.add(vectors(count, seed=seed), ids=[str(number) for number in range(count)])
+    ids = [str(number) for number in range(count)]
+    rows = pd.DataFrame({"id": ids, "start": 0, "end": 0, "text": ""})
+    index.add([(vectors(count, seed=seed), rows)])
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import shutil
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,10 @@ def ids(count, start=0):
 
 def new_index(folder, *, fingerprint="f"):
     return VectorIndex.create(folder, fingerprint=fingerprint, dimension=16)
+
+
+def piece(vectors, names, *, starts=0, ends=0, texts=""):
+    return vectors, pd.DataFrame({"id": names, "start": starts, "end": ends, "text": texts})
 
 
 @settings(max_examples=60)
@@ -68,8 +73,8 @@ def test_memory_does_not_grow_with_queries_times_rows():
 def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 37)
     index = new_index(tmp_path / "index")
-    index.add(VECTORS[:200], ids=ids(200))
-    index.add(VECTORS[200:] * 5, ids=ids(100, 200))  # the length of a vector does not matter
+    index.add([piece(VECTORS[:200], ids(200))])
+    index.add([piece(VECTORS[200:] * 5, ids(100, 200))])  # the length of a vector does not matter
     cosines = unit(QUERIES) @ unit(VECTORS).T
     for opened in (index, VectorIndex.open(tmp_path / "index")):
         assert len(opened) == 300
@@ -83,8 +88,8 @@ def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch):
 def test_rows_keep_ids_offsets_and_texts_in_the_order_asked(tmp_path):
     index = new_index(tmp_path / "index")
     options = {"starts": [0, 10, 0], "ends": [10, 25, 7], "texts": ["a", "b", "c"]}
-    index.add(VECTORS[:3], ids=["x", "x", "y"], **options)
-    index.add(VECTORS[3:5], ids=["z", "038"])
+    index.add([piece(VECTORS[:3], ["x", "x", "y"], **options)])
+    index.add([piece(VECTORS[3:5], ["z", "038"])])
     found = index.rows([4, 1, 0, 4])
     assert found["id"].tolist() == ["038", "x", "x", "038"]
     assert found["start"].tolist() == [0, 10, 0, 0]
@@ -95,7 +100,7 @@ def test_rows_keep_ids_offsets_and_texts_in_the_order_asked(tmp_path):
 
 def test_an_empty_index_finds_nothing(tmp_path):
     index = new_index(tmp_path / "index")
-    index.add(VECTORS[:0], ids=[])
+    index.add([piece(VECTORS[:0], [])])
     assert (index.search(QUERIES, k=3).rows == -1).all()
 
 
@@ -127,7 +132,7 @@ def damage(folder, how):
         path = folder / "part-00000.arrow"
         path.write_bytes(path.read_bytes()[:-500])
     elif how == "fewer vectors":
-        new_index(folder.parent / "few").add(VECTORS[:10], ids=ids(10))
+        new_index(folder.parent / "few").add([piece(VECTORS[:10], ids(10))])
         shutil.copy(folder.parent / "few" / "part-00000.arrow", folder)
     elif how == "rows cut short":
         path = folder / "part-00000.arrow"
@@ -147,7 +152,7 @@ def damage(folder, how):
     ],
 )
 def test_a_damaged_folder_is_one_clear_line(tmp_path, how, message):
-    new_index(tmp_path / "i").add(VECTORS[:50], ids=ids(50))
+    new_index(tmp_path / "i").add([piece(VECTORS[:50], ids(50))])
     damage(tmp_path / "i", how)
     with pytest.raises(UserError, match=message):
         VectorIndex.open(tmp_path / "i")
@@ -155,28 +160,31 @@ def test_a_damaged_folder_is_one_clear_line(tmp_path, how, message):
 
 def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     index = new_index(tmp_path / "i")
-    index.add(VECTORS[:50], ids=ids(50))
+    index.add([piece(VECTORS[:50], ids(50))])
     monkeypatch.setattr(module, "write_json", lambda *_: (_ for _ in ()).throw(OSError("killed")))
     with pytest.raises(OSError, match="killed"):
-        index.add(VECTORS[50:90], ids=ids(40))
+        index.add([piece(VECTORS[50:90], ids(40))])
     monkeypatch.undo()
     again = VectorIndex.open(tmp_path / "i")
     assert len(again) == 50
-    again.add(VECTORS[90:], ids=ids(210))
+    again.add([piece(VECTORS[90:], ids(210))])
     assert again.search(VECTORS[[95]], k=1).rows.tolist() == [[55]]
 
 
 def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 64)
     whole, pieces = (new_index(tmp_path / name) for name in ("whole", "pieces"))
-    whole.add(VECTORS, ids=ids(300), texts=ids(300))
-    with pieces.adding() as rows:
+    whole.add([piece(VECTORS, ids(300), texts=ids(300))])
+
+    def in_pieces():
         for start in range(0, 300, 16):
             some = slice(start, start + 16)
-            rows.add(VECTORS[some], ids=ids(300)[some], texts=ids(300)[some])
+            yield piece(VECTORS[some], ids(300)[some], texts=ids(300)[some])
         assert len(VectorIndex.open(tmp_path / "pieces")) == 0
         with pytest.raises(UserError, match="is in use by process"):
-            VectorIndex.open(tmp_path / "pieces").add(VECTORS, ids=ids(300))
+            VectorIndex.open(tmp_path / "pieces").add([piece(VECTORS, ids(300))])
+
+    pieces.add(in_pieces())
     again = VectorIndex.open(tmp_path / "pieces")
     assert [len(block) for block in again.blocks()] == [64, 64, 64, 64, 44]
     assert again.vectors(range(300)).tolist() == whole.vectors(range(300)).tolist()
@@ -186,40 +194,41 @@ def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch
 def test_rows_of_a_block_that_fails_are_not_added(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 64)
     index = new_index(tmp_path / "i")
-    index.add(VECTORS[:50], ids=ids(50))
+    index.add([piece(VECTORS[:50], ids(50))])
     before = sorted(path.name for path in (tmp_path / "i").iterdir())
 
-    def stop(rows):
+    def stopped():
         index.about["note"] = 1
-        rows.add(VECTORS, ids=ids(300))
+        yield piece(VECTORS, ids(300))
         assert list((tmp_path / "i").glob("part-00001*"))
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), index.adding() as rows:
-        stop(rows)
+    with pytest.raises(KeyboardInterrupt):
+        index.add(stopped())
     assert sorted(path.name for path in (tmp_path / "i").iterdir()) == before
-    index.add(VECTORS[50:60], ids=ids(10, 50))
+    index.add([piece(VECTORS[50:60], ids(10, 50))])
     assert VectorIndex.open(tmp_path / "i").about == {}
     assert index.rows(range(60))["id"].tolist() == ids(60)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("vectors", "message"),
     [
-        ({"vectors": VECTORS[:, :3]}, r"vectors have shape \(300, 3\), expected \(rows, 16\)"),
-        ({"ids": ids(3)}, "300 vectors but 3 ids; give one for each"),
-        ({"starts": [0]}, "300 vectors but 1 starts"),
-        ({"vectors": np.full_like(VECTORS, np.nan)}, "300 of 300 vectors are not finite"),
+        (VECTORS[:, :3], r"vectors have shape \(300, 3\), expected \(300, 16\)"),
+        (VECTORS[:3], r"vectors have shape \(3, 16\), expected \(300, 16\), a row for each id"),
+        (np.full_like(VECTORS, np.nan), "300 of 300 vectors are not finite"),
     ],
 )
-def test_bad_rows_are_refused_and_nothing_is_written(tmp_path, change, message):
+def test_bad_rows_are_refused_and_nothing_is_written(tmp_path, vectors, message):
     index = new_index(tmp_path / "i")
     with pytest.raises(UserError, match=message):
-        index.add(**{"vectors": VECTORS, "ids": ids(300), **change})
+        index.add([piece(vectors, ids(300))])
     assert len(VectorIndex.open(tmp_path / "i")) == 0
 
 
 def test_other_bad_input(tmp_path):
+    with pytest.raises(UserError, match=r"no such index folder: .*none; make one with `biomed sen"):
+        VectorIndex.open(tmp_path / "none")
     index = new_index(tmp_path / "i")
     with pytest.raises(UserError, match="exists already; add to it, or name another folder"):
         new_index(tmp_path / "i")
