@@ -202,7 +202,7 @@ def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
     network = tagger.network
     words = split_words(text)
     pieces = network.reader.read([text[start:end] for start, end in words])
-    scores = network.log_probabilities([pieces])
+    (scores,) = network.log_probabilities([pieces])
     starts = np.append(0, starts_after_breaks(text, words))
     path = best_path(scores, starts=starts)
     return not np.array_equal(path, scores.argmax(axis=1))

@@ -82,7 +82,7 @@ def scored_entities(model: WordTagger, golds: Iterable[Gold]) -> pd.DataFrame:
     model = copy(model)
     model.settings = model.settings.replaced(calibration={})
     for gold in golds:
-        entities = model.entities_of(text.words for text in gold.texts)
+        entities = model.entities(model.reader.read(text.words) for text in gold.texts)
         for text, spans in zip(gold.texts, entities, strict=True):
             right = set(spans_of(text.tags))
             rows += [

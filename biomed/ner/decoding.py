@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,10 +53,8 @@ class Outputs:
         """
         if self.names == tags_for(self.types) and not self.starts_inside:
             return outputs
-        tags = np.full((len(outputs), len(self.columns)), -np.inf, dtype=outputs.dtype)
-        for tag, columns in enumerate(self.columns):
-            for column in columns:
-                tags[:, tag] = np.logaddexp(tags[:, tag], outputs[:, column])
+        parts = (outputs[:, list(columns)] for columns in self.columns)
+        tags = np.stack([np.logaddexp.reduce(part, axis=1, initial=-np.inf) for part in parts], 1)
         if self.starts_inside:
             tags[:, 1::2] = np.maximum(tags[:, 1::2], tags[:, 2::2] - _JUST_BELOW)
         return tags
@@ -88,16 +86,6 @@ def read_labels(names: Sequence[str]) -> Outputs:
     columns = tuple(tuple(places.get(tag, ())) for tag in tags_for(types))
     starts_inside = any(f"B-{kind}" not in places for kind in types)
     return Outputs(tuple(names), tuple(types), columns, starts_inside)
-
-
-@dataclass(frozen=True, eq=False)
-class Spans:
-    """First and last word, number of the type and score of each entity, shape (entities,)."""
-
-    first: np.ndarray
-    last: np.ndarray
-    kind: np.ndarray
-    score: np.ndarray
 
 
 def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
@@ -142,8 +130,12 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     return path
 
 
-def find_entities(log_probabilities: np.ndarray, *, starts: np.ndarray) -> Spans:
-    """The entities of the best path (see `best_path`), in word order; scored as in `Entity`.
+def find_entities(
+    log_probabilities: np.ndarray, *, starts: np.ndarray
+) -> Iterator[tuple[int, int, int, float]]:
+    """The entities of the best path (see `best_path`), in word order.
+
+    Of each the first word, one past the last, the number of its type, and the score (see `Entity`).
 
     Where no entity can continue, what the network takes for a continuation is a beginning: a
     network without line breaks in its input reads on from one list item into the next.
@@ -158,15 +150,15 @@ def find_entities(log_probabilities: np.ndarray, *, starts: np.ndarray) -> Spans
     first = np.flatnonzero(path % 2)
     kind = path[first] // 2
     stops = np.append(np.flatnonzero(~is_inside), len(path))
-    last = stops[np.searchsorted(stops, first, side="right")] - 1
+    end = stops[np.searchsorted(stops, first, side="right")]
     taken = scores[np.arange(len(path)), path].astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(taken)))
     continues = np.zeros((len(path) + 1, len(inside)))
     continues[:-1] = np.exp(log_probabilities[:, inside])
     continues[starts] = 0.0
     continues[:-1][log_probabilities[:, 0] == 0] = 0.0  # words that the network does not read
-    score = np.exp(total[last + 1] - total[first]) * (1 - continues[last + 1, kind])
-    return Spans(first, last, kind, score)
+    score = np.exp(total[end] - total[first]) * (1 - continues[end, kind])
+    return zip(*(values.tolist() for values in (first, end, kind, score)), strict=True)
 
 
 # Marks and words that no name begins or ends with.

@@ -83,7 +83,7 @@ def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
 
     Only types that the corpus annotates and the model finds are counted.
     """
-    entities = model.entities_of((text.words for text in gold.texts), **options)
+    entities = model.entities((model.reader.read(text.words) for text in gold.texts), **options)
     found = [[span[:3] for span in each] for each in entities]
     right = [spans_of(text.tags) for text in gold.texts]
     return score_spans(right, found, types={*gold.types} & {*model.types})

@@ -13,8 +13,7 @@ from biomed.corpora.corpus import without
 from biomed.corpora.documents import OUTSIDE, CorpusError, TaggedText
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types
-from biomed.ner.network import cut
-from domainbert.text.windows import SPECIAL_TOKENS
+from domainbert.text.windows import SPECIAL_TOKENS, plan_windows
 
 if TYPE_CHECKING:
     from biomed.corpora.corpus import Corpus, Gold
@@ -113,33 +112,29 @@ class ExampleMaker:
     def make(self, epoch: int) -> list[Example]:
         """The windows of an epoch; a text that is longer than a window is split."""
         generator = np.random.default_rng((self.seed, epoch))
-        windows = []
+        windows, room = [], self.window - SPECIAL_TOKENS
         for source in self.sources:
-            for text in self._packed(source, generator):
-                for start, end in cut(len(text.ids), window=self.window, overlap=0):
+            for text in self._packed(source, generator, room):
+                for start, end in plan_windows(len(text.ids), capacity=room):
                     codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
                     windows.append(Example(self.reader.window(text.ids[start:end]), codes))
         return windows
 
-    def _packed(self, source: Source, generator: np.random.Generator) -> Iterator[Example]:
+    def _packed(
+        self, source: Source, generator: np.random.Generator, room: int
+    ) -> Iterator[Example]:
         """Texts alone or joined with those that follow; no special tokens yet."""
-        room = self.window - SPECIAL_TOKENS
         run: list[Example] = []
-        size, wanted = 0, self._wanted(generator, room)
+        size, wanted = 0, _wanted(generator, room)
         for text in source.texts:
             example = self._encoded(text, source.codes)
             if run and (size >= wanted or size + len(example.ids) > room):
                 yield _joined(run)
-                run, size, wanted = [], 0, self._wanted(generator, room)
+                run, size, wanted = [], 0, _wanted(generator, room)
             run.append(example)
             size += len(example.ids)
         if run:
             yield _joined(run)
-
-    def _wanted(self, generator: np.random.Generator, room: int) -> int:
-        if generator.random() < ALONE:
-            return 0
-        return int(generator.integers(room + 1))
 
     def _encoded(self, text: TaggedText, codes: dict[str, int]) -> Example:
         pieces = self.reader.read(text.words)
@@ -147,6 +142,11 @@ class ExampleMaker:
         of_words = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
         labels[pieces.first[pieces.is_read]] = of_words[pieces.is_read]
         return Example(pieces.ids, labels)
+
+
+def _wanted(generator: np.random.Generator, room: int) -> int:
+    """The length from which a run is not joined with the next text."""
+    return 0 if generator.random() < ALONE else int(generator.integers(room + 1))
 
 
 def _joined(run: Sequence[Example]) -> Example:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from biomed.ner.decoding import Spans, find_entities, read_labels
+from biomed.ner.decoding import find_entities, read_labels
 from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-TASK = "entities"
 _REMEMBERED = 200_000  # words in the cache: the vocabulary of a large corpus, some 50 MB
 
 WordSpan = tuple[int, int, str, float]
@@ -56,11 +55,17 @@ class Pieces:
         ids: token ids of all words, without special tokens, shape (pieces,).
         first: index in `ids` of each word's first piece, shape (words,).
         is_read: whether a word has any piece; tokenizers drop control characters. Shape (words,).
+        starts: the words into which no entity continues, in order; the first word is one.
     """
 
     ids: np.ndarray
     first: np.ndarray
     is_read: np.ndarray
+    starts: np.ndarray
+
+    def __len__(self) -> int:
+        """Tokens, for the size of a chunk."""
+        return 1 + len(self.ids)
 
 
 class WordReader:
@@ -82,15 +87,26 @@ class WordReader:
         """Pickle without the remembered words."""
         return type(self), (self._given,)
 
-    def read(self, words: Sequence[str], *, spaced: Sequence[bool] | None = None) -> Pieces:
-        """Tokenise words; `spaced`: which follow a space, by default all but the first."""
+    def read(
+        self,
+        words: Sequence[str],
+        *,
+        spaced: Sequence[bool] | None = None,
+        breaks: Sequence[int] | np.ndarray = (),
+    ) -> Pieces:
+        """Tokenise words.
+
+        `spaced` is which of them follow a space, by default all but the first; into `breaks`,
+        numbers of words in order, no entity continues.
+        """
         if self._reads_spaces:
             flags = (number > 0 for number in range(len(words))) if spaced is None else spaced
             words = [f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)]
         pieces = [self._pieces(word) for word in words]
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
         ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))
-        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0)
+        starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(np.int64)
+        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0, starts)
 
     def _tokenised(self, word: str) -> tuple[int, ...]:
         encoded = self._tokenizer.encode(whole_text(word), add_special_tokens=False)
@@ -99,11 +115,6 @@ class WordReader:
     def window(self, ids: np.ndarray) -> np.ndarray:
         """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""
         return np.concatenate(([self.cls], ids, [self.sep]))
-
-
-def cut(pieces: int, *, window: int, overlap: int) -> list[tuple[int, int]]:
-    """First piece, and one past the last, of each window; `window` includes special tokens."""
-    return plan_windows(pieces, capacity=window - SPECIAL_TOKENS, overlap=overlap)
 
 
 def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -130,7 +141,7 @@ class WordTagger(Model):
         UserError: outputs whose names cannot be read, or windows beyond the encoder's limit.
     """
 
-    package, task, settings_class = "biomed", TASK, EntitySettings
+    package, task, settings_class = "biomed", "entities", EntitySettings
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def __init__(
@@ -145,11 +156,6 @@ class WordTagger(Model):
         self.types, self.labels = self._outputs.types, self._outputs.names
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()
-        self.overlap = self.window // 8
-
-    def __repr__(self) -> str:
-        """Entity types and window."""
-        return f"WordTagger({', '.join(self.types)}, window={self.window})"
 
     @classmethod
     def network_class(cls) -> Any:
@@ -160,83 +166,51 @@ class WordTagger(Model):
 
     def log_probabilities(
         self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
-    ) -> np.ndarray:
-        """Log-probability of each tag for each word, text after text.
+    ) -> list[np.ndarray]:
+        """Log-probability of each tag for each word of each text, shape (words, tags), float32.
 
-        Shape (words, tags), float32; O and I of a word without a piece have 0. `network` replaces
-        the model's own during training.
+        O and I of a word without a piece have 0. `network` replaces the model's own during
+        training.
         """
         runner = self.runner if network is None else self.runner.with_model(network)
-        ranges = [cut(len(t.ids), window=self.window, overlap=self.overlap) for t in texts]
+        capacity, overlap = self.window - SPECIAL_TOKENS, self.window // 8
+        ranges = [plan_windows(len(t.ids), capacity=capacity, overlap=overlap) for t in texts]
         windows = [
             self.reader.window(text.ids[start:end])
             for text, cuts in zip(texts, ranges, strict=True)
             for start, end in cuts
         ]
         rows = iter(runner.run(windows, read=_log_softmax))
-        parts = [np.zeros((0, len(self.labels)), dtype=np.float32)]
+        result = []
         for text, cuts in zip(texts, ranges, strict=True):
             first = text.first[text.is_read]
             choice = best_window(first, cuts)
-            # Later windows hold later words, so the words stay in order.
+            outputs = np.zeros((len(first), len(self.labels)), dtype=np.float32)
             for number, (start, _) in enumerate(cuts):
-                parts.append(next(rows)[1 + first[choice == number] - start])
-        is_read = np.concatenate([text.is_read for text in texts])
-        scores = np.zeros((len(is_read), 1 + 2 * len(self.types)), dtype=np.float32)
-        scores[~is_read, 1::2] = -np.inf  # O or, within an entity, I
-        scores[is_read] = self._outputs.tags(np.concatenate(parts))
-        return scores
-
-    def entities_of(
-        self, sentences: Iterable[Sequence[str]], **options: Any
-    ) -> Iterator[list[WordSpan]]:
-        """The entities of sentences that are already split into words, in constant memory.
-
-        For the options see `entities`.
-        """
-        pieces, size = map(self.reader.read, sentences), self.runner.buffer_tokens
-        for chunk in chunked(pieces, size=lambda text: 1 + len(text.ids), limit=size):
-            yield from self.entities(chunk, **options)
-
-    def entities(
-        self,
-        texts: Sequence[Pieces],
-        *,
-        breaks: Sequence[np.ndarray] | None = None,
-        network: PreTrainedModel | None = None,
-    ) -> list[list[WordSpan]]:
-        """The entities of each text.
-
-        `breaks` are the numbers of the words of each text into which no entity continues. For
-        `network` see `log_probabilities`.
-        """
-        scores = self.log_probabilities(texts, network=network)
-        counts = np.array([len(text.first) for text in texts])
-        offsets = np.cumsum(counts) - counts
-        starts = [offsets]
-        if breaks is not None:
-            starts += [at + words for at, words in zip(offsets, breaks, strict=True)]
-        unique = np.unique(np.concatenate(starts))
-        spans = find_entities(scores, starts=unique[unique < len(scores)])
-        numbers = np.searchsorted(np.cumsum(counts), spans.first, side="right")
-        result: list[list[WordSpan]] = [[] for _ in texts]
-        columns = (numbers, spans.first - offsets[numbers], spans.last - offsets[numbers] + 1)
-        rows = zip(
-            *(column.tolist() for column in (*columns, spans.kind, self._calibrated(spans))),
-            strict=True,
-        )
-        for number, first, end, kind, value in rows:
-            result[number].append((first, end, self.types[kind], value))
+                chosen = choice == number
+                outputs[chosen] = next(rows)[1 + first[chosen] - start]
+            scores = np.zeros((len(text.first), 1 + 2 * len(self.types)), dtype=np.float32)
+            scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
+            scores[text.is_read] = self._outputs.tags(outputs)
+            result.append(scores)
         return result
 
-    def _calibrated(self, spans: Spans) -> np.ndarray:
-        score = spans.score.copy()
-        for number, kind in enumerate(self.types):
-            if kind in self.settings.calibration:
-                chosen = spans.kind == number
-                slope, intercept = self.settings.calibration[kind]
-                score[chosen] = calibrated(score[chosen], slope, intercept)
-        return score
+    def entities(
+        self, texts: Iterable[Pieces], *, network: PreTrainedModel | None = None
+    ) -> Iterator[list[WordSpan]]:
+        """The entities of each text, in constant memory; for `network` see `log_probabilities`."""
+        for chunk in chunked(texts, size=len, limit=self.runner.buffer_tokens):
+            scores = self.log_probabilities(chunk, network=network)
+            for text, each in zip(chunk, scores, strict=True):
+                spans = find_entities(each, starts=text.starts)
+                yield [self._named(*span) for span in spans]
+
+    def _named(self, first: int, end: int, number: int, score: float) -> WordSpan:
+        """An entity with its type and the calibrated score."""
+        kind = self.types[number]
+        if kind in self.settings.calibration:
+            score = float(calibrated(score, *self.settings.calibration[kind]))
+        return first, end, kind, score
 
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:

@@ -31,17 +31,12 @@ _SIGN = re.compile(r"\([-+]\)(?=([,;.])?)")  # and the mark after it
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, those after breaks, its pieces, and the abbreviations it defines."""
+    """A text, its words, their pieces, and the abbreviations it defines."""
 
     text: str
     words: np.ndarray
-    breaks: np.ndarray
     pieces: Pieces
     abbreviations: dict[str, Abbreviation]
-
-    def __len__(self) -> int:
-        """Tokens, for the size of a chunk."""
-        return 1 + len(self.pieces.ids)
 
 
 class Tagger:
@@ -127,11 +122,8 @@ class Tagger:
     def _tag_many(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
         read = (self._read(text, number) for number, text in enumerate(texts))
         limit = self.network.runner.buffer_tokens
-        for chunk in read_ahead(chunked(read, size=len, limit=limit)):
-            spans = self.network.entities(
-                [text.pieces for text in chunk],
-                breaks=[text.breaks for text in chunk],
-            )
+        for chunk in read_ahead(chunked(read, size=lambda text: len(text.pieces), limit=limit)):
+            spans = self.network.entities(text.pieces for text in chunk)
             yield from self._linked(chunk, list(map(self._finished, chunk, spans)))
 
     def _finished(self, read: _ReadText, spans: Iterable[WordSpan]) -> list[Entity]:
@@ -158,9 +150,9 @@ class Tagger:
         words = split_words(shown)
         strings = [shown[start:end] for start, end in words.tolist()]
         spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
-        pieces = self.network.reader.read(strings, spaced=spaced)
         breaks = starts_after_breaks(text, words)
-        return _ReadText(text, words, breaks, pieces, find_abbreviations(text))
+        pieces = self.network.reader.read(strings, spaced=spaced, breaks=breaks)
+        return _ReadText(text, words, pieces, find_abbreviations(text))
 
 
 def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:

@@ -68,8 +68,7 @@ def test_encode_then_decode_returns_valid_sentences(parts, seed):
     path = best_path(scores, starts=np.array([0]))
     assert [TWO[number] for number in path] == tags
     found = find_entities(scores, starts=np.array([0]))
-    kinds = ["xy"[kind] for kind in found.kind]
-    assert list(zip(found.first, found.last + 1, kinds, strict=True)) == spans
+    assert [(first, end, "xy"[kind]) for first, end, kind, _ in found] == spans
     assert spans_of(tags) == spans
 
 
@@ -85,22 +84,21 @@ def test_the_score_is_the_probability_of_the_span():
     p = np.array([[0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.6, 0.1, 0.3], [0.1, 0.9, 0.0]])
     with np.errstate(divide="ignore"):
         scores = np.log(p)
-    found = find_entities(scores, starts=np.array([0]))
-    assert found.first.tolist() == [0, 3]
-    assert found.last.tolist() == [1, 3]
-    assert found.score == pytest.approx([0.8 * 0.7 * (1 - 0.3), 0.9])
+    one, two = find_entities(scores, starts=np.array([0]))
+    assert (one[:3], two[:3]) == ((0, 2, 0), (3, 4, 0))
+    assert (one[3], two[3]) == pytest.approx((0.8 * 0.7 * (1 - 0.3), 0.9))
     # Where no entity may come from the word before, the span cannot go on.
     found = find_entities(scores, starts=np.array([0, 2]))
-    assert found.score == pytest.approx([0.8 * 0.7, 0.9])
+    assert [score for *_, score in found] == pytest.approx([0.8 * 0.7, 0.9])
     # What a network takes for one entity over a break is two.
-    one = np.log([[0.1, 0.8, 0.1], [0.05, 0.05, 0.9]])
-    found = find_entities(one, starts=np.array([0, 1]))
-    assert found.score == pytest.approx([0.8, 0.9])
+    over = np.log([[0.1, 0.8, 0.1], [0.05, 0.05, 0.9]])
+    found = find_entities(over, starts=np.array([0, 1]))
+    assert [score for *_, score in found] == pytest.approx([0.8, 0.9])
 
 
 def test_no_words():
     nothing = find_entities(np.zeros((0, 3)), starts=np.array([], dtype=int))
-    assert not len(nothing.first)
+    assert not list(nothing)
 
 
 def test_a_million_words_take_seconds():

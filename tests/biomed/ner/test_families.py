@@ -42,7 +42,7 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
     encoded = own(short, return_tensors="pt", return_offsets_mapping=True)
     assert encoded["input_ids"][0, 1:-1].tolist() == pieces.ids.tolist()
     logits = network(input_ids=encoded["input_ids"]).logits[0].log_softmax(-1).detach().numpy()
-    assert np.allclose(tag.log_probabilities([pieces]), logits[1 + pieces.first], atol=1e-4)
+    assert np.allclose(tag.log_probabilities([pieces])[0], logits[1 + pieces.first], atol=1e-4)
     # Saved as ours, it is the same.
     tagger.save_pretrained(tmp_path / "again")
     assert EntityTagger.from_pretrained(tmp_path / "again", device="cpu").tag(TEXT) == found
@@ -76,10 +76,9 @@ def spans(outputs, tags):
     for row, tag in zip(rows, tags, strict=True):
         row[outputs.names.index(tag)] = 1
     scores = np.log(rows / rows.sum(axis=1, keepdims=True))
-    found = find_entities(outputs.tags(scores), starts=np.array([0]))
-    kinds = [outputs.types[kind] for kind in found.kind]
-    assert ((found.score > 0.5) & (found.score <= 1.001)).all()
-    return list(zip(found.first.tolist(), found.last.tolist(), kinds, strict=True))
+    found = list(find_entities(outputs.tags(scores), starts=np.array([0])))
+    assert all(0.5 < score <= 1.001 for *_, score in found)
+    return [(first, end - 1, outputs.types[kind]) for first, end, kind, _ in found]
 
 
 @pytest.mark.parametrize(

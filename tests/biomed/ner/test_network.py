@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.ner.network import WordReader, best_window, cut
+from biomed.ner.network import WordReader, best_window
+from domainbert.text.windows import plan_windows
 
 
 def test_pieces_are_those_of_the_words(tokenizer):
@@ -76,7 +77,7 @@ def test_threads_share_a_reader(new_tokenizer, monkeypatch):
     data=st.data(),
 )
 def test_every_word_is_read_where_it_has_most_context(pieces, window, overlap, data):
-    ranges = cut(pieces, window=window, overlap=min(overlap, window - 3))
+    ranges = plan_windows(pieces, capacity=window - 2, overlap=min(overlap, window - 3))
     first = np.array(sorted(data.draw(st.sets(st.integers(0, pieces - 1), min_size=1))))
 
     def context(place, start, end):

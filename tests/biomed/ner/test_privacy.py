@@ -54,7 +54,7 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
             attempt(tagger.tag, text)
             attempt(tagger.tag_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object))
         attempt(tagger.tag_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]}))
-        attempt(list, disease.entities_of([[CANARY], TEXT]))
+        attempt(list, disease.entities(map(disease.reader.read, [[CANARY], TEXT])))
         attempt(EntityTagger.from_pretrained, "nowhere")
         for name in files:
             attempt(read_gold, tmp_path / name)

@@ -242,8 +242,9 @@ def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
             tokenizer.convert_tokens_to_ids("heart")
         ]
     tagger = EntityTagger(WordTagger(network, tokenizer))
-    assert list(disease.entities_of([["9"]])) == [[]]
-    assert [len(entities) for entities in tagger.network.entities_of([["9"]])] == [1]
+    assert list(disease.entities([disease.reader.read(["9"])])) == [[]]
+    network = tagger.network
+    assert [len(each) for each in network.entities([network.reader.read(["9"])])] == [1]
     assert found(tagger, "9 was - heart was 1 - 9") == [("heart", "Disease")]
 
 
@@ -290,7 +291,10 @@ def test_ten_threads_share_a_tagger(new_tokenizer, new_random, monkeypatch):
 
 def test_tags_of_words_cut_by_someone_else(disease):
     sentences = [["renal", "failure-", "was"], [], ["kidney", "\x10", "pain", "\x10", "\x10"]]
-    found = [[span[:3] for span in spans] for spans in disease.entities_of(sentences)]
+    found = [
+        [span[:3] for span in spans]
+        for spans in disease.entities(map(disease.reader.read, sentences))
+    ]
     assert found == [[(0, 2, "Disease")], [], [(0, 3, "Disease")]]
 
 
