@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from biomed.corpora.documents import (
-    OUTSIDE,
-    CorpusError,
-    Document,
-    TaggedText,
-    tagged,
-)
-from biomed.corpora.formats import (
-    is_brat,
-    is_pubtator,
-    read_brat,
-    read_iob2,
-    read_pubtator,
-)
+from biomed.corpora.documents import OUTSIDE, CorpusError, Document, TaggedText, tagged
+from biomed.corpora.formats import is_brat, is_pubtator, read_brat, read_iob2, read_pubtator
+from domainbert.training.objective import fingerprint
 
 # The names that the files of each side may have.
 SIDES = {"train": ("train",), "devel": ("devel", "dev", "validation", "val"), "test": ("test",)}
@@ -50,10 +38,7 @@ class Gold:
     @property
     def sha256(self) -> str:
         """A hash of all words and tags."""
-        digest = hashlib.sha256()
-        for text in self.texts:
-            digest.update("\x1f".join((*text.words, *text.tags, "\n")).encode("utf-8", "replace"))
-        return digest.hexdigest()
+        return fingerprint([(text.words, text.tags) for text in self.texts])
 
 
 @dataclass(frozen=True)
@@ -132,14 +117,3 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
     if not any(golds.values()):
         raise CorpusError(f"{folder} has no train, devel or test file, such as train.tsv")
     return Corpus(folder.name, **golds)
-
-
-def without(texts: Sequence[TaggedText], other: Iterable[TaggedText]) -> list[TaggedText]:
-    """The texts that are not, word for word and ignoring case, among the others."""
-    known = {_folded(text) for text in other}
-    return [text for text in texts if _folded(text) not in known]
-
-
-def _folded(text: TaggedText) -> bytes:
-    joined = "\x1f".join(text.words).casefold()
-    return hashlib.sha256(joined.encode("utf-8", "replace")).digest()

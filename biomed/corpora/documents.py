@@ -28,12 +28,8 @@ class CorpusError(UserError):
 class TaggedText:
     """The words of a sentence or document, with one IOB2 tag each."""
 
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        """Counts only: the words may come from a patient's note."""
-        return f"TaggedText({len(self.words)} words, {len(spans_of(self.tags))} entities)"
+    words: tuple[str, ...] = field(repr=False)  # they may come from a patient's note
+    tags: tuple[str, ...] = field(repr=False)
 
 
 def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:

@@ -36,11 +36,8 @@ def _any_of(lines: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w/-])(?:{'|'.join(parts)})(?![\w])")
 
 
-_DATA: dict[str, Any] = tomllib.loads(
-    (Path(__file__).parent / "cues.toml").read_text(encoding="utf-8")
-)
+_DATA = tomllib.loads((Path(__file__).parent / "cues.toml").read_text("utf-8"))
 _NOT_A_CUE, _TERMINATORS = _any_of(_DATA["not_a_cue"]), _any_of(_DATA["terminators"])
-_DRUG_BARRIERS = _any_of(_DATA["drug_barriers"])
 # Section headings in small letters, and what they make of a disease and of a drug.
 _SECTIONS: dict[str, tuple[str, str]] = {
     heading: (section["disease"], section["drug"])
@@ -62,28 +59,20 @@ class _Cue:
     barriers: re.Pattern[str] | None = None
 
     @classmethod
-    def read(cls, row: dict[str, Any]) -> _Cue:
+    def read(cls, *, words: str = "", regex: str = "", barriers: str = "", **row: Any) -> _Cue:
         """A cue of the file."""
-        fields = dict(row)
-        if "regex" in row:
-            pattern = fields.pop("regex")
-            for name in ("relative", "informant"):
-                pattern = pattern.replace(f"{{{name}}}", _DATA[name].replace("\n", "|"))
-            fields["pattern"] = re.compile(pattern)
-        else:
-            fields["pattern"] = _any_of(fields.pop("words"))
-        if row.get("kind") == "drug":
-            fields["barriers"] = _DRUG_BARRIERS
-        elif "barriers" in row:
-            fields["barriers"] = _any_of(row["barriers"])
-        return cls(**fields)
+        for name in ("relative", "informant"):
+            regex = regex.replace(f"{{{name}}}", _DATA[name].replace("\n", "|"))
+        pattern = re.compile(regex) if regex else _any_of(words)
+        barriers = _DATA["drug_barriers"] if row.get("kind") == "drug" else barriers
+        return cls(pattern=pattern, barriers=_any_of(barriers) if barriers else None, **row)
 
     def fits(self, *, is_drug: bool) -> bool:
         """Whether the cue is for this kind of entity."""
         return self.kind == "any" or (self.kind == "drug") == is_drug
 
 
-_CUES = [_Cue.read(row) for row in _DATA["cue"]]
+_CUES = [_Cue.read(**row) for row in _DATA["cue"]]
 
 
 class _Hit(NamedTuple):

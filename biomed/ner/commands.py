@@ -71,14 +71,7 @@ def train(
 @one_line_errors
 @options.takes_options
 def tag(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help=".csv, .tsv, .jsonl, .txt (also .gz), .parquet; a folder or a 'pattern' of them; "
-            "a database (postgresql://, sqlite:///) with --query; or - for a text on stdin.",
-        ),
-    ],
+    source: options.Source,
     scoring: ScoringOptions,
     out: Annotated[
         Path | None,
@@ -106,7 +99,10 @@ def tag(
         bool, typer.Option("--exact", help="Link by name only, not by vectors.")
     ] = False,
 ) -> None:
-    """Find the entities of each text; write a table with a row per entity, or show marked texts."""
+    """Find the entities of each text; write a table with a row per entity, or show marked texts.
+
+    Of the SOURCE - the text is read from stdin.
+    """
     from biomed.ner.linking import EntityLinker
     from biomed.ner.tagger import Tagger
     from biomed.ner.task import TagTask

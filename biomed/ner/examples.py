@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biomed.corpora.corpus import without
 from biomed.corpora.documents import OUTSIDE, CorpusError, TaggedText
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import check_types
@@ -82,14 +81,20 @@ def _kept(corpus: Corpus, train: Gold, corpora: Sequence[Corpus]) -> tuple[Tagge
     taken = [gold for other in corpora for gold in (other.devel, other.test) if gold]
     if not corpus.devel:
         taken += [other.train for other in corpora if other.devel and other.train]
-    texts = tuple(without(train.texts, [text for gold in taken for text in gold.texts]))
+    known = {_folded(text) for gold in taken for text in gold.texts}
+    texts = tuple(text for text in train.texts if _folded(text) not in known)
     if not texts:
-        msg = f"{corpus.name}: every training text is also in a devel or test side, or elsewhere"
-        raise CorpusError(msg)
+        raise CorpusError(
+            f"{corpus.name}: every training text is also in a devel or test side, or elsewhere"
+        )
     if dropped := len(train.texts) - len(texts):
         what = "training texts are also in another side or corpus and are left out"
         log.warning("%s: %d %s", corpus.name, dropped, what)
     return texts
+
+
+def _folded(text: TaggedText) -> tuple[str, ...]:
+    return tuple(map(str.casefold, text.words))
 
 
 @dataclass(frozen=True, eq=False)

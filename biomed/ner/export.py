@@ -6,12 +6,11 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from biomed.ner.assertion import ASSERTIONS, DRUGS
+from biomed.ner.assertion import DRUGS
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
 from domainbert.tables import NOTE, PATIENT, STAY, TableError, match_columns, read_table
@@ -24,7 +23,7 @@ NEEDED = {"omop": "note_id", "fhir": "patient_id"}  # the id that each row of th
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
-_LINE = re.compile(r"\S[^\r\n]*")
+_PART = re.compile(r"\S(?:[^\r\n]*\S)?")  # of an entity, on one line
 
 
 def to_brat(text: str, entities: Iterable[Entity]) -> str:
@@ -35,9 +34,9 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
     """
     lines: list[str] = []
     for number, entity in enumerate(entities, start=1):
-        parts = _fragments(text, entity.start, entity.end)
-        offsets = ";".join(f"{start} {end}" for start, end in parts)
-        shown = " ".join(text[start:end] for start, end in parts)
+        parts = list(_PART.finditer(text, entity.start, entity.end))
+        offsets = ";".join(f"{part.start()} {part.end()}" for part in parts)
+        shown = " ".join(part[0] for part in parts)
         lines.append(f"T{number}\t{_brat_name(entity.label)} {offsets}\t{shown}")
         lines.append(f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}")
         lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
@@ -51,18 +50,8 @@ def _brat_name(label: str) -> str:
     return _NOT_IN_NAMES.sub("_", label)
 
 
-def _brat_configuration(labels: Iterable[str]) -> str:
-    """The annotation.conf of a folder: its entity types and the attributes with their values."""
-    scores = "|".join(f"{number / 100:.2f}" for number in range(101))
-    lines = ["[entities]", *sorted(set(map(_brat_name, labels))), "", "[relations]", "", "[events]"]
-    lines += ["", "[attributes]", f"Assertion\tArg:<ENTITY>, Value:{'|'.join(ASSERTIONS)}"]
-    return "\n".join([*lines, f"Score\tArg:<ENTITY>, Value:{scores}", ""])
-
-
-def _fragments(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The parts of a span that are on one line each, without white space around them."""
-    lines = _LINE.finditer(text, start, end)
-    return [(line.start(), line.start() + len(line[0].rstrip())) for line in lines]
+def _form(name: str) -> str:
+    return (resources.files(__package__) / "forms" / name).read_text("utf-8")
 
 
 def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
@@ -116,11 +105,12 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
             # No file system takes a name of more than 255 bytes.
             stem = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME].strip(".") or "text"
             free = _unused(stem, names)
-            labels.update(entity.label for entity in entities)
+            labels.update(_brat_name(entity.label) for entity in entities)
             standoff = to_brat(text, entities)
             (folder / f"{free}.txt").write_text(text, "utf-8", "replace", newline="")
             (folder / f"{free}.ann").write_text(standoff, "utf-8", "replace", newline="\n")
-        (folder / "annotation.conf").write_text(_brat_configuration(labels), "utf-8")
+        types = _form("annotation.conf").replace("{labels}", "\n".join(sorted(labels)))
+        (folder / "annotation.conf").write_text(types, "utf-8")
         replace_folder(folder, out)
     return len(names)
 
@@ -140,6 +130,7 @@ def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list
         TableError: an entity without the id that the form needs, or one that OMOP cannot hold.
     """
     import duckdb
+    import pandas as pd
 
     summary = json.loads(table.with_name(f"{table.name}.summary.json").read_text("utf-8"))
     found, ids = read_table(table), (PATIENT, STAY, NOTE)
@@ -159,13 +150,12 @@ def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list
     model = f"{summary['model_name']} {summary['model'][:12]} {summary['version']}"
     found = found.assign(
         system=f"biomed {model}",
-        read_at=datetime.fromtimestamp(summary["finished"], UTC).replace(
-            microsecond=0, tzinfo=None
-        ),
+        read_at=pd.Timestamp(int(summary["finished"]), unit="s"),
         is_drug=found["label"].str.casefold().isin(DRUGS),
     )
-    script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
     with duckdb.connect() as con:
         con.register("FOUND", found)
-        con.execute(script.replace("{out}", str(table.with_suffix("")).replace("'", "''")))
+        con.execute(
+            _form(f"{form}.sql").replace("{out}", str(table.with_suffix("")).replace("'", "''"))
+        )
     return sorted(table.parent.glob(f"{table.stem}.{form}*"))

@@ -1,7 +1,6 @@
 import pytest
 
 from biomed.corpora import CorpusError, read_corpus, read_gold
-from biomed.corpora.corpus import without
 
 IOB = "heart\tB-Disease\nfailure\tI-Disease\n\nno\tO\n\naspirin\tB-Drug\n"
 PUBTATOR = "1|t|Heart failure\n1|a|none\n1\t0\t13\tHeart failure\tDisease\tD1\n"
@@ -42,14 +41,6 @@ def test_what_is_not_a_corpus(tmp_path):
     (tmp_path / "train.txt").write_text("")
     with pytest.raises(CorpusError, match=r"several files for its train side: train\.tsv, train"):
         read_corpus(tmp_path)
-
-
-def test_texts_that_are_elsewhere_too(tmp_path):
-    (tmp_path / "train.tsv").write_text(IOB)
-    (tmp_path / "test.tsv").write_text("Heart\tO\nfailure\tO\n\nother\tO\n")
-    corpus = read_corpus(tmp_path)
-    left = without(corpus.train.texts, corpus.test.texts)
-    assert [text.words[0] for text in left] == ["no", "aspirin"]
 
 
 @pytest.mark.data

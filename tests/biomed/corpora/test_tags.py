@@ -46,4 +46,4 @@ def test_illegal_tags(tag):
 
 
 def test_the_repr_keeps_the_words():
-    assert repr(TaggedText(("secret",), ("B-Drug",))) == "TaggedText(1 words, 1 entities)"
+    assert "secret" not in repr(TaggedText(("secret",), ("B-Drug",)))

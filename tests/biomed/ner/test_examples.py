@@ -1,10 +1,11 @@
 import pytest
 
-from biomed.corpora import TaggedText
+from biomed.corpora import Corpus, Gold, TaggedText
 from biomed.ner.examples import (
     IGNORED,
     ExampleMaker,
     Source,
+    make_sources,
 )
 from biomed.ner.network import WordReader
 from domainbert.training.objective import FreshBatches
@@ -108,3 +109,10 @@ def test_batches_hold_windows_of_like_length(tokenizer, monkeypatch):
     lengths = [[len(example.ids) for example in batch] for batch in batches.epoch(0)]
     padded = sum(len(batch) * max(batch) for batch in lengths)
     assert padded < 1.2 * sum(map(sum, lengths))
+
+
+def test_texts_that_are_elsewhere_too_whatever_their_case():
+    texts = [TaggedText((word, "failure"), ("B-x", "I-x")) for word in ("heart", "Heart", "no")]
+    corpus = Corpus("c", Gold("train", (texts[0], texts[2])), None, Gold("test", (texts[1],)))
+    sources, _ = make_sources([corpus], ["x"])
+    assert sources["c"].texts == (texts[2],)
