@@ -76,7 +76,7 @@ def damaged_csv(chooser: random.Random, rows: list[dict[str, str]]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     lines = file.getvalue().encode("utf-8", "replace").split(b"\n")
-    for _ in range(chooser.randrange(3)):
+    for _ in range(chooser.randrange(max(3, len(lines) // 6))):
         place = chooser.randrange(1, len(lines))
         damage = (b'"', b",", b"\r", b'a"b', b"\xff\xfe", b'x,"y', b"", b",,,,,,")
         cut = chooser.randrange(len(lines[place]) + 1)
