@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,21 +28,34 @@ def tags_for(types: Sequence[str]) -> tuple[str, ...]:
     return (OUTSIDE, *(f"{mark}-{kind}" for kind in types for mark in "BI"))
 
 
-@dataclass(frozen=True, eq=False)
 class Outputs:
-    """How a network's outputs become the tags of `tags_for(types)`.
+    """How a network's outputs become the tags of `tags_for(types)`; `types` are sorted.
 
-    Attributes:
-        names: of the outputs.
-        types: the entity types, sorted.
-        columns: for each tag, the outputs whose probabilities it sums.
-        starts_inside: whether an entity may start with I, as in IOB1.
+    Types that are never begun with B are begun with I, as in IOB1 and plain types.
+
+    Raises:
+        UserError: names that say nothing (`LABEL_0`), or no O.
     """
 
-    names: tuple[str, ...]
-    types: tuple[str, ...]
-    columns: tuple[tuple[int, ...], ...]
-    starts_inside: bool
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        places: dict[str, list[int]] = defaultdict(list)
+        for number, name in enumerate(names):
+            match = _MARKED.fullmatch(name)
+            if name == OUTSIDE or name in _SPECIAL:
+                places[OUTSIDE].append(number)
+            elif match:
+                places[f"{'B' if match[1] in _BEGIN else 'I'}-{match[2]}"].append(number)
+            else:
+                places[f"I-{name}"].append(number)
+        self.types = tuple(sorted({tag[2:] for tag in places if tag != OUTSIDE}))
+        if OUTSIDE not in places or not self.types or all(map(_UNNAMED.fullmatch, names)):
+            raise UserError(
+                f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
+                'B-type and I-type: name them in its config.json, "id2label": {"0": "O", …}'
+            )
+        self.starts_inside = any(f"B-{kind}" not in places for kind in self.types)
+        self._summed = [places.get(tag, []) for tag in tags_for(self.types)]  # outputs of each tag
 
     def tags(self, outputs: np.ndarray) -> np.ndarray:
         """Log-probabilities of the tags, shape (words, tags), from those of the outputs.
@@ -53,39 +65,11 @@ class Outputs:
         """
         if self.names == tags_for(self.types) and not self.starts_inside:
             return outputs
-        parts = (outputs[:, list(columns)] for columns in self.columns)
+        parts = (outputs[:, columns] for columns in self._summed)
         tags = np.stack([np.logaddexp.reduce(part, axis=1, initial=-np.inf) for part in parts], 1)
         if self.starts_inside:
             tags[:, 1::2] = np.maximum(tags[:, 1::2], tags[:, 2::2] - _JUST_BELOW)
         return tags
-
-
-def read_labels(names: Sequence[str]) -> Outputs:
-    """How to read a network's outputs, from their names in its configuration.
-
-    Types that are never begun with B are begun with I, as in IOB1 and plain types.
-
-    Raises:
-        UserError: names that say nothing (`LABEL_0`), or no O.
-    """
-    places: dict[str, list[int]] = defaultdict(list)
-    for number, name in enumerate(names):
-        match = _MARKED.fullmatch(name)
-        if name == OUTSIDE or name in _SPECIAL:
-            places[OUTSIDE].append(number)
-        elif match:
-            places[f"{'B' if match[1] in _BEGIN else 'I'}-{match[2]}"].append(number)
-        else:
-            places[f"I-{name}"].append(number)
-    types = sorted({tag[2:] for tag in places if tag != OUTSIDE})
-    if OUTSIDE not in places or not types or all(map(_UNNAMED.fullmatch, names)):
-        raise UserError(
-            f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
-            'B-type and I-type: name them in its config.json, "id2label": {"0": "O", …}'
-        )
-    columns = tuple(tuple(places.get(tag, ())) for tag in tags_for(types))
-    starts_inside = any(f"B-{kind}" not in places for kind in types)
-    return Outputs(tuple(names), tuple(types), columns, starts_inside)
 
 
 def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
@@ -96,9 +80,8 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     never needs I there. Most blocks are one word; the others are decoded one by one.
 
     Args:
-        scores: log-probability of each tag (of `tags_for`) for each word of consecutive texts,
-            shape (words, tags).
-        starts: words into which no entity continues: the first word of each text, and others.
+        scores: log-probability of each tag (of `tags_for`) for each word, shape (words, tags).
+        starts: words into which no entity continues, the first among them.
 
     Returns:
         The number of each word's tag, shape (words,).
@@ -183,18 +166,9 @@ _FARTHEST = 16  # characters that are searched for them
 def tidy_span(text: str, words: np.ndarray, first: int, stop: int) -> tuple[int, int]:
     """The words of an entity without loose ends, and with what a hyphen attaches to it.
 
-    The entity ends before shorthand that it continues into, and before a bracket that misses its
-    other half. Marks and words such as "without" are left off both ends. Greek letters, locants and
-    numbers that belong to the name are added. Nothing may be left: first == stop.
-
-    Args:
-        text: the whole text.
-        words: start and end of each word, from `split_words`.
-        first: the entity's first word.
-        stop: one past its last word.
-
-    Returns:
-        The new first word, and one past the new last.
+    `words` are those of the whole text (see `split_words`), of which the entity has `first` to
+    `stop` - 1. It ends before shorthand that it continues into, and before a bracket that misses
+    its other half. Nothing may be left: first == stop.
     """
     begin, end = words[first, 0], words[stop - 1, 1]
     if (match := _SHORTHAND.search(text, begin, end)) and match.start() > begin:

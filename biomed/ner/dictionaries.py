@@ -5,7 +5,6 @@ A dictionary is a table of names: `name`, `id`, and `codes`, the concept's codes
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from biomed.terms.names import Names, split_names
 from domainbert.errors import UserError
 from domainbert.tables import read_table, require_cells
+from domainbert.training.objective import fingerprint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,10 +67,8 @@ class Dictionary:
         self.pairs, self.codes, self.path = list(dict.fromkeys(pairs)), codes or {}, path
         if not self.pairs:
             raise UserError("the dictionary is empty; expected at least one name and id")
-        self.preferred: dict[str, str] = {}
+        self.preferred = {id_: name for name, id_ in reversed(self.pairs)}
         self._names = Names(self.pairs)
-        for name, id_ in self.pairs:
-            self.preferred.setdefault(id_, name)
         self._sizes = Counter(id_ for _, id_ in self.pairs)
 
     @classmethod
@@ -83,20 +81,14 @@ class Dictionary:
         path = Path(path)
         table = read_table(path)
         require_cells(table, ["name", "id"], source=path.name)
-        pairs = zip(table["name"].str.strip(), table["id"].astype(str), strict=True)
-        listed = table["codes"].fillna("") if "codes" in table else [""] * len(table)
-        codes = {
-            str(id_): tuple(each.split("|"))
-            for id_, each in zip(table["id"], listed, strict=True)
-            if each
-        }
-        return cls(pairs, codes=codes, path=path)
+        pairs = zip(table["name"].str.strip(), table["id"], strict=True)
+        listed = table.reindex(columns=["id", "codes"]).dropna().itertuples(index=False)
+        return cls(pairs, codes={id_: tuple(each.split("|")) for id_, each in listed}, path=path)
 
     @cached_property
     def digest(self) -> str:
         """A hash of all names and ids."""
-        joined = "\0".join(f"{name}\1{id_}" for name, id_ in self.pairs)
-        return hashlib.sha256(joined.encode(errors="replace")).hexdigest()
+        return fingerprint(self.pairs)
 
     def link(self, id_: str, score: float) -> Link:
         """A link to a concept."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from biomed.ner.decoding import find_entities, read_labels
+from biomed.ner.decoding import Outputs, find_entities
 from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
@@ -152,7 +152,7 @@ class WordTagger(Model):
     ) -> None:
         super().__init__(network, tokenizer, **options)
         names = network.config.id2label
-        self._outputs = read_labels([names[number] for number in sorted(names)])
+        self._outputs = Outputs([names[number] for number in sorted(names)])
         self.types, self.labels = self._outputs.types, self._outputs.names
         self.reader = WordReader(tokenizer)
         self.window = self.window_tokens()

@@ -44,11 +44,8 @@ class Tagger:
 
     The text is split into words as the training corpora are (`biomed.corpora.split_words`). Each
     word is read in the window where it has the most context, and the tags are the best IOB2
-    sequence over the whole text, so results do not depend on where windows end. Entities are
-    whole words with at least one letter; they neither begin nor end with punctuation or a word
-    such as "without", their brackets match, and Greek letters and numbers that a hyphen attaches
-    belong to them (`biomed.ner.decoding.tidy_span`). They may continue over a line break, but not
-    over a blank line, into the next list item, or into shorthand such as "s/p".
+    sequence over the whole text, so results do not depend on where windows end. Entities are whole
+    words (see `tidy_span`) and do not continue over a blank line or into the next list item.
 
     Make one with `from_pretrained`. Threads may share it.
     """
@@ -77,7 +74,7 @@ class Tagger:
         """Load a shipped model by name, a model folder, or hub:owner/name.
 
         Hugging Face checkpoints for token classification load too, of any encoder family that has
-        a fast tokenizer; see `biomed.ner.decoding.read_labels`. Entities with a score below
+        a fast tokenizer; see `biomed.ner.decoding.Outputs`. Entities with a score below
         `min_score` are left out; `linker` gives them ids. For `device` and `batch_tokens` see
         `Model`.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biomed.classes import EntityTagger
-from biomed.ner.decoding import find_entities, read_labels
+from biomed.ner.decoding import Outputs, find_entities
 from domainbert.errors import UserError
 
 IOB = ("O", "B-Disease", "I-Disease")
@@ -90,7 +90,7 @@ def spans(outputs, tags):
     ],
 )
 def test_iob2_with_other_marks_without_inside_or_with_special_outputs(names, tags):
-    outputs = read_labels(names)
+    outputs = Outputs(names)
     found = [span for span in spans(outputs, tags) if span[2] == "x"]
     assert found == [(1, 2, "x"), (3, 3, "x")]
 
@@ -99,24 +99,24 @@ def test_iobes_and_bilou():
     both = {"iobes": "O B-x I-x E-x S-x S-y".split(), "bilou": "O B-x I-x L-x U-x U-y".split()}
     tags = {"iobes": "S-x B-x I-x E-x S-y O", "bilou": "U-x B-x I-x L-x U-y O"}
     for name, labels in both.items():
-        found = spans(read_labels(labels), tags[name].split())
+        found = spans(Outputs(labels), tags[name].split())
         assert found == [(0, 0, "x"), (1, 3, "x"), (4, 4, "y")]
 
 
 def test_iob1_starts_with_i_and_b_separates():
-    outputs = read_labels(["O", "I-x", "B-x", "I-y"])
+    outputs = Outputs(["O", "I-x", "B-x", "I-y"])
     assert outputs.starts_inside
     found = spans(outputs, "I-x I-x B-x I-x O I-y I-x".split())
     assert found == [(0, 1, "x"), (2, 3, "x"), (5, 5, "y"), (6, 6, "x")]
 
 
 def test_plain_types_join_neighbours():
-    found = spans(read_labels(["x", "O", "y-z"]), "x x y-z O y-z".split())
+    found = spans(Outputs(["x", "O", "y-z"]), "x x y-z O y-z".split())
     assert found == [(0, 1, "x"), (2, 2, "y-z"), (4, 4, "y-z")]
 
 
 def test_iob2_is_read_as_it_is():
-    outputs = read_labels(IOB)
+    outputs = Outputs(IOB)
     scores = np.log(np.full((2, 3), 1 / 3))
     assert outputs.tags(scores) is scores
 
@@ -130,4 +130,4 @@ def test_iob2_is_read_as_it_is():
 )
 def test_labels_that_cannot_be_read(names, message):
     with pytest.raises(UserError, match=message):
-        read_labels(names)
+        Outputs(names)
