@@ -174,7 +174,7 @@ def pretrain(
     plan = read_recipe(Recipe, recipe, given)
     with progress_on_stderr():
         manifest = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
-    head, rows = score_table(manifest)
+    head, *rows = score_table(manifest)
     print_table(rows, head)
     for what, count in sorted(manifest["corpus"]["counts"].items()):
         say(f"{count:,} {what}")

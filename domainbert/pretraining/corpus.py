@@ -64,18 +64,13 @@ class CorpusFile:
     path: Path
     in_folder: bool = False
 
-    @property
-    def is_table(self) -> bool:
-        """Whether it is a table, not plain text."""
-        return not is_text_file(self.path)
-
     def columns(self, settings: CorpusSettings) -> dict[str, str]:
         """The names in the file of the text and the ids that it has.
 
         Raises:
             TableError: a table without the column of text, or a column that was named.
         """
-        if not self.is_table:
+        if is_text_file(self.path):
             return {NOTE.name: "(file name)"} if self.in_folder else {}
         named = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
         named = {ours: theirs for ours, theirs in named.items() if theirs != ours}
@@ -84,7 +79,7 @@ class CorpusFile:
 
     def documents(self, settings: CorpusSettings) -> Iterator[Document]:
         """The documents, in order; a row without text gives an empty one."""
-        if not self.is_table:
+        if is_text_file(self.path):
             note = re.sub(r"\.txt(\.gz)?$", "", self.path.name, flags=re.IGNORECASE)
             for text in self._blocks(settings.lines):
                 yield Document(text, {NOTE.name: note} if self.in_folder else {})
@@ -113,17 +108,6 @@ class CorpusFile:
                 block.append(line)
         if block:
             yield "\n".join(block)
-
-
-def corpus_files(sources: Iterable[str | Path]) -> list[CorpusFile]:
-    """The text files and tables of a corpus; see `domainbert.tables.source_files`."""
-    files: list[CorpusFile] = []
-    for source in map(Path, sources):
-        paths = source_files(source)
-        files += [CorpusFile(path, source.is_dir()) for path in paths]
-        if source.is_dir() and (others := sum(p.is_file() for p in source.rglob("*")) - len(paths)):
-            log.warning("%s: %d files of other kinds are not read", source, others)
-    return files
 
 
 # --- exclusion
@@ -181,28 +165,25 @@ def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
     """
     names: list[tuple[str, str]] = []
     for path in map(Path, paths):
-        if not (listed := list(_excluded(path))):
-            raise CorpusError(f"{path.name} excludes nothing: it has no ids outside the train side")
-        names += listed
+        available, before = table_columns(path), len(names)
+        columns = match_columns(available, (PATIENT, STAY, NOTE), source=path.name)
+        for row in iter_rows(path):
+            if row.fault:
+                raise TableError(
+                    f"{row.place}: {row.fault}; correct the list, which otherwise excludes too "
+                    "little"
+                )
+            if "split" in available and row.cells.get("split") in (None, TRAIN):
+                continue
+            for kind, column in columns.items():
+                if (name := id_text(row.cells.get(column))) is not None:
+                    names.append((kind, name))
+        if len(names) == before:
+            raise CorpusError(
+                f"{path.name} excludes nothing: expected a column {', '.join(IDS)} with ids "
+                "outside the train side"
+            )
     return Exclusions(names)
-
-
-def _excluded(path: Path) -> Iterator[tuple[str, str]]:
-    """The kind and the spelling of all ids that a table excludes."""
-    available = table_columns(path)
-    columns = match_columns(available, (PATIENT, STAY, NOTE), source=path.name)
-    if not columns:
-        msg = f"{path.name} names nothing to exclude: it needs a column {', '.join(IDS)}"
-        raise CorpusError(msg)
-    for row in iter_rows(path):
-        if row.fault:
-            msg = f"{row.place}: {row.fault}; correct the list, which otherwise excludes too little"
-            raise TableError(msg)
-        if "split" in available and row.cells.get("split") in (None, TRAIN):
-            continue
-        for kind, column in columns.items():
-            if (name := id_text(row.cells.get(column))) is not None:
-                yield kind, name
 
 
 # --- corpus
@@ -226,7 +207,13 @@ class Corpus:
         settings: CorpusSettings | None = None,
         exclusions: Exclusions | None = None,
     ) -> None:
-        self.files = corpus_files(sources)
+        self.files: list[CorpusFile] = []
+        for source in map(Path, sources):
+            paths, in_folder = source_files(source), source.is_dir()
+            self.files += [CorpusFile(path, in_folder) for path in paths]
+            others = sum(p.is_file() for p in source.rglob("*")) - len(paths) if in_folder else 0
+            if others:
+                log.warning("%s: %d files of other kinds are not read", source, others)
         self.settings = settings or CorpusSettings()
         self.exclusions = exclusions or Exclusions()
         self.counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Training examples: tokenized documents, cut into segments or pairs of them, and masked."""
+"""Training examples: tokenized documents, cut into pairs of segments, and masked."""
 
 from __future__ import annotations
 
@@ -24,24 +24,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from domainbert.pretraining.corpus import Corpus
-    from domainbert.pretraining.settings import Recipe
+    from domainbert.pretraining.settings import TrainingPlan
 
 Row = dict[str, Any]
 # Share of the examples that get a random length, as in BERT, for short input later.
 SHORT = 0.1
 # A longer run without the end of a sentence is split in its middle (share of the room there is).
 LONG = 0.5
-PAIR_TOKENS, SINGLE_TOKENS = 3, 2  # [CLS] and one or two [SEP]
-NO_PAIR = -1
+SPECIAL_TOKENS = 3  # [CLS] and two [SEP]
 IGNORED = -100  # label of a token that is not predicted
 TOGETHER = 16_384  # sentences that are tokenized together
 TEXT = "text"  # folder of documents and examples
 
 
 class ExampleMaker:
-    """Cuts documents into examples of at most `length` tokens, so that no token is lost.
+    """Cuts documents into pairs of segments, so that no token is lost.
 
-    The first segment of a pair ends at the end of a sentence. The second is the text that follows
+    The first segment ends at the end of a sentence. The second is the text that follows
     or, half of the time and where nothing follows, text of another document from the start of a
     sentence; reading then continues after the first segment, where Devlin et al. truncate.
 
@@ -49,61 +48,44 @@ class ExampleMaker:
         documents: rows with "tokens", shape (tokens,), and "ends", one past the last token of each
             sentence, shape (sentences,).
         length: most tokens of an example, special tokens included.
-        pairs: whether an example has two segments.
         tokenizer: of the encoder.
         seed: of the cuts and pairs.
 
     Raises:
-        CorpusError: pairs of a single document.
+        CorpusError: a single document.
     """
 
     def __init__(
-        self,
-        documents: Dataset,
-        *,
-        length: int,
-        pairs: bool,
-        tokenizer: PreTrainedTokenizerBase,
-        seed: int,
+        self, documents: Dataset, *, length: int, tokenizer: PreTrainedTokenizerBase, seed: int
     ) -> None:
-        if pairs and len(documents) < 2:
+        if len(documents) < 2:
             msg = f"pairs need two documents on each side of the corpus, got {len(documents)}"
             raise CorpusError(msg)
-        self._documents, self._pairs = documents, pairs
-        self._room = length - (PAIR_TOKENS if pairs else SINGLE_TOKENS)
+        self._documents, self._room = documents, length - SPECIAL_TOKENS
         self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
-        self._seed, self._length = seed, length
+        self._seed = (seed, length)
 
     def __iter__(self) -> Iterator[Row]:
         """The examples.
 
         Each has "tokens" (ids with special tokens), "length" (their number), "second" (where the
-        second segment starts, or the number of tokens) and "label": 0 if the second segment
-        follows the first, 1 if it is of another document, or `NO_PAIR`.
+        second segment starts) and "label": 0 if the second segment follows the first, 1 if it is
+        of another document.
         """
-        self._generator = np.random.default_rng((self._seed, self._length))
-        for document in range(len(self._documents)):
-            yield from self._of(document)
-
-    def _of(self, document: int) -> Iterator[Row]:
-        row = self._documents[document]
-        tokens, ends = row["tokens"], row["ends"]
-        start = 0
-        while start < len(tokens):
-            stop = min(start + self._target(), len(tokens))
-            if not self._pairs:
-                yield self._example(tokens[start:stop])
-                start = stop
-                continue
-            middle = self._middle(ends, start, stop)
-            if middle == stop or self._generator.random() < 0.5:
-                room = self._room if middle == stop else stop - start
-                other = self._elsewhere(document, room - (middle - start))
-                yield self._example(tokens[start:middle], other, label=1)
-                start = middle
-            else:
-                yield self._example(tokens[start:middle], tokens[middle:stop], label=0)
-                start = stop
+        self._generator = np.random.default_rng(self._seed)
+        for number, document in enumerate(self._documents):
+            tokens, ends, start = document["tokens"], document["ends"], 0
+            while start < len(tokens):
+                stop = min(start + self._target(), len(tokens))
+                middle = self._middle(ends, start, stop)
+                if middle == stop or self._generator.random() < 0.5:
+                    room = self._room if middle == stop else stop - start
+                    other = self._elsewhere(number, room - (middle - start))
+                    yield self._example(tokens[start:middle], other, label=1)
+                    start = middle
+                else:
+                    yield self._example(tokens[start:middle], tokens[middle:stop], label=0)
+                    start = stop
 
     def _target(self) -> int:
         if self._generator.random() >= SHORT:
@@ -125,15 +107,10 @@ class ExampleMaker:
         start = int(row["ends"][sentence - 1]) if sentence else 0
         return row["tokens"][start : start + room]
 
-    def _example(
-        self, first: np.ndarray, second: np.ndarray | None = None, *, label: int = NO_PAIR
-    ) -> Row:
-        parts: list[Sequence[int] | np.ndarray] = [self._cls, first, self._sep]
-        if second is not None:
-            parts += [second, self._sep]
+    def _example(self, first: np.ndarray, second: np.ndarray, *, label: int) -> Row:
+        parts: list[Any] = [self._cls, first, self._sep, second, self._sep]
         tokens = np.concatenate(parts).astype(np.int64)
-        middle = len(first) + SINGLE_TOKENS
-        return {"tokens": tokens, "length": len(tokens), "second": middle, "label": label}
+        return {"tokens": tokens, "length": len(tokens), "second": len(first) + 2, "label": label}
 
 
 class Masker:
@@ -164,12 +141,11 @@ class Masker:
             "input_ids": shown,
             "labels": labels,
             "token_type_ids": (torch.arange(ids.shape[1]) >= seconds[:, None]).long(),
+            "next_sentence_label": torch.tensor(np.asarray(rows["label"])),
         }
         if mask is not None:
             batch["attention_mask"] = mask
             batch["token_type_ids"] *= mask
-        if rows["label"][0] != NO_PAIR:
-            batch["next_sentence_label"] = torch.tensor(np.asarray(rows["label"]))
         return batch
 
 
@@ -184,47 +160,49 @@ class Prepared:
         examples: side -> its examples.
         counts: of what was read, left out and made.
         name: identifies everything that the examples depend on.
+
+    Raises:
+        CorpusError: no text for a side, or no word in it.
     """
 
     def __init__(
-        self, corpus: Corpus, *, recipe: Recipe, tokenizer: PreTrainedTokenizerBase, work: Path
+        self, corpus: Corpus, *, plan: TrainingPlan, tokenizer: PreTrainedTokenizerBase, work: Path
     ) -> None:
         folder = private_folder(work / TEXT)
         read = {"version": __version__, "corpus": corpus.facts()}
         read["tokenizer"] = tokenizer.backend_tokenizer.to_str()
         text = fingerprint(read)[:12]
-        tokens = List(Value("uint16" if len(tokenizer) <= 2**16 else "int32"))
+        self.name = fingerprint({"text": text, "seed": plan.seed, "length": plan.length})[:12]
         counts = folder / f"corpus-{text}.json"
 
         def tokenized() -> Iterator[Row]:
-            yield from _checked(_tokenized(corpus, tokenizer))
+            missing = set(SIDES)
+            for row in _tokenized(corpus, tokenizer):
+                missing.discard(row["side"])
+                yield row
+            if missing:
+                raise CorpusError(f"the documents on the {max(missing)} side have no word in them")
             write_json(corpus.describe(), counts)
 
+        tokens = List(Value("uint16" if len(tokenizer) <= 2**16 else "int32"))
         features = {"tokens": tokens, "ends": List(Value("int32")), "side": Value("string")}
         documents = _stored(folder, text, tokenized, features)
         sides = np.array(documents["side"][:])
-        self.documents = {
-            side: documents.select(np.flatnonzero(sides == side), keep_in_memory=True)
-            for side in SIDES
-        }
         features = {"tokens": tokens, "length": Value("int32")}
         features |= {"second": Value("int32"), "label": Value("int8")}
-        plan = recipe.training
-        facts = {"text": text, "seed": plan.seed, "pairs": recipe.examples.pairs}
-        self.name = fingerprint({**facts, "length": plan.length})[:12]
+        options: dict[str, Any] = {"length": plan.length, "seed": plan.seed, "tokenizer": tokenizer}
+        self.documents: dict[str, Dataset] = {}
         self.examples: dict[str, Dataset] = {}
-        for side, rows in self.documents.items():
-            make = partial(
-                ExampleMaker,
-                rows,
-                length=plan.length,
-                pairs=recipe.examples.pairs,
-                tokenizer=tokenizer,
-                seed=plan.seed,
-            )
+        for side in SIDES:
+            rows = documents.select(np.flatnonzero(sides == side), keep_in_memory=True)
+            make = partial(ExampleMaker, rows, **options)
+            self.documents[side] = rows
             self.examples[side] = _stored(folder, f"{self.name}-{side}", make, features)
-        tokens_read = {side: _token_count(rows) for side, rows in self.documents.items()}
-        self.counts = {**json.loads(counts.read_text("utf-8")), "tokens": tokens_read}
+        self.counts = json.loads(counts.read_text("utf-8"))
+        self.counts["tokens"] = {
+            side: sum(int(ends[-1]) for ends in rows["ends"])
+            for side, rows in self.documents.items()
+        }
 
     def frequencies(self, side: str, vocabulary: int) -> np.ndarray:
         """How often each token occurs, shape (vocabulary,)."""
@@ -239,10 +217,6 @@ def private_folder(folder: Path) -> Path:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
-
-
-def _token_count(documents: Dataset) -> int:
-    return sum(int(ends[-1]) for ends in documents["ends"])
 
 
 def _stored(
@@ -263,16 +237,6 @@ def _stored(
     if failure is not None:  # what the rows raised; here, so that it does not become its own cause
         raise failure
     return made.with_format("numpy")
-
-
-def _checked(rows: Iterator[Row]) -> Iterator[Row]:
-    """The same rows; refuses a side without any."""
-    missing = set(SIDES)
-    for row in rows:
-        missing.discard(row["side"])
-        yield row
-    if missing:
-        raise CorpusError(f"the documents on the {max(missing)} side have no word in them")
 
 
 def _tokenized(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:

@@ -13,15 +13,12 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from domainbert.encoders.loading import find_encoder, load_config, window_limit
-from domainbert.errors import UserError
 from domainbert.files import folder_beside
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, read_exclusions
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared, private_folder
 from domainbert.pretraining.model import (
     check_free,
     load_start,
-    load_start_tokenizer,
     new_manifest,
     save_encoder,
     start_output_layer,
@@ -35,7 +32,6 @@ from domainbert.training.trainer import ObjectiveTrainer
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from transformers import PreTrainedTokenizerBase
 
     from domainbert.pretraining.model import PretrainingNetwork
     from domainbert.pretraining.settings import TrainingPlan
@@ -80,16 +76,15 @@ def pretrain(
     check_free(out)
     with folder_beside(out):
         pass  # fails before training if it cannot be written
-    _check_length(recipe)
-    work = Path(work) if work else out.with_name(f"{out.name}-work")
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
-    tokenizer = load_start_tokenizer(recipe.encoder)
+    start = load_start(recipe.encoder, plan=recipe.training)
+    work = Path(work) if work else out.with_name(f"{out.name}-work")
     hint = (
         f"to resume, repeat the same command; {work} keeps the text as numbers and the "
         "checkpoints: protect it as you protect the text, and delete it if you do not resume"
     )
     with resume_hint(work, hint):
-        prepared = Prepared(corpus, recipe=recipe, tokenizer=tokenizer, work=work)
+        prepared = Prepared(corpus, plan=recipe.training, tokenizer=start.tokenizer, work=work)
         for kind, ids in prepared.counts["exclusions"].items():
             if missing := ids["not found"]:
                 log.warning(
@@ -97,76 +92,45 @@ def pretrain(
                     "are spelled alike",
                     *(missing, ids["listed"], kind),
                 )
-        start = load_start(recipe.encoder, plan=recipe.training)
         if start.fresh_head:
             rows = start.network.config.vocab_size
             start_output_layer(start.network, prepared.frequencies(TRAIN, rows))
         facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.name}
         folder = private_folder(work / f"run-{fingerprint(facts | {'start': start.sha256})[:12]}")
-        network, before, after = train(
-            start.network, prepared.examples, recipe=recipe, tokenizer=tokenizer, folder=folder
-        )
+        masker = Masker(start.tokenizer, masked=recipe.examples.masked)
+        objective = MaskedWords(prepared.examples, plan=recipe.training, masker=masker)
+        network, before, after = train(start.network, objective, folder=folder)
         manifest = new_manifest(recipe, counts=prepared.counts, start=start)
         manifest |= {"before": before, "after": after}
-        save_encoder(
-            out,
-            network=network,
-            tokenizer=tokenizer,
-            manifest=manifest,
-            dropout=start.dropout,
-        )
+        save_encoder(out, network=network, start=start, manifest=manifest)
         shutil.rmtree(folder)
     return manifest
 
 
-def _check_length(recipe: Recipe) -> None:
-    limit, length = window_limit(load_config(find_encoder(recipe.encoder))), recipe.training.length
-    if length > limit:
-        raise UserError(
-            f"[training] has examples of {length} tokens, but {recipe.encoder} reads at most "
-            f"{limit}; set length = {limit} there"
-        )
-
-
 def train(
-    network: PretrainingNetwork,
-    examples: Mapping[str, Dataset],
-    *,
-    recipe: Recipe,
-    tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
+    network: PretrainingNetwork, objective: MaskedWords, *, folder: Path
 ) -> tuple[PretrainingNetwork, Scores, Scores]:
     """Train a network in place, from where a killed run was.
 
     Args:
         network: to start from.
-        examples: those of both sides of the corpus.
-        recipe: the settings.
-        tokenizer: of the encoder.
+        objective: with the settings.
         folder: keeps the checkpoints.
 
     Returns:
         The network, and its scores on held-out documents before and after.
     """
-    plan = recipe.training
-    objective = MaskedWords(
-        examples, plan=plan, masker=Masker(tokenizer, masked=recipe.examples.masked)
-    )
     network.to("cuda" if torch.cuda.is_available() else "cpu")
     before = objective.score(network)
-    if not recipe.examples.pairs:
-        network.bert.pooler.requires_grad_(requires_grad=False)
-        network.cls.seq_relationship.requires_grad_(requires_grad=False)
-    shared = plan.model_dump(include=set(Schedule.model_fields))
-    settings = TrainingSettings(epochs=1.0, **shared)
+    shared = objective.plan.model_dump(include=set(Schedule.model_fields))
     trainer, _ = ObjectiveTrainer.run(
         network,
         objective,
-        settings=settings,
+        settings=TrainingSettings(epochs=1.0, **shared),
         facts=objective.facts(),
         folder=folder,
         resume=last_checkpoint(folder) is not None,
-        max_steps=plan.steps,
+        max_steps=objective.plan.steps,
         gradient_accumulation_steps=objective.passes,
         # The last weights are kept: the minimum of the held-out loss is noise.
         load_best_model_at_end=False,
@@ -180,7 +144,7 @@ def train(
 
 
 class MaskedWords(Objective):
-    """Masked words, and next sentences if the examples are pairs.
+    """Masked words and next sentences.
 
     The masks are drawn anew in every epoch, from the seed, the epoch and the batch (Liu et al.,
     arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same.
@@ -199,7 +163,7 @@ class MaskedWords(Objective):
     def __init__(
         self, examples: Mapping[str, Dataset], *, plan: TrainingPlan, masker: Masker
     ) -> None:
-        self._examples, self._plan, self._masker = examples[TRAIN], plan, masker
+        self.plan, self._examples, self._masker = plan, examples[TRAIN], masker
         self._held_out = list(_held_out(examples[HELD_OUT], masker=masker, plan=plan))
         self.passes = math.ceil(plan.batch_tokens / plan.device_tokens)
         lengths = np.asarray(self._examples["length"][:])
@@ -217,7 +181,7 @@ class MaskedWords(Objective):
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """A masked batch."""
         rows = self._examples[list(batch)]
-        return self._masker.batch(rows, seed=(self._plan.seed, epoch, batch[0]))
+        return self._masker.batch(rows, seed=(self.plan.seed, epoch, batch[0]))
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """Cross-entropy of the masked tokens plus that of the pairs."""
@@ -228,7 +192,7 @@ class MaskedWords(Objective):
 
         Returns:
             `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
-            the masked tokens; with pairs also `nsp_accuracy` and `pairs`.
+            the masked tokens; `nsp_accuracy` and `pairs`.
         """
         device, training = network.device, network.training
         totals = np.zeros(5)
@@ -240,19 +204,18 @@ class MaskedWords(Objective):
         network.train(training)
         loss, right, tokens, right_pairs, pairs = totals.tolist()
         loss /= max(tokens, 1)
-        scores = {
+        return {
             "mlm_loss": loss,
             "perplexity": math.exp(min(loss, 700.0)),
             "mlm_accuracy": right / max(tokens, 1),
             "tokens": int(tokens),
+            "nsp_accuracy": right_pairs / pairs,
+            "pairs": int(pairs),
         }
-        if pairs:
-            scores |= {"nsp_accuracy": right_pairs / pairs, "pairs": int(pairs)}
-        return scores
 
     def facts(self) -> dict[str, Any]:
         """The settings; `pretrain` names the folder of a run by these and its data."""
-        return {"plan": self._plan.model_dump()}
+        return {"plan": self.plan.model_dump()}
 
 
 def _held_out(
@@ -275,8 +238,6 @@ def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.n
     words = output.prediction_logits.float()
     loss = cross_entropy(words, masked, reduction="sum")
     right = (words.argmax(dim=-1) == masked).sum()
-    right_pairs = pairs = 0
-    if (wanted := batch.get("next_sentence_label")) is not None:
-        right_pairs = int((output.seq_relationship_logits.argmax(dim=-1) == wanted).sum())
-        pairs = len(wanted)
-    return np.array([float(loss), int(right), len(masked), right_pairs, pairs])
+    wanted = batch["next_sentence_label"]
+    right_pairs = (output.seq_relationship_logits.argmax(dim=-1) == wanted).sum()
+    return np.array([float(loss), int(right), len(masked), int(right_pairs), len(wanted)])

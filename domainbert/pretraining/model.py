@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch.nn.functional import cross_entropy
 from transformers import BertForPreTraining
 from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
@@ -23,7 +23,9 @@ from domainbert.encoders.loading import (
     load_model,
     load_tokenizer,
     quiet,
+    window_limit,
 )
+from domainbert.errors import UserError
 from domainbert.files import folder_beside, replace_folder, write_json
 from domainbert.models.shipped import table
 from domainbert.models.storage import share_files
@@ -35,13 +37,7 @@ if TYPE_CHECKING:
 
     from domainbert.pretraining.settings import Recipe, TrainingPlan
 
-MEASURES = {
-    "mlm_accuracy": "MLM accuracy",
-    "perplexity": "MLM perplexity",
-    "nsp_accuracy": "NSP accuracy",
-}
 MANIFEST_FILE = "pretraining.json"
-CARD = Path(__file__).with_name("card.md.jinja")
 
 
 class PretrainingNetwork(BertForPreTraining):
@@ -54,20 +50,19 @@ class PretrainingNetwork(BertForPreTraining):
     def forward(
         self,
         input_ids: torch.Tensor,
+        labels: torch.Tensor,
+        token_type_ids: torch.Tensor,
+        next_sentence_label: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        next_sentence_label: torch.Tensor | None = None,
     ) -> BertForPreTrainingOutput:
         """Predict masked tokens, and whether the second segment follows the first.
 
         Args:
-            input_ids: shape (rows, tokens), like the next three.
-            attention_mask: 1 for a token and 0 for padding.
+            input_ids: shape (rows, tokens), like the next two and the mask.
+            labels: masked tokens, `IGNORED` elsewhere.
             token_type_ids: 0 in the first segment and 1 in the second.
-            labels: masked tokens, `IGNORED` elsewhere; without them every token is predicted and
-                there is no loss.
             next_sentence_label: 0 if the second segment follows, else 1, shape (rows,).
+            attention_mask: 1 for a token and 0 for padding.
 
         Returns:
             `prediction_logits` of shape (masked tokens, vocabulary), `seq_relationship_logits` of
@@ -77,16 +72,11 @@ class PretrainingNetwork(BertForPreTraining):
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         )
         pairs = self.cls.seq_relationship(rows.pooler_output)
-        if labels is None:
-            words = self.cls.predictions(rows.last_hidden_state)
-            return BertForPreTrainingOutput(prediction_logits=words, seq_relationship_logits=pairs)
         masked = labels != IGNORED
         words = self.cls.predictions(rows.last_hidden_state[masked])
         # A batch of short rows may mask nothing, and its mean would be NaN.
         loss = cross_entropy(words.float(), labels[masked], reduction="sum")
-        loss = loss / masked.sum().clamp(min=1)
-        if next_sentence_label is not None:
-            loss = loss + cross_entropy(pairs.float(), next_sentence_label)
+        loss = loss / masked.sum().clamp(min=1) + cross_entropy(pairs.float(), next_sentence_label)
         return BertForPreTrainingOutput(
             loss=loss, prediction_logits=words, seq_relationship_logits=pairs
         )
@@ -101,6 +91,7 @@ class Start:
 
     Attributes:
         network: in evaluation mode.
+        tokenizer: of the encoder.
         name: of the encoder.
         sha256: its checksum.
         fresh_head: whether it came without a trained output layer.
@@ -108,6 +99,7 @@ class Start:
     """
 
     network: PretrainingNetwork = field(repr=False)
+    tokenizer: PreTrainedTokenizerBase = field(repr=False)
     name: str
     sha256: str
     fresh_head: bool
@@ -115,9 +107,22 @@ class Start:
 
 
 def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
-    """Load an encoder with its heads, or with new ones."""
+    """Load an encoder with its heads, or with new ones.
+
+    Raises:
+        EncoderError: no such encoder, not a BERT, or its tokenizer lacks [CLS], [SEP] or [MASK].
+        UserError: the examples are longer than it reads.
+    """
     found = find_encoder(encoder)
-    config = load_config(found)
+    config, tokenizer = load_config(found), load_tokenizer(found)
+    if None in (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id):
+        msg = f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
+        raise EncoderError(msg)
+    if plan.length > (limit := window_limit(config)):
+        raise UserError(
+            f"[training] has examples of {plan.length} tokens, but {encoder} reads at most "
+            f"{limit}; set length = {limit} there"
+        )
     torch.manual_seed(plan.seed)
     network: Any = load_model(
         found,
@@ -128,20 +133,7 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
     # A new output bias is zero everywhere; a trained one never is.
     fresh = not bool(network.cls.predictions.bias.any())
     dropout = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-    return Start(network, found.name, found.sha256, fresh, dropout)
-
-
-def load_start_tokenizer(encoder: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of an encoder.
-
-    Raises:
-        EncoderError: it lacks [CLS], [SEP] or [MASK].
-    """
-    tokenizer = load_tokenizer(find_encoder(encoder))
-    if None in (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id):
-        msg = f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
-        raise EncoderError(msg)
-    return tokenizer
+    return Start(network, tokenizer, found.name, found.sha256, fresh, dropout)
 
 
 def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> None:
@@ -180,7 +172,6 @@ def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> 
         "encoder": {"name": start.name, "sha256": start.sha256, "fresh_head": start.fresh_head},
         "corpus_settings": settings["corpus"],
         "corpus": dict(counts),
-        "pairs": recipe.examples.pairs,
         "examples_settings": settings["examples"],
         "training": settings["training"],
         "card": settings["card"],
@@ -189,67 +180,50 @@ def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> 
 
 
 def save_encoder(
-    folder: Path,
-    *,
-    network: PretrainingNetwork,
-    tokenizer: PreTrainedTokenizerBase,
-    manifest: Mapping[str, Any],
-    dropout: tuple[float, float],
+    folder: Path, *, network: PretrainingNetwork, start: Start, manifest: Mapping[str, Any]
 ) -> None:
-    """Write an encoder folder: weights, tokenizer, manifest and card.
-
-    The heads are kept for further pretraining, except a pair head that saw no pairs.
-    """
+    """Write an encoder folder: weights with the heads, tokenizer, manifest and card."""
     check_free(folder)
     config = network.config
-    config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout
-    kept, kind = network.state_dict(), "BertForPreTraining"
-    if not manifest["pairs"]:
-        kept = {name: kept[name] for name in kept if not name.startswith("cls.seq_relationship.")}
-        kind = "BertForMaskedLM"
+    config.hidden_dropout_prob, config.attention_probs_dropout_prob = start.dropout
     with folder_beside(folder) as temporary:
         with quiet():
-            network.save_pretrained(temporary, state_dict=kept)
-        tokenizer.save_pretrained(temporary)
+            network.save_pretrained(temporary)
+        start.tokenizer.save_pretrained(temporary)
         document = json.loads((temporary / "config.json").read_text("utf-8"))
-        write_json({**document, "architectures": [kind]}, temporary / "config.json")
+        document["architectures"] = [BertForPreTraining.__name__]
+        write_json(document, temporary / "config.json")
         write_json(manifest, temporary / MANIFEST_FILE)
         (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
         share_files(temporary)
         replace_folder(temporary, folder)
 
 
-def score_table(manifest: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table of scores before and after, as text."""
-    shown = [name for name in MEASURES if name in manifest["after"]]
-    rows = []
+def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
+    """The scores before and after as rows of text, the first one a head."""
+    rows = [["held-out documents", "MLM accuracy", "MLM perplexity", "NSP accuracy"]]
     for when in ("before", "after"):
         scores = manifest[when]
-        values = (
-            f"{scores[name]:,.1f}" if name == "perplexity" else f"{scores[name]:.3f}"
-            for name in shown
+        rows.append(
+            [
+                f"{when}, {manifest['training']['length']} tokens",
+                f"{scores['mlm_accuracy']:.3f}",
+                f"{scores['perplexity']:,.1f}",
+                f"{scores['nsp_accuracy']:.3f}",
+            ]
         )
-        rows.append([f"{when}, {manifest['training']['length']} tokens", *values])
-    return ["held-out documents", *(MEASURES[name] for name in shown)], rows
+    return rows
 
 
 def encoder_card(manifest: Mapping[str, Any]) -> str:
     """Markdown for the README of an encoder folder, from its manifest."""
-    corpus = manifest["corpus"]
-    counts = {**corpus["counts"], **{f"{side} tokens": n for side, n in corpus["tokens"].items()}}
-    for kind, excluded in corpus["exclusions"].items():
-        counts[f"excluded {kind} values"] = excluded["listed"]
-        counts[f"excluded {kind} values not found in the text"] = excluded["not found"]
-    rows = [[what, f"{number:,}"] for what, number in counts.items()]
     environment = Environment(
+        loader=PackageLoader("domainbert.pretraining", "."),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701  (Markdown)
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.from_string(CARD.read_text("utf-8")).render(
-        manifest,
-        about={name: text.strip() for name, text in manifest["card"].items()},
-        counts=table(("", ""), rows),
-        scores=table(*score_table(manifest)),
-    )
+    head, *rows = score_table(manifest)
+    template = environment.get_template("card.md.jinja")
+    return template.render(manifest, about=manifest["card"], scores=table(head, rows))

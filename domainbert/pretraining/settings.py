@@ -41,12 +41,9 @@ class ExampleSettings(Settings):
     """How training examples are made; the `[examples]` table.
 
     Attributes:
-        pairs: two segments per example, half of them of two documents, for next-sentence
-            prediction; otherwise one segment.
         masked: share of the tokens to predict.
     """
 
-    pairs: bool = True
     masked: Part = 0.15
 
 

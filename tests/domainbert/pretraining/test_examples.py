@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, CorpusError
-from domainbert.pretraining.examples import NO_PAIR, ExampleMaker, Prepared
-from domainbert.pretraining.settings import CorpusSettings, ExampleSettings
+from domainbert.pretraining.examples import ExampleMaker, Prepared
+from domainbert.pretraining.settings import CorpusSettings
 from domainbert.tables import write_table
 
 CLS, SEP = 1, 2
@@ -35,8 +35,8 @@ class Listed:
         return {"tokens": self.all_tokens[document], "ends": self.all_ends[document]}
 
 
-def make(documents, *, length=32, seed=0, pairs=True):
-    return list(ExampleMaker(documents, length=length, pairs=pairs, tokenizer=TOKENIZER, seed=seed))
+def make(documents, *, length=32, seed=0):
+    return list(ExampleMaker(documents, length=length, tokenizer=TOKENIZER, seed=seed))
 
 
 def segments(example):
@@ -44,9 +44,6 @@ def segments(example):
     tokens = example["tokens"]
     assert tokens[0] == CLS
     assert tokens[-1] == SEP
-    if example["label"] == NO_PAIR:
-        assert example["second"] == len(tokens)
-        return tokens[1:-1], None
     assert tokens[example["second"] - 1] == SEP
     return tokens[1 : example["second"] - 1], tokens[example["second"] : -1]
 
@@ -60,20 +57,16 @@ collections = st.lists(
     documents=collections,
     length=st.integers(16, 64),
     seed=st.integers(0, 99),
-    pairs=st.booleans(),
 )
-def test_every_token_is_read_once_and_nothing_is_too_long(documents, length, seed, pairs):
+def test_every_token_is_read_once_and_nothing_is_too_long(documents, length, seed):
     documents = Listed(documents)
     read = {number: [] for number in range(len(documents))}
-    for example in make(documents, length=length, seed=seed, pairs=pairs):
+    for example in make(documents, length=length, seed=seed):
         first, second = segments(example)
         assert len(example["tokens"]) <= length
         assert len(first) > 0
-        assert (example["label"] == NO_PAIR) == (not pairs)
         document = documents.of(first[0])
         read[document].append(first)
-        if second is None:
-            continue
         other = documents.of(second[0])
         own = documents[other]["tokens"]
         assert set(second) <= set(own)
@@ -103,11 +96,8 @@ def test_half_of_the_pairs_are_true_where_text_follows():
 
 
 def test_examples_are_packed():
-    def mean_length(**options):
-        return np.mean([len(e["tokens"]) for e in make(some(60, most=150), length=64, **options)])
-
-    assert mean_length(pairs=False) > 0.9 * 64
-    assert mean_length() > 0.85 * 64
+    lengths = [len(each["tokens"]) for each in make(some(60, most=150), length=64)]
+    assert np.mean(lengths) > 0.85 * 64
 
 
 def test_the_first_segment_ends_where_a_sentence_does():
@@ -136,7 +126,6 @@ def test_the_seed_decides():
 def test_pairs_need_two_documents():
     with pytest.raises(CorpusError, match=r"^pairs need two documents on each side .*, got 1$"):
         make(Listed([[3, 4]]))
-    assert make(Listed([[3, 4]]), pairs=False)
 
 
 # --- in the work folder
@@ -156,10 +145,9 @@ def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeyp
     monkeypatch.setattr("domainbert.pretraining.examples.TOGETHER", 3)
     rows = pd.DataFrame({"patient_id": list(TEXTS), "text": list(TEXTS.values())})
     write_table(rows, tmp_path / "notes.jsonl")
-    unpaired = ExampleSettings(pairs=False)
-    recipe = new_recipe(corpus=CorpusSettings(held_out=0.7), examples=unpaired)
+    recipe = new_recipe(corpus=CorpusSettings(held_out=0.553))
     corpus = Corpus([tmp_path / "notes.jsonl"], settings=recipe.corpus)
-    options = {"recipe": recipe, "tokenizer": tokenizer, "work": tmp_path / "work"}
+    options = {"plan": recipe.training, "tokenizer": tokenizer, "work": tmp_path / "work"}
     made = Prepared(corpus, **options)
     documents = [row for side in (TRAIN, HELD_OUT) for row in made.documents[side]]
     read = {tokenizer.decode(row["tokens"]): row["ends"].tolist() for row in documents}
@@ -174,7 +162,7 @@ def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeyp
     assert counts.sum() == sum(made.counts["tokens"].values()) == 34
     assert counts[tokenizer.convert_tokens_to_ids("stable")] == 2
     for side, examples in made.examples.items():
-        written = make(made.documents[side], seed=recipe.training.seed, pairs=False)
+        written = make(made.documents[side], seed=recipe.training.seed)
         assert len(written) == len(examples)
     again = Prepared(corpus, **options)  # reads no text
     assert again.counts == made.counts
@@ -192,7 +180,7 @@ def test_a_kill_while_text_is_prepared_leaves_nothing_that_is_read(
             yield from itertools.islice(super().__iter__(), 5)
             raise KeyboardInterrupt
 
-    options = {"recipe": recipe, "tokenizer": tokenizer, "work": tmp_path / "work"}
+    options = {"plan": recipe.training, "tokenizer": tokenizer, "work": tmp_path / "work"}
     with pytest.raises(KeyboardInterrupt):
         Prepared(Cut([notes_file], settings=recipe.corpus), **options)
     made = Prepared(corpus, **options)

@@ -26,11 +26,7 @@ from domainbert.errors import UserError
 from domainbert.files import locked
 from domainbert.pretraining.corpus import CorpusError
 from domainbert.pretraining.fitting import pretrain
-from domainbert.pretraining.model import PretrainingNetwork
-from domainbert.pretraining.settings import (
-    ExampleSettings,
-    Recipe,
-)
+from domainbert.pretraining.settings import Recipe
 from domainbert.tables import write_table
 from domainbert.training.trainer import ObjectiveTrainer
 
@@ -125,18 +121,6 @@ def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
     assert load_tokenizer(find_encoder(tmp_path / "again")).get_vocab() == (
         load_tokenizer(find_encoder(made)).get_vocab()
     )
-
-
-def test_without_pairs(notes_file, new_recipe, tmp_path):
-    recipe = new_recipe(
-        examples=ExampleSettings(pairs=False),
-        steps=3,
-    )
-    out = tmp_path / "out"
-    assert "nsp_accuracy" not in pretrain([notes_file], out=out, recipe=recipe)["after"]
-    assert not [name for name in weights(out) if "seq_relationship" in name]
-    assert load_config(find_encoder(out)).architectures == ["BertForMaskedLM"]
-    load_model(find_encoder(out), PretrainingNetwork)
 
 
 # --- what must not be read

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from domainbert.pretraining.examples import IGNORED, NO_PAIR, Masker
+from domainbert.pretraining.examples import IGNORED, Masker
 
 ROWS, TOKENS = 400, 60
 
@@ -22,7 +22,7 @@ def batch(tokenizer):
 
 def hide(masker, ids, seed):
     """What a batch shows, and its labels, shape (rows, tokens)."""
-    rows = {"tokens": ids, "second": np.full(len(ids), ids.shape[1]), "label": [NO_PAIR]}
+    rows = {"tokens": ids, "second": np.full(len(ids), ids.shape[1]), "label": np.zeros(len(ids))}
     batch = masker.batch(rows, seed=(seed,))
     return batch["input_ids"].numpy(), batch["labels"].numpy()
 

@@ -81,7 +81,6 @@ def test_without_a_recipe_there_are_defaults():
             r"\[training\] learning_rate: expected a number above 0, got 0$",
         ),
         ("[examples]\nmasked = 1.0\n", r"\[examples\] masked: expected a number below 1, got 1.0$"),
-        ("[examples]\npairs = 1\n", r"\[examples\] pairs: expected true or false, got 1$"),
         (
             "[training]\nseed = -1\n",
             r"\[training\] seed: expected a whole number from 0 to 4294967295, got -1$",
