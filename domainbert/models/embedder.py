@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -73,15 +72,6 @@ class PassageVectors:
     ends: np.ndarray = field(repr=False)
     faults: dict[int, str]
     count: int
-
-
-@dataclass(frozen=True)
-class _Read:
-    """A chunk of texts, each different one split into windows."""
-
-    texts: list[str]
-    faults: list[str]
-    windowed: dict[str, WindowedText]
 
 
 class Embedder(Model):
@@ -165,20 +155,17 @@ class Embedder(Model):
         Raises:
             UserError: one string instead of a list of them.
         """
-        for read in self._tokenised(texts, self.windower):
-            good = {text: w for text, w in read.windowed.items() if not _fault(w)}
-            rows = self._text_vectors(good.values())
-            # The last row is for texts without a vector.
-            table = np.vstack([rows, np.full((1, self.dimension), np.nan, np.float32)])
-            place = {text: row for row, text in enumerate(good)}
+        for read, faults in self._tokenised(texts, self.windower):
+            # A text that repeats is the same object. The last row is for texts without a vector.
+            good = {id(text): text for text, fault in zip(read, faults, strict=True) if not fault}
+            none = np.full((1, self.dimension), np.nan, np.float32)
+            table = np.vstack([self._text_vectors(list(good.values())), none])
+            place = {key: row for row, key in enumerate(good)}
             yield TextVectors(
-                vectors=table[[place.get(text, -1) for text in read.texts]],
-                tokens=np.array([read.windowed[text].tokens for text in read.texts]),
-                windows=np.array([len(read.windowed[text].windows) for text in read.texts]),
-                faults=tuple(
-                    fault or _fault(read.windowed[text])
-                    for fault, text in zip(read.faults, read.texts, strict=True)
-                ),
+                vectors=table[[place.get(id(text), -1) for text in read]],
+                tokens=np.array([text.tokens for text in read]),
+                windows=np.array([len(text.windows) for text in read]),
+                faults=tuple(faults),
             )
 
     def embed_passages(
@@ -198,21 +185,18 @@ class Embedder(Model):
         """
         windower = self.windower if window is None else self._windower(window)
         first = 0
-        for read in self._tokenised(texts, windower):
-            faults, places, windows = dict[int, str](), list[tuple[int, int, int]](), []
-            for number, (text, fault) in enumerate(
-                zip(read.texts, read.faults, strict=True), start=first
-            ):
-                windowed = read.windowed[text]
-                if fault := fault or _fault(windowed):
-                    faults[number] = fault
-                    continue
-                places += [(number, w.start, w.end) for w in windowed.windows]
-                windows += [w.input_ids for w in windowed.windows]
+        for read, faults in self._tokenised(texts, windower):
+            windows = [
+                (number, window)
+                for number, (text, fault) in enumerate(zip(read, faults, strict=True), start=first)
+                for window in ([] if fault else text.windows)
+            ]
+            places = [(number, window.start, window.end) for number, window in windows]
             numbers, starts, ends = np.array(places, dtype=np.int64).reshape(-1, 3).T
-            vectors = self.scaled(self.pooled(windows))
-            yield PassageVectors(vectors, numbers, starts, ends, faults, len(read.texts))
-            first += len(read.texts)
+            vectors = self.scaled(self.pooled([window.input_ids for _, window in windows]))
+            why = {number: fault for number, fault in enumerate(faults, start=first) if fault}
+            yield PassageVectors(vectors, numbers, starts, ends, why, len(read))
+            first += len(read)
 
     def similarity(self, a: str, b: str) -> float:
         """The cosine of two texts, in [-1, 1]."""
@@ -255,9 +239,8 @@ class Embedder(Model):
         return unit(vectors) if self.settings.unit_norm else vectors
 
     def _text_vectors(
-        self, texts: Iterable[WindowedText], *, network: PreTrainedModel | None = None
+        self, texts: Sequence[WindowedText], *, network: PreTrainedModel | None = None
     ) -> np.ndarray:
-        texts = list(texts)
         windows = [window.input_ids for text in texts for window in text.windows]
         rows = join_windows(
             self.pooled(windows, network=network),
@@ -275,43 +258,35 @@ class Embedder(Model):
 
         return Windower(self.tokenizer, window=window, limit=window_limit(self.network.config))
 
-    def _tokenised(self, texts: Iterable[Any], windower: Windower) -> Iterator[_Read]:
+    def _tokenised(
+        self, texts: Iterable[Any], windower: Windower
+    ) -> Iterator[tuple[list[WindowedText], list[str]]]:
+        """Texts in windows, piece by piece, and for each text why it has no vector, or ""."""
         check_many(texts)
         chunks = chunked(texts, size=_tokens, limit=self.runner.buffer_tokens)
         return read_ahead(_split(chunk, windower) for chunk in chunks)
 
 
 def check_many(texts: object) -> None:
-    """Refuse one string where several are expected, which would be read letter by letter.
-
-    Raises:
-        UserError: `texts` is a string.
-    """
+    """Refuse one string (`UserError`) where several are expected: it would be read by letters."""
     if isinstance(texts, str):
         raise UserError("expected a list of texts, got one string; write [text]")
 
 
 def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
-    """Refuse texts without a vector.
-
-    Args:
-        faults: one for each text; "" where there is none.
-        first: number of the first of these texts.
-
-    Raises:
-        UserError: naming the first such text by its number.
-    """
-    for number, fault in zip(itertools.count(first), faults, strict=False):
+    """Raise `UserError` for the first text with a fault, by its number, counted from `first`."""
+    for number, fault in enumerate(faults, start=first):
         if fault:
             raise UserError(f"text number {number} has no vector: {fault}")
 
 
-def _split(chunk: list[Any], windower: Windower) -> _Read:
+def _split(chunk: list[Any], windower: Windower) -> tuple[list[WindowedText], list[str]]:
     faults = [_type_fault(text) for text in chunk]
     texts = [t if isinstance(t, str) and not f else "" for t, f in zip(chunk, faults, strict=True)]
     different = list(dict.fromkeys(texts))  # a text that repeats is read once
     windowed = dict(zip(different, windower.split_many(different), strict=True))
-    return _Read(texts, faults, windowed)
+    read = [windowed[text] for text in texts]
+    return read, [fault or _fault(text) for fault, text in zip(faults, read, strict=True)]
 
 
 def _fault(windowed: WindowedText) -> str:
