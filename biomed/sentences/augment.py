@@ -18,9 +18,10 @@ from pydantic import Field
 
 from biomed.sentences.data import keys, scores
 from biomed.sentences.encoder import SentenceEncoder
-from biomed.sentences.search import SentenceIndex
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
 from domainbert.errors import UserError
+from domainbert.models.pooling import unit
+from domainbert.search import top_k
 from domainbert.settings import Count, Settings
 from domainbert.training.recipes import Card
 from domainbert.training.settings import TrainingSettings
@@ -143,15 +144,15 @@ def candidates(
         raise UserError(f"new pairs need at least two different texts, got {number}")
     table = recipe.silver
     generator = np.random.default_rng(recipe.training.seed)
-    partners = generator.integers(0, number, (number, table.random)).tolist()
+    partners = generator.integers(0, number, (number, table.random))
     if table.neighbours:
-        k = min(table.neighbours + 1, number)  # a text is its own best neighbour
-        index = SentenceIndex.build(texts, SentenceEncoder.from_pretrained(recipe.model.encoder))
-        for row, passages in zip(partners, index.search(texts, k=k), strict=True):
-            row += [int(passage.id) for passage in passages]
+        vectors = unit(SentenceEncoder.from_pretrained(recipe.model.encoder).embed(texts))
+        # A text is its own best neighbour.
+        nearest = top_k(vectors, [vectors], k=min(table.neighbours + 1, number)).rows
+        partners = np.hstack([partners, nearest])
     known = {key for pairs in without for key in keys(pairs)}
     new: dict[frozenset[str], Pair] = {}
-    for first, row in zip(texts, partners, strict=True):
+    for first, row in zip(texts, partners.tolist(), strict=True):
         for second in (texts[place] for place in row):
             pair = frozenset((first, second))
             if len(pair) == 2 and pair not in known:

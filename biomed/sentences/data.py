@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from domainbert.tables import (
     is_text_file,
     iter_rows,
     match_columns,
-    table_columns,
+    read_table,
 )
 
 if TYPE_CHECKING:
@@ -31,11 +30,10 @@ COLUMNS = (
     Column("negative", "text", ("third",)),
     Column("label", "value", _LABEL),
 )
-NAMES = [column.name for column in COLUMNS]
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _STS_CELLS = 7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
+_NAMES = ["first", "second", "label"]
 _XNLI = ["sentence1", "sentence2", "gold_label"]
-Cells = tuple[object, ...]  # first, second, negative, label
 
 
 def read_pairs(source: str | Path) -> pd.DataFrame:
@@ -54,23 +52,42 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
     Raises:
         TableError: no such source or column, a malformed line, or a row without a text.
     """
-    import pandas as pd
-
-    name = Path(source).name
-    pairs = pd.DataFrame(list(_rows(source)), columns=NAMES, dtype=object)
+    path = Path(source)
+    pairs = _unquoted(path) if path.suffix.lower() == ".tsv" and path.is_file() else None
+    if pairs is None:
+        table = read_table(source)
+        names = match_columns(list(table.columns), COLUMNS, source=path.name)
+        pairs = table[list(names.values())].set_axis(list(names), axis="columns")
     if pairs.empty:
-        raise TableError(f"{name}: no rows")
-    for column in COLUMNS:
-        values = ["" if pd.isna(value) else str(value).strip() for value in pairs[column.name]]
-        missing = [number for number, value in enumerate(values) if not value]
-        if len(missing) == len(pairs) and not column.required:
-            pairs = pairs.drop(columns=column.name)
-        elif missing:
+        raise TableError(f"{path.name}: no rows")
+    for name in list(pairs):
+        missing = np.flatnonzero(pairs[name].isna() | (pairs[name].astype(str).str.strip() == ""))
+        if len(missing) == len(pairs) and name in ("negative", "label"):
+            pairs = pairs.drop(columns=name)
+        elif len(missing):
             raise TableError(
-                f"{name}: {len(missing)} rows have no {column.name}, the first is row number "
+                f"{path.name}: {len(missing)} rows have no {name}, the first is row number "
                 f"{missing[0]}"
             )
     return pairs.astype(str)
+
+
+def _unquoted(path: Path) -> pd.DataFrame | None:
+    """The pairs of a file of the STS benchmark or XNLI; None for another table."""
+    import pandas as pd
+
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise TableError(f"{path.name} is not in UTF-8: save it as UTF-8") from None
+    cells = [line.split("\t") for line in lines if line]
+    if cells[:1] == [_XNLI] and all(len(row) == len(_XNLI) for row in cells):
+        return pd.DataFrame(cells[1:], columns=_NAMES)
+    if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
+        cells = cells[1:]
+    if not all(len(row) >= _STS_CELLS and _NUMBER.fullmatch(row[4]) for row in cells):
+        return None
+    return pd.DataFrame([(row[5], row[6], row[4]) for row in cells], columns=_NAMES)
 
 
 def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
@@ -146,40 +163,11 @@ def read_translations(source: str | Path, translation: str | Path) -> list[tuple
             f"{Path(source).name} has {len(first)} sentences and {Path(translation).name} has "
             f"{len(second)}; a translation has one line for each line of its source"
         )
-    pairs = list(zip(first, second, strict=True))
-    for number, (a, b) in enumerate(pairs, start=1):
-        if bool(a) != bool(b):
-            name = Path(translation if a else source).name
+    for number, pair in enumerate(zip(first, second, strict=True), start=1):
+        if any(pair) != all(pair):
+            name = Path(translation if pair[0] else source).name
             msg = f"{name}: sentence number {number} is empty, and in the other file it is not"
             raise TableError(msg)
     if not any(first):
         raise TableError(f"{Path(source).name} has no sentence")
-    return [pair for pair in dict.fromkeys(pairs) if pair[0]]
-
-
-def _rows(source: str | Path) -> Iterator[Cells]:
-    path = Path(source)
-    if path.suffix.lower() == ".tsv" and path.is_file() and (rows := list(_unquoted(path))):
-        yield from rows
-        return
-    names = match_columns(table_columns(source), COLUMNS, source=Path(source).name)
-    for row in iter_rows(source):
-        if row.fault:
-            raise TableError(f"{row.place}: {row.fault}")
-        yield tuple(row.cells.get(names.get(name, "")) for name in NAMES)
-
-
-def _unquoted(path: Path) -> Iterator[Cells]:
-    """The rows of a file of the STS benchmark or XNLI; none where it is another table."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise TableError(f"{path.name} is not in UTF-8: save it as UTF-8") from None
-    cells = [line.split("\t") for line in lines if line]
-    if cells and cells[0] == _XNLI and all(len(row) == len(_XNLI) for row in cells):
-        yield from ((first, second, None, label) for first, second, label in cells[1:])
-        return
-    if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
-        cells = cells[1:]
-    if all(len(row) >= _STS_CELLS and _NUMBER.fullmatch(row[4]) for row in cells):
-        yield from ((row[5], row[6], None, row[4]) for row in cells)
+    return [pair for pair in dict.fromkeys(zip(first, second, strict=True)) if all(pair)]

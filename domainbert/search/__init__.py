@@ -17,8 +17,8 @@ class Hits:
     """The nearest rows of each query, best first.
 
     Attributes:
-        rows: row numbers, shape (queries, k); -1 where the index has fewer than k rows.
-        scores: cosines, shape (queries, k), float32; NaN there.
+        rows: row numbers, shape (queries, k or fewer); -1 where fewer than k were found.
+        scores: cosines or others, of the same shape, float32; NaN there.
     """
 
     rows: np.ndarray = field(repr=False)

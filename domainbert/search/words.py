@@ -31,14 +31,11 @@ class Words:
 
     def search(self, queries: Sequence[str], *, k: int) -> Hits:
         """The k best rows of each query; a row without a word of the query is not among them."""
-        some = min(k, self._count)
-        rows, scores = self._index.retrieve(_tokens(queries), k=some, show_progress=False)
-        rows, scores = np.asarray(rows, dtype=np.int64), np.asarray(scores, dtype=np.float32)
-        none, pad = scores <= 0, ((0, 0), (0, k - some))
-        return Hits(
-            np.pad(np.where(none, -1, rows), pad, constant_values=-1),
-            np.pad(np.where(none, np.nan, scores), pad, constant_values=np.nan),
+        rows, scores = self._index.retrieve(
+            _tokens(queries), k=min(k, self._count), show_progress=False
         )
+        is_found = scores > 0
+        return Hits(np.where(is_found, rows, -1), np.where(is_found, scores, np.nan))
 
 
 def _tokens(texts: Sequence[str]) -> Any:
