@@ -25,7 +25,7 @@ from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import MIN_SCORE, EntityLinker
 from biomed.terms.names import normalised
-from biomed.terms.similarity import TermModel
+from biomed.terms.similarity import TermEmbedder
 from domainbert.models.shipped import table
 
 LEAST = (0.0, 0.3, 0.4, 0.5, MIN_SCORE, 0.7, 0.8)
@@ -82,7 +82,7 @@ def main() -> None:
     by_name = EntityLinker(dictionary)
     rows = [row("names alone", by_name.link([name for name, _ in found]), right)]
     rows.append(row("abbreviations, names", by_name.link(names), right))
-    embedder = TermModel.from_pretrained(asked.model)
+    embedder = TermEmbedder.from_pretrained(asked.model)
     links = EntityLinker(dictionary, embedder, min_score=0.0).link(names)
     for least in LEAST:
         kept = [link if link and link.score >= least else None for link in links]

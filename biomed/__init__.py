@@ -10,9 +10,6 @@ from domainbert import __version__
 if TYPE_CHECKING:
     from biomed.classes import EntityTagger as EntityTagger
     from biomed.classes import QuestionAnswerer as QuestionAnswerer
-    from biomed.classes import TermEmbedder as TermEmbedder
-    from biomed.classes import embed_frame as embed_frame
-    from biomed.classes import plot_terms as plot_terms
     from biomed.ner.dictionaries import Dictionary as Dictionary
     from biomed.ner.entities import Entity as Entity
     from biomed.ner.linking import EntityLinker as EntityLinker
@@ -24,11 +21,14 @@ if TYPE_CHECKING:
     from biomed.sentences.search import SentenceIndex as SentenceIndex
     from biomed.terms.names import medical_terms as medical_terms
     from biomed.terms.names import read_vocabulary as read_vocabulary
+    from biomed.terms.plots import plot_terms as plot_terms
+    from biomed.terms.similarity import TermEmbedder as TermEmbedder
     from biomed.terms.similarity import TermIndex as TermIndex
+    from biomed.terms.task import embed_frame as embed_frame
 
 # Each name is imported on first use, so that `biomed --help` does not import torch.
 _NAMES = {
-    "classes": "EntityTagger QuestionAnswerer TermEmbedder embed_frame plot_terms",
+    "classes": "EntityTagger QuestionAnswerer",
     "ner.entities": "Entity",
     "ner.dictionaries": "Dictionary",
     "ner.linking": "EntityLinker",
@@ -37,7 +37,9 @@ _NAMES = {
     "sentences.encoder": "CrossEncoder SentenceEncoder",
     "sentences.search": "SentenceIndex",
     "sentences.evaluation": "evaluate_pairs",
-    "terms.similarity": "TermIndex",
+    "terms.similarity": "TermEmbedder TermIndex",
+    "terms.plots": "plot_terms",
+    "terms.task": "embed_frame",
     "terms.names": "medical_terms read_vocabulary",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

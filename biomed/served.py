@@ -22,10 +22,10 @@ def _answers(name: str, **_: object) -> Served:
 
 
 def _similar(name: str, **_: object) -> Served:
-    from biomed.terms.similarity import TermIndex, TermModel
+    from biomed.terms.similarity import TermEmbedder, TermIndex
     from biomed.terms.task import NearestTask
 
-    model = TermModel.from_pretrained(name)
+    model = TermEmbedder.from_pretrained(name)
     return Served.of(name, model, {"similar": NearestTask(TermIndex(model))})
 
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from biomed.sentences.data import read_pairs
 from biomed.sentences.evaluation import Evaluation, evaluate_pairs, mean_scores
 from biomed.sentences.training import SentenceRecipe, fit_encoder
-from biomed.terms.similarity import TermModel
+from biomed.terms.similarity import TermEmbedder
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 from domainbert.errors import UserError
@@ -100,7 +100,7 @@ def train_medical_terms(
     *,
     checkpoints: str | Path | None = None,
     resume: bool = False,
-) -> TermModel:
+) -> TermEmbedder:
     """Train by a recipe, and measure beside the plain encoder.
 
     Args:
@@ -123,12 +123,12 @@ def train_medical_terms(
         pairs,
         frame(synonym_pairs(concepts)),
         recipe,
-        model_class=TermModel,
+        model_class=TermEmbedder,
         checkpoints=checkpoints,
         resume=resume,
     )
     trained.manifest["counts"]["terms of the vocabulary held out"] = int(terms["held_out"].sum())
-    plain = TermModel.from_pretrained(recipe.model.encoder)
+    plain = TermEmbedder.from_pretrained(recipe.model.encoder)
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores_note": SCORES_NOTE,
@@ -188,7 +188,7 @@ def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[An
     return [*relations] * whole + part
 
 
-def measure(embedder: TermModel, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
+def measure(embedder: TermEmbedder, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
     """The rows of the card's table of scores; rated pairs where the file is there."""
     measured = {"pairs": evaluate_pairs(embedder, read_pairs(pairs))} if pairs.is_file() else {}
     measured["categories"] = evaluate_categories(embedder, vocabulary)
@@ -201,7 +201,7 @@ def measure(embedder: TermModel, vocabulary: pd.DataFrame, pairs: Path) -> dict[
 
 
 def evaluate_synonyms(
-    embedder: TermModel, vocabulary: pd.DataFrame, *, bootstrap: int = RESAMPLES
+    embedder: TermEmbedder, vocabulary: pd.DataFrame, *, bootstrap: int = RESAMPLES
 ) -> Evaluation:
     """Search each synonym among all terms by its vector.
 

@@ -74,9 +74,9 @@ class EntityLinker:
         `model` is a `TermEmbedder`'s name or folder, or None to link by name only. The vectors of
         the names are computed when they are first needed, and kept beside the table.
         """
-        from biomed.terms.similarity import TermModel
+        from biomed.terms.similarity import TermEmbedder
 
-        embedder = None if model is None else TermModel.from_pretrained(model)
+        embedder = None if model is None else TermEmbedder.from_pretrained(model)
         return cls(Dictionary.read(path), embedder)
 
     def facts(self) -> dict[str, object]:

@@ -13,7 +13,7 @@ from domainbert.cli.console import one_line_errors, print_table, say
 from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:
-    from biomed.terms.similarity import TermIndex, TermModel
+    from biomed.terms.similarity import TermEmbedder, TermIndex
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -176,7 +176,7 @@ def train(
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
-def _load(model: str, **chosen: Any) -> TermModel:
-    from biomed.terms.similarity import TermModel
+def _load(model: str, **chosen: Any) -> TermEmbedder:
+    from biomed.terms.similarity import TermEmbedder
 
-    return TermModel.from_pretrained(model, **chosen)
+    return TermEmbedder.from_pretrained(model, **chosen)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.statistics.figures import COLOURS, GREY, drawing
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from domainbert.models.embedder import Embedder
 
 PERPLEXITY, NEIGHBOURS = 30.0, 5
 LEAST_TERMS = 4  # t-SNE of fewer says nothing
@@ -44,6 +47,32 @@ class TermLayout:
 
     table: pd.DataFrame = field(repr=False)
     caption: str
+
+
+def plot_terms(
+    terms: Sequence[str],
+    categories: Sequence[str] | None = None,
+    *,
+    embedder: Embedder | None = None,
+    **options: Any,
+) -> Figure:
+    """Draw medical terms by t-SNE: similar terms are close, and colours are categories.
+
+    The caption gives the perplexity and the share of true neighbourhoods that the picture keeps.
+    Labels never overlap; a label without room is left out.
+
+    Args:
+        terms: four or more (thousands take minutes).
+        categories: one for each term, for colours and legend.
+        embedder: by default the shipped one.
+        **options: perplexity and seed, see `layout_terms`.
+
+    Raises:
+        UserError: fewer than four terms, or another number of categories.
+    """
+    terms = list(terms)
+    vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
+    return plot_layout(layout_terms(terms, vectors, categories=categories, **options))
 
 
 def layout_terms(

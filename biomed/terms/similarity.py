@@ -1,8 +1,9 @@
-"""TermModel, and TermIndex: the terms of a vocabulary nearest to a term, by name and vector."""
+"""TermEmbedder, and TermIndex: the terms of a vocabulary nearest to a term, by name and vector."""
 
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,11 +34,37 @@ NAME, SYNONYM, ABBREVIATION, VECTOR = "name", "synonym", "abbreviation", "vector
 _BLOCK = 1024  # terms looked up at a time
 
 
-class TermModel(Embedder):
-    """Medical terms as vectors; see `Embedder` for arguments and methods."""
+class TermEmbedder(Embedder):
+    """Medical terms as vectors; see `Embedder` for arguments and its other methods."""
 
     package, task, default = "biomed", "terms", "terms"
     train_command = "biomed terms train NAMES --out MODEL"
+    _index: tuple[bytes, TermIndex] | None = None  # of the vocabulary that `nearest` searched last
+
+    def similarity_matrix(
+        self, terms: Sequence[str], others: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Cosines of all terms with all others (or with each other), named on both sides."""
+        import pandas as pd
+
+        both = terms, terms if others is None else others
+        for names in both:
+            check_many(names)
+        rows, columns = (unit(self.embed(list(names))) for names in both)
+        return pd.DataFrame(np.clip(rows @ columns.T, -1, 1), *map(list, both))
+
+    def nearest(
+        self, term: str, vocabulary: Sequence[str] | pd.DataFrame | None = None, *, k: int = 10
+    ) -> pd.DataFrame:
+        """The k terms of a vocabulary nearest to a term, by name, synonym and then by vector.
+
+        The vectors of the vocabulary (see `TermIndex`) are kept until another one is searched. For
+        details see `TermIndex.nearest`.
+        """
+        key = hashlib.sha256(pickle.dumps(vocabulary)).digest()
+        if self._index is None or self._index[0] != key:
+            self._index = key, TermIndex(self, vocabulary)
+        return self._index[1].nearest(term, k=k)
 
 
 @dataclass(frozen=True)
@@ -170,22 +197,21 @@ class TermIndex:
         self, term: str, text: str, vector: np.ndarray, *, rows: list[int], named: dict[int, str]
     ) -> list[Neighbour]:
         """The rows found by name, by kind and cosine, then those by vector alone."""
-        cosines = np.clip(self._vectors[list(named)] @ vector, -1, 1)
-        order = [row for _, row in sorted(zip(-cosines, named, strict=True))]
-        order.sort(key=lambda row: named[row] != NAME)
-        order += [row for row in rows if row >= 0 and row not in named]
-        order = [row for row in order if self.terms[row].casefold() != term.casefold()]
+        matches = dict.fromkeys((row for row in rows if row >= 0), VECTOR) | named
+        order = [row for row in matches if self.terms[row].casefold() != term.casefold()]
         cosines = np.clip(self._vectors[order] @ vector, -1, 1).tolist()
-        is_read = text != term
+        kinds = [(NAME, SYNONYM, VECTOR).index(matches[row]) for row in order]
+        ranked = sorted(zip(kinds, cosines, order, strict=True), key=lambda r: (r[0], -r[1], r[2]))
+        meaning = text if text != term else ""
         return [
             Neighbour(
                 rank,
                 self.terms[row],
                 cosine,
-                ABBREVIATION if is_read and row in named else named.get(row, VECTOR),
-                text if is_read else "",
+                ABBREVIATION if meaning and row in named else matches[row],
+                meaning,
             )
-            for rank, (row, cosine) in enumerate(zip(order, cosines, strict=True), start=1)
+            for rank, (_, cosine, row) in enumerate(ranked, start=1)
         ]
 
     def read(self, term: str) -> tuple[tuple[str, ...], str]:
@@ -202,8 +228,8 @@ class TermIndex:
         if texts in ((), (term,)):
             return (term,), ""
         if len(texts) == 1:
-            return texts, (f"{term} is read as {texts[0]}")
-        return texts, (f"{term} is ambiguous: {' or '.join(texts)}")
+            return texts, f"{term} is read as {texts[0]}"
+        return texts, f"{term} is ambiguous: {' or '.join(texts)}"
 
     def _by_name(self, text: str) -> dict[int, str]:
         """Row -> match of the vocabulary's terms with this name, or with another of its thing."""

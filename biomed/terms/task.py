@@ -11,10 +11,13 @@ import pyarrow as pa
 from biomed.sentences.task import EncodeTask
 from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import COLUMNS
-from domainbert.scoring import Fault, Task, text_of
+from domainbert.scoring import Fault, Task, score_frame, text_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from biomed.terms.similarity import Neighbours, TermIndex
+    from domainbert.models.embedder import Embedder
     from domainbert.tables import Row
 
 
@@ -34,6 +37,21 @@ class EmbedTask(EncodeTask):
         if "reason" not in row and (known := meanings(item)):
             row["reason"] = f"read as written; it may stand for {' or '.join(known)}"
         return [row]
+
+
+def embed_frame(
+    embedder: Embedder, frame: pd.DataFrame, *, column: str | None = None, keep: Iterable[str] = ()
+) -> pd.DataFrame:
+    """The vectors of a table of terms; see `EmbedTask` for the columns.
+
+    Args:
+        embedder: gives the vectors.
+        frame: the terms, and anything else; ids are carried along.
+        column: the one with the terms, where it is not called `term`.
+        keep: further columns to carry along.
+    """
+    named = {"term": column} if column else None
+    return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
 
 
 class NearestTask(Task):

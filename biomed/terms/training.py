@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from biomed.sentences.training import fit_encoder
 from biomed.terms.names import percent, read_vocabulary
-from biomed.terms.similarity import TermModel
+from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
 from domainbert.tables import require_columns
 
@@ -56,7 +56,7 @@ def name_pairs(names: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, pd.
     return pairs[~is_held].reset_index(drop=True), pairs[is_held].reset_index(drop=True)
 
 
-def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any) -> TermModel:
+def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any) -> TermEmbedder:
     """Train on the names of concepts; a tenth of the concepts, by a hash, chooses the weights.
 
     Args:
@@ -73,7 +73,7 @@ def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any)
             f"{len(train)} pairs of names to train on and {len(held)} to choose the weights by: "
             "both are needed; give more concepts with two names or more"
         )
-    trained = fit_encoder({"names": train}, held, recipe, model_class=TermModel, **place)
+    trained = fit_encoder({"names": train}, held, recipe, model_class=TermEmbedder, **place)
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores": {"validation": trained.manifest["validation"]},

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.classes import TermEmbedder
+from biomed.terms.similarity import TermEmbedder
 from recipes.categories import evaluate_categories, vocabulary_terms
 
 WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()

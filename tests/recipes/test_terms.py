@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from biomed.classes import TermEmbedder
+from biomed.terms.similarity import TermEmbedder
 from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe, recipe_file
 from recipes.categories import vocabulary_terms

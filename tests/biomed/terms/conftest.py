@@ -2,7 +2,7 @@
 
 import pytest
 
-from biomed.classes import TermEmbedder
+from biomed.terms.similarity import TermEmbedder
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from biomed.classes import TermEmbedder
 from biomed.cli import app
+from biomed.terms.similarity import TermEmbedder
 from domainbert.tables import read_table, write_table
 
 run = CliRunner()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biomed.classes import TermEmbedder
+from biomed.terms.similarity import TermEmbedder
 from domainbert.encoders.loading import EncoderError
 from domainbert.models.embedder import Embedder
 from domainbert.models.pooling import EmbeddingSettings

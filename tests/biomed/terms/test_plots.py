@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.classes import TermEmbedder, plot_terms
-from biomed.terms.plots import TermLayout, plot_layout
+from biomed.terms.plots import TermLayout, plot_layout, plot_terms
+from biomed.terms.similarity import TermEmbedder
 from domainbert.statistics.figures import save_figure
 
 RNG = np.random.default_rng(0)
@@ -104,7 +104,7 @@ def test_files_are_the_same_each_time(tmp_path, ending):
 
 
 def test_matplotlib_waits_until_it_is_needed():
-    code = "import sys, biomed.classes; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, biomed.terms.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,12 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.classes import embed_frame
 from biomed.terms.similarity import COLUMNS, TermIndex
-from biomed.terms.task import (
-    EmbedTask,
-    NearestTask,
-)
+from biomed.terms.task import EmbedTask, NearestTask, embed_frame
 from domainbert.scoring import score_file, score_frame
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 

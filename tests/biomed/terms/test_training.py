@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.classes import TermEmbedder
 from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.names import percent
+from biomed.terms.similarity import TermEmbedder
 from biomed.terms.training import name_pairs, read_names, train_from_recipe
 from domainbert.tables import TableError
 from domainbert.training.settings import TrainingSettings
