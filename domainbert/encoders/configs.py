@@ -22,7 +22,7 @@ _MOST |= {"num_hidden_layers": 1000}
 _USUAL = 10**6  # the largest other number
 _LONGEST = 100_000  # characters of a text, or entries of a list
 _FILE_BYTES = 2**25
-_NOT_READ = ("output_hidden_states", "output_attentions", "return_dict", "chunk_size_feed_forward")
+_NOT_READ = {"output_hidden_states", "output_attentions", "return_dict", "chunk_size_feed_forward"}
 _PLAIN = ("is_decoder", "add_cross_attention", "is_encoder_decoder", "quantization_config")
 
 
@@ -51,9 +51,12 @@ def read_config(
     for key in _PLAIN:
         if document.get(key):
             raise EncoderError(f"{name}: config.json has {key}; expected a plain encoder")
-    known = {key for key in CONFIG_MAPPING[kind]().to_dict() if not key.startswith("_")}
-    known = (known | {"num_labels"}).difference(_NOT_READ, {"model_type"})
-    kept = {key: value for key, value in document.items() if key in known}
+    usual = {"num_labels": None, **CONFIG_MAPPING[kind]().to_dict()}
+    kept = {
+        key: value
+        for key, value in document.items()
+        if key in usual.keys() - _NOT_READ and not key.startswith("_") and value != usual[key]
+    }
     check_bounds(kept, name=f"{name}: config.json")
     labels = kept.get("id2label") or {}
     if not (isinstance(labels, dict) and all(map(_is_label, labels.items()))):
@@ -102,7 +105,7 @@ def _is_bounded(value: Any, most: int, depth: int = 3) -> bool:
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, int | float):
-        return math.isfinite(value) and -100 <= value <= most  # the label that losses ignore
+        return math.isfinite(value) and -1 <= value <= most
     if isinstance(value, str):
         return len(value) <= _LONGEST
     parts = list(value.values()) if isinstance(value, dict) else value
