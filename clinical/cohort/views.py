@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from clinical.cohort import fhir
 from domainbert.tables import TableError
-from domainbert.tables.columns import DEFAULTS
 from domainbert.tables.parquet_files import parquet_columns
 from domainbert.tables.sources import Source, identifier, quoted, select_text
 
@@ -107,7 +106,7 @@ class ViewSource(Source):
                 found |= {path: fhir.columns_of(shards.fields)} if fhir.has_resources(path) else {}
                 continue
             try:
-                (names,) = parquet_columns(path, DEFAULTS)
+                names = parquet_columns(path)
             except TableError:
                 flaws.append((path.name, 1, "file that cannot be read as Parquet, left out"))
                 continue

@@ -55,8 +55,7 @@ Source = Annotated[
     ),
 ]
 Table = Annotated[
-    Path,
-    typer.Option("--out", help="A table (.csv, .parquet, .jsonl), or a folder for Parquet parts."),
+    Path, typer.Option("--out", help="The table to write: .csv, .tsv, .parquet or .jsonl.")
 ]
 TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the text.")]
 StayColumn = Annotated[str | None, typer.Option("--stay", help="The column with the stay's id.")]
@@ -175,7 +174,7 @@ def score_source(
     Args:
         make_task: loads the model; called once the input is known to be readable.
         source: see `domainbert.scoring.score_file`.
-        out: the table or folder to write.
+        out: the table to write.
         scoring: the command's options.
         text: our name of the column that --text names.
         lines: read each line of a .txt file as a text.

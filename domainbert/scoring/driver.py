@@ -149,7 +149,7 @@ def score_file(
     summary: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, rows: None,
 ) -> Counts:
-    """Score a source into a table or a folder of parts, in memory bounded by the size of a part.
+    """Score a source into a table, in memory bounded by the size of a part.
 
     The source is read twice: to survey it, and to score it; a query runs once. The same call again
     resumes a run that was stopped: items that are done are not scored again. On Ctrl-C (and
@@ -159,7 +159,7 @@ def score_file(
         task: what to do with each row, or group of rows; or a function that loads it, called once
             the input is known to be readable.
         source: a file, a folder, a pattern or a database; see `domainbert.tables.iter_rows`.
-        out: a table (.csv, .parquet, .jsonl, …), or a folder for Parquet parts.
+        out: a table (.csv, .parquet, .jsonl, …).
         named: our column -> the source's, where its name is not recognised.
         keep: further columns to carry along, as text.
         options: how to read the source.
@@ -188,9 +188,6 @@ def score_file(
             "columns": plan.schema.names,
         }
         done = store.start(facts)
-        if store.is_complete:
-            items, written = store.totals()
-            return Counts(found.rows, found.rows, written=written, items=items)
         rows = iter_rows(local, options)
         with ExitStack() as stack:
             stream = checked(rows, plan, salt=store.salt, digest=found.digest)

@@ -21,16 +21,13 @@ from domainbert.files import (
     is_temporary,
     locked,
     release_empty,
-    replace,
     write_json,
 )
 from domainbert.tables import (
     DATABASES,
-    FORMATS,
     atomic_path,
     source_files,
     table_format,
-    to_frame,
     write_table,
 )
 
@@ -38,22 +35,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
-_FORMAT = "domainbert parts 4"  # of the parts
+_FORMAT = "domainbert parts 5"  # of the parts
 _SALT = 16  # bytes
 _ITEMS = b"domainbert.items"
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class RunStore:
-    """Numbered Parquet parts and a manifest in a folder, which one run at a time may hold.
+    """Numbered Parquet parts and a manifest in `OUT.parts`, which one run at a time may hold.
 
     The parts hold the first items of the input, in its order; each says how many are in it, so
     that rows and what is done appear together.
 
     Args:
         source: what is read; see `domainbert.tables.iter_rows`.
-        out: a table to assemble at the end, from parts in `OUT.parts` beside it; or, without an
-            ending, a folder for the parts themselves.
+        out: the table to assemble at the end.
 
     Raises:
         TableError: an ending that is no table's.
@@ -61,11 +57,8 @@ class RunStore:
     """
 
     def __init__(self, source: str | Path, out: Path) -> None:
-        self.out = out
-        self.is_table = bool(out.suffix)
-        if self.is_table:
-            table_format(out)
-        self.folder = out.with_name(f"{out.name}.parts") if self.is_table else out
+        table_format(out)
+        self.out, self.folder = out, out.with_name(f"{out.name}.parts")
         self._manifest: dict[str, Any] = {}
         if not str(source).startswith(DATABASES):
             _check_apart(source, out, self.folder)
@@ -81,9 +74,6 @@ class RunStore:
             UserError: another run holds the folder, it holds something else, its manifest is
                 damaged, or it cannot be written.
         """
-        if not self.is_table and self.out.is_file():
-            msg = f"{self.out} is a file; name a folder, or a table that ends in one of {FORMATS}"
-            raise UserError(msg)
         with ExitStack() as stack:
             with disk_errors(self.folder):
                 self._check_folder()  # before anything is written
@@ -104,7 +94,7 @@ class RunStore:
         if note.exists():
             raise UserError(f"{note} is damaged; delete {self.folder} and repeat the command")
         if not all(path.name == LOCK or is_temporary(path) for path in self.folder.iterdir()):
-            raise UserError(f"{self.folder} holds other files; choose a new folder")
+            raise UserError(f"{self.folder} holds other files; write to another file")
 
     def _open(self, *, restart: bool) -> None:
         """Read the manifest, or write a new one."""
@@ -112,17 +102,12 @@ class RunStore:
         if restart or not self._manifest:
             self._remove_parts()
             self._manifest = {}
-            self._note(format=_FORMAT, complete=False, salt=secrets.token_hex(_SALT))
+            self._note(format=_FORMAT, salt=secrets.token_hex(_SALT))
 
     @property
     def salt(self) -> bytes:
         """The key of the digest of this run's input."""
         return bytes.fromhex(self._manifest["salt"])
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether an earlier run did all of it."""
-        return bool(self._manifest["complete"])
 
     def start(self, facts: Mapping[str, object]) -> int:
         """Compare with what an earlier run was asked, and count the items that it did.
@@ -134,25 +119,15 @@ class RunStore:
             UserError: the folder has parts of a run with other facts, or a damaged part.
         """
         facts = json.loads(json.dumps(facts))
-        other = [name for name in facts if self._manifest.get(name) != facts[name]]
-        # A table's run may have been killed between its last two steps: naming it, tidying up.
-        is_over = self.is_table and self.is_complete
-        if is_over and not other and self.out.is_file():
-            self._remove()
-            return 0
-        nothing_done = other and not self._parts() and not self.is_complete
-        if is_over or "input" not in self._manifest or nothing_done:
-            self._remove_parts()
-            self._note(complete=False, **facts)
-        elif other:
-            raise UserError(
-                f"{self.folder} holds a run with another {' and '.join(other)}; "
-                "use the same again, or start over with --restart"
-            )
-        parts = self._parts()
-        for path in self._parts(everything=True)[len(parts) :]:
-            path.unlink()  # a part before it was deleted
-        self._next = len(parts)
+        self._next = len(self._parts())
+        if other := [name for name in facts if self._manifest.get(name) != facts[name]]:
+            if self._next:
+                raise UserError(
+                    f"{self.folder} holds a run with another {' and '.join(other)}; "
+                    "use the same again, or start over with --restart"
+                )
+            self._note(**facts)
+        self._remove_parts(first=self._next)  # a part before them was deleted
         return self.totals()[0].total()
 
     def totals(self) -> tuple[Counter[str], int]:
@@ -178,27 +153,14 @@ class RunStore:
     def finish(
         self, schema: pa.Schema, *, raw: bool, summary: dict[str, Any], beside: Path | None
     ) -> None:
-        """Write the table from its parts and remove them; a folder of parts is marked complete.
+        """Write the table from its parts, and remove them.
 
         Args:
             schema: of the table.
             raw: see `write_table`.
             summary: of the run.
-            beside: the file for it; a run that cannot write it is not complete.
+            beside: the file for it; a run that cannot write it keeps its parts.
         """
-        with disk_errors(self.folder):
-            if self.is_table:
-                # Written inside the folder, so that a killed run leaves nothing outside it.
-                whole = self._work / self.out.name
-                self._assemble(whole, schema, raw=raw)
-                replace(whole, self.out)
-            if beside:
-                write_json(summary, beside)
-            self._note(complete=True)
-            if self.is_table:
-                self._remove()
-
-    def _assemble(self, whole: Path, schema: pa.Schema, *, raw: bool) -> None:
         import pyarrow.parquet as pq
 
         def tables() -> Iterator[pa.Table]:
@@ -206,26 +168,26 @@ class RunStore:
             for part in self._parts():
                 yield pq.read_table(part).replace_schema_metadata(schema.metadata)
 
-        if whole.suffix.lower() == ".parquet":
-            with pq.ParquetWriter(whole, schema, compression="zstd") as parquet:
-                for table in tables():
-                    parquet.write_table(table)
-        else:
-            write_table(map(to_frame, tables()), whole, raw=raw)
+        with disk_errors(self.folder):
+            write_table(tables(), self.out, raw=raw)
+            if beside:
+                write_json(summary, beside)
+            self._remove()
 
     def _note(self, **news: object) -> None:
         self._manifest |= news
         write_json(self._manifest, self.folder / MANIFEST)
 
-    def _parts(self, *, everything: bool = False) -> list[Path]:
-        """The parts in order, up to the first that is missing; or all of them."""
-        paths = sorted(self.folder.glob("part-" + 6 * "[0-9]" + ".parquet"))
-        if everything:
-            return paths
-        return [path for n, path in enumerate(paths) if path.name == f"part-{n:06d}.parquet"]
+    def _parts(self) -> list[Path]:
+        """The parts in order, up to the first that is missing."""
+        paths = enumerate(self._all_parts())
+        return [path for n, path in paths if path.name == f"part-{n:06d}.parquet"]
 
-    def _remove_parts(self) -> None:
-        for path in self._parts(everything=True):
+    def _all_parts(self) -> list[Path]:
+        return sorted(self.folder.glob("part-" + 6 * "[0-9]" + ".parquet"))
+
+    def _remove_parts(self, *, first: int = 0) -> None:
+        for path in reversed(self._all_parts()[first:]):
             path.unlink()
 
     def _remove(self) -> None:
@@ -243,19 +205,15 @@ def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
     if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
         raise UserError(f"{out} is in the folder that is read; write somewhere else")
     if any(file.resolve().is_relative_to(folder.resolve()) for file in files):
-        raise UserError(f"{folder} holds other files, the input; choose a new folder")
+        raise UserError(f"{folder} holds other files, the input; write to another file")
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     """A manifest; empty where there is none or it is damaged."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        is_sound = (
-            manifest["format"] == _FORMAT
-            and len(bytes.fromhex(manifest["salt"])) == _SALT
-            and isinstance(manifest["complete"], bool)
-        )
-    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        is_sound = manifest["format"] == _FORMAT and len(bytes.fromhex(manifest["salt"])) == _SALT
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return {}
     return manifest if is_sound else {}
 

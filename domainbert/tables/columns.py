@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import difflib
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from domainbert.errors import UserError
 
@@ -24,6 +26,11 @@ _ADVICE = {
     ".json": "write one JSON object a line (.jsonl)",
     ".zip": "unpack it",
 }
+
+
+READ_ERRORS = (OSError, EOFError, zlib.error, csv.Error)  # of a damaged file
+Cells: TypeAlias = tuple[str, Mapping[str, Any], str, str]  # place, values, fault, remark
+Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
 
 
 class TableError(UserError):

@@ -12,18 +12,20 @@ import csv
 import gzip
 import io
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from domainbert.tables.columns import TableError, are_names
+from domainbert.tables.columns import READ_ERRORS, TableError, are_names
+from domainbert.tables.ids import is_id_column, unguard
 from domainbert.text.runner import read_ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from domainbert.tables.columns import Cells, ReadOptions, Wanted
 
 NO_ROW = "line that is not a row"
 _LONG = "a line of more than 16 MB"
@@ -31,7 +33,6 @@ _NO_ROW = (
     f"{NO_ROW}: too few or too many fields, a quote or carriage return out of place, or more than "
     "16 MB"
 )
-_NOT_UTF8 = "text that is not UTF-8, its bad bytes read as U+FFFD"
 _BLOCK = 4 << 20  # bytes read at a time
 _TOGETHER = 1000  # rows that are checked at once
 _IN_SIGHT = 1 << 20  # bytes from the start of a row; more where the row is longer or flawed
@@ -40,24 +41,20 @@ _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
 _ZIP = b"PK\x03\x04"
 UNDECODABLE = "undecodable bytes read as U+FFFD"
 
-
-_Bytes: TypeAlias = gzip.GzipFile | io.BufferedReader
 _Read: TypeAlias = "Callable[[int], bytes]"
 
 
-def csv_columns(
-    path: Path, *, delimiter: str | None = None, encoding: str | None = None
-) -> list[str]:
-    """The names in the first line; the default delimiter and encoding are those of `ReadOptions`.
+def csv_columns(path: Path, options: ReadOptions) -> list[str]:
+    """The names in the first line.
 
     Raises:
         TableError: a file without names, with a name twice, or that cannot be read.
     """
-    separator = delimiter or default_delimiter(path)
+    separator = _separator(path, options)
     try:
-        with open_text(path, encoding, newline="") as text:
+        with open_text(path, options.encoding, newline="") as text:
             header = next(csv.reader(_header_lines(path, text), delimiter=separator), [])
-    except (OSError, EOFError, zlib.error, csv.Error) as error:
+    except READ_ERRORS as error:
         raise TableError(f"{path.name} cannot be read as CSV ({type(error).__name__})") from None
     if fault := _wrong_header(header, separator):
         raise TableError(f"{path.name} {fault}")
@@ -71,9 +68,9 @@ def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
         yield line
 
 
-def default_delimiter(path: Path) -> str:
-    """A tab for .tsv files, a comma for others."""
-    return "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+def _separator(path: Path, options: ReadOptions) -> str:
+    is_tsv = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    return options.delimiter or ("\t" if is_tsv else ",")
 
 
 def _wrong_encoding(start: bytes, encoding: str | None) -> str:
@@ -101,55 +98,55 @@ def _wrong_header(header: list[str], separator: str) -> str:
     return ""
 
 
-def csv_rows(
-    path: Path, *, width: int, delimiter: str | None = None, encoding: str | None = None
-) -> Iterator[tuple[int, list[str], str, str]]:
-    """Every row of `width` fields after the header: its line, fields, fault and remark.
-
-    Raises:
-        TableError: the file changed while it was read.
-    """
-    separator = delimiter or default_delimiter(path)
+def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+    """The rows of a file."""
+    names, separator = csv_columns(path, options), _separator(path, options)
+    chosen = [(name, n) for n, name in enumerate(names) if columns is None or name in columns]
+    ids = [name for name, _ in chosen if is_id_column(name)]
     csv.field_size_limit(LONGEST_ROW)
-    for line, problem, text in _data_rows(path, width, separator, encoding):
+    for line, problem, text in _data_rows(path, len(names), separator, options):
+        place = f"{path.name} line {line}"
         if not text:
-            yield line, [], problem, ""
-        elif b'"' in text:
-            yield line, next(csv.reader([text.decode()], delimiter=separator)), "", problem
+            yield place, {}, problem, ""
+            continue
+        if b'"' in text:
+            fields = next(csv.reader([text.decode()], delimiter=separator))
         else:
-            yield line, text.decode().rstrip("\r\n").split(separator), "", problem
+            fields = text.decode().rstrip("\r\n").split(separator)
+        values = {name: fields[number] or None for name, number in chosen}
+        for name in ids:
+            if cell := values[name]:
+                values[name] = unguard(cell)
+        yield place, values, "", problem
 
 
 def stream_csv(
     path: Path,
     columns: Sequence[str],
+    options: ReadOptions,
     *,
     flaws: list[tuple[str, int, str]],
     on_error: Callable[[TableError], None],
-    delimiter: str | None = None,
-    encoding: str | None = None,
 ) -> pa.RecordBatchReader:
     """A stream of these columns as text, for one pass.
 
     Args:
         path: the file.
         columns: names of its first line.
+        options: how to read it.
         flaws: gets file, line (from 1) and problem of every flaw: where a line begins no row,
             reading continues with the next line, and bytes that cannot be decoded become U+FFFD.
         on_error: called with the error that ends the stream.
-        delimiter: see `ReadOptions`.
-        encoding: see `ReadOptions`.
     """
     import pyarrow as pa
 
-    separator = delimiter or default_delimiter(path)
-    names = csv_columns(path, delimiter=delimiter, encoding=encoding)
+    names, separator = csv_columns(path, options), _separator(path, options)
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
-            for piece in _sound_pieces(path, len(names), separator, encoding, flaws):
+            for piece in _sound_pieces(path, len(names), separator, options, flaws):
                 yield from _parse(piece, columns, names=names, separator=separator)
-        except (TableError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        except (TableError, pa.ArrowException, *READ_ERRORS) as error:
             # Arrow's own words may quote the line, and a line may be a note.
             msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
             known = error if isinstance(error, TableError) else TableError(msg)
@@ -161,13 +158,13 @@ def stream_csv(
 
 
 def _sound_pieces(
-    path: Path, width: int, separator: str, encoding: str | None, flaws: list[tuple[str, int, str]]
+    path: Path, width: int, separator: str, options: ReadOptions, flaws: list[tuple[str, int, str]]
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
     piece = bytearray()
     # Rows that are replaced in part are told apart.
-    together = 1 if encoding else _TOGETHER
-    for line, problem, text in _data_rows(path, width, separator, encoding, together=together):
+    together = 1 if options.encoding else _TOGETHER
+    for line, problem, text in _data_rows(path, width, separator, options, together=together):
         if problem:
             flaws.append((path.name, line, problem))
         piece += text
@@ -197,7 +194,7 @@ def _parse(
 
 
 def _data_rows(
-    path: Path, width: int, separator: str, encoding: str | None, *, together: int = 1
+    path: Path, width: int, separator: str, options: ReadOptions, *, together: int = 1
 ) -> Iterator[tuple[int, str, bytes]]:
     """The rows and flaws of `_sound_rows` after the header, in UTF-8, without empty lines.
 
@@ -206,11 +203,11 @@ def _data_rows(
     """
     with open_bytes(path) as raw:
         read: _Read = raw.read
-        if encoding:
-            decoded = io.TextIOWrapper(raw, encoding, "replace", newline="")
+        if options.encoding:
+            decoded = io.TextIOWrapper(raw, options.encoding, "replace", newline="")
             read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
         for line, problem, text in _sound_rows(read, width, separator, together=together):
-            is_replaced = encoding and "\ufffd".encode() in text
+            is_replaced = options.encoding and "\ufffd".encode() in text
             if line > 1 and (problem or text):
                 yield line, UNDECODABLE if is_replaced else problem, text
             elif problem and not text:
@@ -264,7 +261,7 @@ def _sound_rows(
             alone = line + text.count(b"\n")
             continue
         if match and text.strip(b"\r\n"):
-            yield line, "" if sound == text else _NOT_UTF8, sound
+            yield line, "" if sound == text else UNDECODABLE, sound
         else:
             yield line, _NO_ROW if text.strip() else "", b""
         line, place = line + text.count(b"\n"), end
@@ -272,7 +269,7 @@ def _sound_rows(
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[_Bytes]:
+def open_bytes(path: Path) -> Iterator[gzip.GzipFile | io.BufferedReader]:
     """The bytes of a file, unpacked, which must not change meanwhile; see `unchanged`."""
     is_packed = path.suffix.lower() == ".gz"
     with unchanged(path), gzip.GzipFile(path, "rb") if is_packed else path.open("rb") as raw:

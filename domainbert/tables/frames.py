@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -122,7 +122,7 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 
 def write_table(
-    table: pd.DataFrame | Iterator[pd.DataFrame], path: str | Path, *, raw: bool = False
+    table: pd.DataFrame | Iterable[pa.Table], path: str | Path, *, raw: bool = False
 ) -> None:
     """Write a table, whole or piece by piece; it appears when all of it is written.
 
@@ -130,25 +130,27 @@ def write_table(
     `read_table` removes.
 
     Args:
-        table: a frame; or pieces, with the columns and types of the first one.
+        table: a frame; or pieces of one schema, at least one.
         path: the file, in one of `FORMATS`.
         raw: leave text in CSV as it is.
 
     Raises:
         TableError: another ending, or values that the format cannot hold, such as lists in CSV.
     """
+    import pandas as pd
     import pyarrow as pa
 
     path, ending = Path(path), table_format(path)
-    pieces = table if isinstance(table, Iterator) else iter([table])
+    is_whole = isinstance(table, pd.DataFrame)
     try:
         with atomic_path(path) as temporary:
             if ending == ".parquet":
-                _write_parquet(pieces, temporary)
+                whole = (pa.Table.from_pandas(piece, preserve_index=False) for piece in [table])
+                _write_parquet(whole if is_whole else iter(table), temporary)
                 return
             opener = gzip.open if ending.endswith(".gz") else open
             with opener(temporary, "wt", encoding="utf-8", newline="") as file:
-                for number, frame in enumerate(pieces):
+                for number, frame in enumerate([table] if is_whole else map(to_frame, table)):
                     if ending.startswith(".jsonl"):
                         _write_jsonl(frame, file)
                     else:
@@ -201,27 +203,13 @@ def _write_jsonl(frame: pd.DataFrame, file: Any) -> None:
         frame.to_json(file, force_ascii=False, double_precision=15, **form)
 
 
-def _write_parquet(pieces: Iterator[pd.DataFrame], path: Path) -> None:
-    import pyarrow as pa
+def _write_parquet(pieces: Iterator[pa.Table], path: Path) -> None:
     import pyarrow.parquet as pq
 
     first = next(pieces)
-    schema = _nullable(pa.Table.from_pandas(first, preserve_index=False).schema)
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for frame in chain([first], pieces):
-            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """A column that is empty in the first piece is text in the next ones, and so are lists."""
-    import pyarrow as pa
-
-    def filled(kind: pa.DataType) -> pa.DataType:
-        if pa.types.is_list(kind):
-            return pa.list_(filled(kind.value_type))
-        return pa.string() if pa.types.is_null(kind) else kind
-
-    return pa.schema([field.with_type(filled(field.type)) for field in schema], schema.metadata)
+    with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+        for piece in chain([first], pieces):
+            writer.write_table(piece)
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from domainbert.files import whole_text
-from domainbert.tables.columns import ReadOptions, TableError
+from domainbert.tables.columns import TableError
 from domainbert.tables.csv_files import unchanged
 from domainbert.tables.ids import id_text
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from domainbert.tables.columns import Cells, ReadOptions, Wanted
+
 _BATCH_ROWS = 1024
-Cells: TypeAlias = tuple[str, Mapping[str, Any], str, str]  # place, values, fault, remark
-Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
+_UNREADABLE = object()  # a cell that Python cannot hold
 
 
-def parquet_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
+def parquet_columns(path: Path) -> list[str]:
     """The names of a file's columns."""
-    del options
     with open_parquet(path) as file:
-        yield file.schema_arrow.names
+        names: list[str] = file.schema_arrow.names
+        return names
 
 
 def parquet_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
@@ -62,10 +63,6 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         raise TableError(msg) from None
 
 
-class _Unreadable:
-    """A cell that Python cannot hold."""
-
-
 def arrow_cells(
     batches: Iterable[pa.RecordBatch], name: str, columns: Wanted = None
 ) -> Iterator[Cells]:
@@ -77,7 +74,7 @@ def arrow_cells(
         for place in range(batch.num_rows):
             number += 1
             values = {n: cells[n][place] for n in names}
-            bad = [n for n, value in values.items() if value is _Unreadable]
+            bad = [n for n, value in values.items() if value is _UNREADABLE]
             fault = f"column {bad[0]!r} is not UTF-8, or a date out of range" if bad else ""
             yield f"{name} row {number}", {} if bad else values, fault, ""
 
@@ -98,7 +95,7 @@ def _as_text(column: pa.Array) -> list[Any]:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         cells = [cell.decode("utf-8", "replace") if cell else None for cell in cells]
     elif kind not in (pa.string(), pa.large_string()):
-        cells = [cell if cell is _Unreadable else plain(cell) for cell in cells]
+        cells = [cell if cell is _UNREADABLE else plain(cell) for cell in cells]
     return [None if cell == "" else cell for cell in cells]
 
 
@@ -106,7 +103,7 @@ def _scalar(cell: pa.Scalar) -> Any:
     try:
         return cell.as_py()
     except (UnicodeDecodeError, OverflowError, ValueError):
-        return _Unreadable
+        return _UNREADABLE
 
 
 def plain(value: Any) -> Any:

@@ -5,10 +5,8 @@ A new format needs a `Reader` in a file of its own, and its line in `READERS`.
 
 from __future__ import annotations
 
-import csv
 import glob
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,23 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domainbert.files import whole_text
-from domainbert.tables.columns import DATABASES, DEFAULTS, ReadOptions, TableError, table_format
+from domainbert.tables.columns import (
+    DATABASES,
+    DEFAULTS,
+    READ_ERRORS,
+    Cells,
+    ReadOptions,
+    TableError,
+    Wanted,
+    table_format,
+)
 from domainbert.tables.csv_files import (
     UNDECODABLE,
     bounded_lines,
+    csv_cells,
     csv_columns,
-    csv_rows,
     open_text,
 )
-from domainbert.tables.ids import id_text, is_id_column, is_missing, unguard
-from domainbert.tables.parquet_files import (
-    Cells,
-    Wanted,
-    arrow_cells,
-    parquet_cells,
-    parquet_columns,
-    plain,
-)
+from domainbert.tables.ids import id_text, is_missing
+from domainbert.tables.parquet_files import arrow_cells, parquet_cells, parquet_columns, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,15 +130,9 @@ def _numbered(cells: Iterable[Cells]) -> Iterator[Row]:
 
 
 def _cells(source: str | Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
-    if str(source).startswith(DATABASES):
-        from domainbert.tables.databases import query_batches
-
-        with query_batches(str(source), options.query) as batches:
-            yield from arrow_cells(batches, "query", columns)
-        return
-    for path in source_files(source):
+    for reader, path in _readers(source):
         with _read_errors(path):
-            yield from _reader(path).cells(path, options, columns)
+            yield from reader.cells(path, options, columns)
 
 
 def table_columns(
@@ -153,37 +147,30 @@ def table_columns(
     JSON lines are read to their end, until the columns of `until` were seen, or for `lines` lines
     of each file.
     """
-    if str(source).startswith(DATABASES):
-        from domainbert.tables.databases import query_batches
-
-        with query_batches(str(source), options.query) as batches:
-            return list(batches.schema.names)
     names: dict[str, None] = {}
-    for path in source_files(source):
+    for reader, path in _readers(source):
         with _read_errors(path):
-            for columns in islice(_reader(path).columns(path, options), lines):
+            for columns in islice(reader.columns(path, options), lines):
                 names |= dict.fromkeys(columns)
                 if until is not None and names.keys() >= set(until):
                     break
     return list(names)
 
 
-def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
-    """The source; or a file in a private folder with the rows of a query, which runs once."""
-    if not str(source).startswith(DATABASES):
-        return source
-    import pyarrow.parquet as pq
+def _readers(source: str | Path) -> list[tuple[Reader, Path]]:
+    if str(source).startswith(DATABASES):
+        return [(_database(str(source)), Path("query"))]
+    endings = tuple(READERS)
+    return [(READERS[table_format(path, endings)], path) for path in source_files(source)]
 
-    from domainbert.tables.databases import query_batches
 
-    kept = folder / "query.parquet"
-    with (
-        query_batches(str(source), options.query) as batches,
-        pq.ParquetWriter(kept, batches.schema) as writer,
-    ):
-        for batch in batches:
-            writer.write_batch(batch)
-    return kept
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except READ_ERRORS as error:
+        msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
+        raise TableError(msg) from None
 
 
 def arrow_rows(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Row]:
@@ -210,37 +197,40 @@ def cell_of(value: Any) -> Any:
     return id_text(value)
 
 
-@contextmanager
-def _read_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, EOFError, zlib.error, csv.Error) as error:
-        msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
-        raise TableError(msg) from None
+# --- databases
 
 
-def _reader(path: Path) -> Reader:
-    return READERS[table_format(path, tuple(READERS))]
+def _database(uri: str) -> Reader:
+    from domainbert.tables import databases
+
+    def columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
+        del path
+        with databases.query_batches(uri, options.query) as batches:
+            yield batches.schema.names
+
+    def cells(path: Path, options: ReadOptions, wanted: Wanted) -> Iterator[Cells]:
+        with databases.query_batches(uri, options.query) as batches:
+            yield from arrow_cells(batches, path.name, wanted)
+
+    return Reader(columns, cells)
 
 
-# --- CSV
+def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
+    """The source; or a file in a private folder with the rows of a query, which runs once."""
+    if not str(source).startswith(DATABASES):
+        return source
+    import pyarrow.parquet as pq
 
+    from domainbert.tables import databases
 
-def _csv_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
-    yield csv_columns(path, delimiter=options.delimiter, encoding=options.encoding)
-
-
-def _csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
-    (names,) = _csv_columns(path, options)
-    rows = csv_rows(path, width=len(names), delimiter=options.delimiter, encoding=options.encoding)
-    chosen = [(name, n) for n, name in enumerate(names) if columns is None or name in columns]
-    ids = [name for name, _ in chosen if is_id_column(name)]
-    for line, fields, fault, remark in rows:
-        values = {} if fault else {name: fields[number] or None for name, number in chosen}
-        for name in ids:
-            if cell := values.get(name):
-                values[name] = unguard(cell)
-        yield f"{path.name} line {line}", values, fault, remark
+    kept = folder / "query.parquet"
+    with (
+        databases.query_batches(str(source), options.query) as batches,
+        pq.ParquetWriter(kept, batches.schema) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+    return kept
 
 
 # --- JSON lines
@@ -308,7 +298,7 @@ def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[C
             yield place, {} if fault else {"text": value or None}, fault, remark
 
 
-_CSV = Reader(_csv_columns, _csv_cells)
+_CSV = Reader(lambda path, options: [csv_columns(path, options)], csv_cells)
 _JSON = Reader(_json_columns, _json_cells)
 _TEXT = Reader(lambda path, options: [["text"]], _text_cells)
 READERS: dict[str, Reader] = {
@@ -316,7 +306,7 @@ READERS: dict[str, Reader] = {
     ".csv.gz": _CSV,
     ".tsv": _CSV,
     ".tsv.gz": _CSV,
-    ".parquet": Reader(parquet_columns, parquet_cells),
+    ".parquet": Reader(lambda path, options: [parquet_columns(path)], parquet_cells),
     ".jsonl": _JSON,
     ".jsonl.gz": _JSON,
     ".txt": _TEXT,

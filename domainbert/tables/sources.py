@@ -14,17 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainbert.tables.columns import DEFAULTS, TableError
-from domainbert.tables.csv_files import (
-    csv_columns,
-    stream_csv,
-    unchanged,
-)
+from domainbert.tables.columns import TableError
+from domainbert.tables.csv_files import csv_columns, stream_csv, unchanged
 from domainbert.tables.parquet_files import parquet_columns
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
     from domainbert.tables.columns import ReadOptions
 
@@ -68,8 +63,7 @@ class FolderSource(Source):
 
     def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection, options: ReadOptions) -> None:
         super().__init__(str(folder), con)
-        self._csv = {"delimiter": options.delimiter, "encoding": options.encoding}
-        self._folder = folder
+        self._folder, self._options = folder, options
         self._files: dict[str, list[Path]] = {}
         self._opened = ExitStack()
         self._names: dict[Path, list[str]] = {}
@@ -90,10 +84,9 @@ class FolderSource(Source):
             return None
         if path not in self._names:
             self._opened.enter_context(unchanged(path))
-            if path.suffix.lower() == ".parquet":
-                (self._names[path],) = parquet_columns(path, DEFAULTS)
-            else:
-                self._names[path] = csv_columns(path, **self._csv)
+            is_parquet = path.suffix.lower() == ".parquet"
+            names = parquet_columns(path) if is_parquet else csv_columns(path, self._options)
+            self._names[path] = names
         return self._names[path]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
@@ -106,7 +99,9 @@ class FolderSource(Source):
             literal = quoted(re.sub(r"([*?\[])", r"[\1]", str(path.absolute())))
             parquet = f"read_parquet({literal}, hive_partitioning = false)"
             return f"({select_text(columns, parquet)})"
-        stream = self._stream(table.lower(), path, columns)
+        flaws = self.flaws[table.lower()] = []  # a table may be read twice
+        on_error = partial(self.errors.__setitem__, table.lower())
+        stream = stream_csv(path, columns, self._options, flaws=flaws, on_error=on_error)
         name = f"csv_stream_{id(stream)}"
         self._con.register(name, stream)
         return name
@@ -114,11 +109,6 @@ class FolderSource(Source):
     def check_unchanged(self) -> None:
         """Compare every file with what it was when it was opened."""
         self._opened.close()
-
-    def _stream(self, table: str, path: Path, columns: Sequence[str]) -> pa.RecordBatchReader:
-        flaws = self.flaws[table] = []  # a table may be read twice
-        on_error = partial(self.errors.__setitem__, table)
-        return stream_csv(path, columns, flaws=flaws, on_error=on_error, **self._csv)
 
     def _path(self, table: str) -> Path | None:
         paths = self._files.get(table.lower(), [])

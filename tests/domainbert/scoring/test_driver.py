@@ -79,7 +79,7 @@ def test_strange_values_cost_their_row_alone(value):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv", ".jsonl", ".parquet"])
-@pytest.mark.parametrize("result", [".csv", ".jsonl", ".parquet", ""])
+@pytest.mark.parametrize("result", [".csv", ".jsonl", ".parquet"])
 def test_files_give_what_frames_give(tmp_path, ending, result):
     frame = notes()
     write_table(frame, tmp_path / f"notes{ending}")
@@ -145,7 +145,7 @@ def test_rows_of_a_group_come_together_from_anywhere(tmp_path, kind):
     assert "row" not in found.columns
 
 
-@pytest.mark.parametrize("out", ["out.csv", "out.parquet", "out"])
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet"])
 @pytest.mark.parametrize("task", [WordCount, PatientWords])
 def test_a_run_that_was_stopped_resumes(tmp_path, out, task):
     frame = pd.concat([notes(60), notes(5)])
@@ -154,7 +154,7 @@ def test_a_run_that_was_stopped_resumes(tmp_path, out, task):
     source = tmp_path / "n.csv"
     write_table(frame, source)
     source.write_text(source.read_text() + 'x,"open\n')  # not a row
-    parts = tmp_path / ("out" if out == "out" else f"{out}.parts")
+    parts = tmp_path / f"{out}.parts"
     stopped = task()
     stop_after(stopped, 12)
     with pytest.raises(KeyboardInterrupt):
@@ -170,7 +170,7 @@ def test_a_run_that_was_stopped_resumes(tmp_path, out, task):
     _, expected = scored(source, whole, task())
     pd.testing.assert_frame_equal(found, expected)
     assert "n.csv line 68: " in found.to_csv()
-    assert out == "out" or not parts.exists()
+    assert not parts.exists()
 
 
 def test_rows_in_another_order_are_another_input(tmp_path):
@@ -178,10 +178,10 @@ def test_rows_in_another_order_are_another_input(tmp_path):
     stop_after(task, 12)
     write_table(notes(), tmp_path / "n.csv")
     with pytest.raises(KeyboardInterrupt):
-        score_file(task, tmp_path / "n.csv", tmp_path / "out")
+        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
     write_table(notes().iloc[::-1], tmp_path / "n.csv")
     with pytest.raises(UserError, match="holds a run with another input"):
-        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
 
 
 class Passes:
@@ -267,15 +267,14 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path):
     assert not (tmp_path / "out.parquet").exists()
 
 
-@pytest.mark.parametrize("out", ["out.csv", "out"])
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet"])
 def test_a_part_that_was_damaged_is_redone(tmp_path, out):
     write_table(notes(), tmp_path / "n.csv")
     task = WordCount()
     stop_after(task, 40)
     with pytest.raises(KeyboardInterrupt):
         score_file(task, tmp_path / "n.csv", tmp_path / out)
-    folder = tmp_path / ("out" if out == "out" else "out.csv.parts")
-    part = folder / "part-000001.parquet"
+    part = tmp_path / f"{out}.parts" / "part-000001.parquet"
     part.write_bytes(part.read_bytes()[:100])
     with pytest.raises(UserError, match=r"part-000001\.parquet is damaged; delete it and repeat"):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
@@ -285,20 +284,28 @@ def test_a_part_that_was_damaged_is_redone(tmp_path, out):
     pd.testing.assert_frame_equal(found, whole)
 
 
-def test_a_damaged_manifest_and_a_lost_table(tmp_path):
-    write_table(notes(), tmp_path / "n.csv")
-    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
-    manifest = tmp_path / "out" / "manifest.json"
+def stopped_run(folder):
+    """A run on n.csv that was stopped; its parts."""
+    write_table(notes(), folder / "n.csv")
+    task = WordCount()
+    stop_after(task, 40)
+    with pytest.raises(KeyboardInterrupt):
+        score_file(task, folder / "n.csv", folder / "out.csv")
+    return folder / "out.csv.parts"
+
+
+def test_a_damaged_manifest(tmp_path):
+    folder = stopped_run(tmp_path)
+    manifest = folder / "manifest.json"
     sound = json.loads(manifest.read_text())
-    changes = [{"salt": None}, {"salt": "ab"}, {"salt": 7}, {"complete": "0"}, {"format": 3}]
+    changes = [{"salt": None}, {"salt": "ab"}, {"salt": 7}, {"format": 3}]
     for text in ("{", "[]", "7", *(json.dumps({**sound, **change}) for change in changes)):
         manifest.write_text(text)
-        with pytest.raises(UserError, match=r"manifest\.json is damaged; delete .*out and repeat"):
-            score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
-        with pytest.raises(UserError, match="is damaged"):
-            score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=True)
-    shutil.rmtree(tmp_path / "out")
-    assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out").made == 100
+        for restart in (False, True):
+            with pytest.raises(UserError, match=r"json is damaged; delete .*out.csv.parts and re"):
+                score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=restart)
+    shutil.rmtree(folder)
+    assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv").made == 100
 
 
 def stop_after(task, runs, *, by=signal.SIGINT):
@@ -319,41 +326,30 @@ def test_a_run_of_something_else_is_refused(tmp_path):
     task = WordCount()
     stop_after(task, 20)
     with pytest.raises(KeyboardInterrupt):
-        score_file(task, tmp_path / "n.csv", tmp_path / "out")
+        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
     write_table(notes(99), tmp_path / "m.csv")
     with pytest.raises(UserError, match=r"a run with another input; .* --restart"):
-        score_file(WordCount(), tmp_path / "m.csv", tmp_path / "out")
+        score_file(WordCount(), tmp_path / "m.csv", tmp_path / "out.csv")
     other = WordCount()
     other.facts = lambda: {"version": 2}
     with pytest.raises(UserError, match="with another task"):
-        score_file(other, tmp_path / "n.csv", tmp_path / "out")
-    counts, found = scored(tmp_path / "m.csv", tmp_path / "out", restart=True)
+        score_file(other, tmp_path / "n.csv", tmp_path / "out.csv")
+    counts, found = scored(tmp_path / "m.csv", tmp_path / "out.csv", restart=True)
     assert (counts.done, len(found)) == (0, 99)
 
 
-def test_a_complete_folder_is_left_as_it_is(tmp_path):
-    write_table(notes(), tmp_path / "n.csv")
-    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out")
-    before = sorted((tmp_path / "out").iterdir())
-    task = WordCount()
-    counts = score_file(task, tmp_path / "n.csv", tmp_path / "out")
-    assert (counts.done, counts.made, task.runs) == (100, 0, 0)
-    assert sorted((tmp_path / "out").iterdir()) == before
-    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "again")
-    digests = {
-        json.loads((tmp_path / name / "manifest.json").read_text())["input"]["digest"]
-        for name in ("out", "again")
-    }
-    assert len(digests) == 2  # salted: a known input is not recognised by its digest
+def test_the_digest_of_an_input_is_salted(tmp_path):
+    """A known input is not recognised by its digest."""
+    digests = set()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        manifest = json.loads((stopped_run(tmp_path / name) / "manifest.json").read_text())
+        digests.add(manifest["input"]["digest"])
+    assert len(digests) == 2
 
 
 def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
-    write_table(notes(), tmp_path / "n.csv")
-    task = WordCount()
-    stop_after(task, 40)
-    with pytest.raises(KeyboardInterrupt):
-        score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
-    folder = tmp_path / "out.csv.parts"
+    folder = stopped_run(tmp_path)
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**manifest, "salt": "00" * 16}))
     with pytest.raises(UserError, match="holds a run with another input"):
@@ -369,28 +365,33 @@ def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_folder_of_something_else_is_never_written_into(tmp_path):
+@pytest.mark.parametrize("out", ["out", "."])
+def test_an_output_without_an_ending_is_refused(tmp_path, out):
     write_table(notes(3), tmp_path / "n.csv")
-    with pytest.raises(UserError, match="holds other files, the input; choose a new folder"):
-        score_file(WordCount(), tmp_path / "n.csv", tmp_path)
+    with pytest.raises(TableError, match=r"expected a table that ends in \.csv, "):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
+    assert [path.name for path in tmp_path.iterdir()] == ["n.csv"]
 
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_hidden_files_of_others_stay(tmp_path, restart):
     write_table(notes(3), tmp_path / "n.csv")
+    folder = tmp_path / "out.csv.parts"
     for name in (".rows-mine/a", ".part-mine", ".hidden"):
-        path = tmp_path / "out" / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-    before = sorted((tmp_path / "out").rglob("*"))
-    with pytest.raises(UserError, match="holds other files; choose a new folder"):
-        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out", restart=restart)
-    assert sorted((tmp_path / "out").rglob("*")) == before
-    # Files that come to a run's folder later stay too.
-    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "new")
-    (tmp_path / "new" / ".hidden").write_text("mine")
-    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "new", restart=True)
-    assert (tmp_path / "new" / ".hidden").read_text() == "mine"
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(UserError, match="holds other files; write to another file"):
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=restart)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_files_that_come_to_a_folder_of_parts_later_stay(tmp_path):
+    folder = stopped_run(tmp_path)
+    (folder / ".hidden").write_text("mine")
+    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=True)
+    assert [path.read_text() for path in folder.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -418,19 +419,19 @@ def test_an_input_is_never_written_over(tmp_path):
 
 def test_restart_deletes_no_file_that_is_not_ours(tmp_path):
     write_table(notes(3), tmp_path / "n.csv")
-    (tmp_path / "lake").mkdir()
-    write_table(notes(3), tmp_path / "lake" / "part-00000.parquet")
+    lake = tmp_path / "lake.csv.parts"
+    lake.mkdir()
+    write_table(notes(3), lake / "part-00000.parquet")
     with pytest.raises(UserError, match="holds other files"):
-        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "lake", restart=True)
-    assert len(read_table(tmp_path / "lake" / "part-00000.parquet")) == 3
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "lake.csv", restart=True)
+    assert len(read_table(lake / "part-00000.parquet")) == 3
 
 
-@pytest.mark.parametrize("out", ["in", "in/out", "in/out.csv"])
-def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path, out):
+def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path):
     (tmp_path / "in").mkdir()
     write_table(notes(3), tmp_path / "in" / "part-00000.parquet")
     with pytest.raises(UserError, match="is in the folder that is read"):
-        score_file(WordCount(), tmp_path / "in", tmp_path / out, restart=True)
+        score_file(WordCount(), tmp_path / "in", tmp_path / "in" / "out.csv", restart=True)
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["part-00000.parquet"]
 
 

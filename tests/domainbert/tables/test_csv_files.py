@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domainbert.tables import TableError, csv_files
+from domainbert.tables import ReadOptions, TableError, csv_files
 from domainbert.tables.csv_files import csv_columns, stream_csv
 
 HEADER = "a,b,c\n"
@@ -24,7 +24,9 @@ def small_blocks(monkeypatch):
 def read(path) -> tuple[list[tuple], list[tuple]]:
     """The rows and the flaws."""
     flaws: list[tuple[str, int, str]] = []
-    stream = stream_csv(path, ["a", "b", "c"], flaws=flaws, on_error=lambda error: None)
+    stream = stream_csv(
+        path, ["a", "b", "c"], ReadOptions(), flaws=flaws, on_error=lambda error: None
+    )
     return rows_of(stream), [
         (line, problem.split(":")[0].split(",")[0]) for _, line, problem in flaws
     ]
@@ -88,7 +90,7 @@ def test_bytes_that_are_no_text_cost_nothing_but_themselves(tmp_path):
     path.write_bytes(HEADER.encode() + "1,2,café\n4,5,6\n".encode("latin-1"))
     assert read(path) == (
         [("1", "2", "caf\ufffd"), ("4", "5", "6")],
-        [(2, "text that is not UTF-8")],
+        [(2, "undecodable bytes read as U+FFFD")],
     )
 
 
@@ -104,7 +106,7 @@ def test_a_row_longer_than_the_longest_is_listed(tmp_path, monkeypatch):
 def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(b'\xef\xbb\xbf"a",b,c\r\n1,2,3\r\n'))
-    assert csv_columns(path) == ["a", "b", "c"]
+    assert csv_columns(path, ReadOptions()) == ["a", "b", "c"]
     assert read(path) == ([("1", "2", "3")], [])
 
 
@@ -121,7 +123,7 @@ def test_a_header_that_is_none(tmp_path, content, message):
     path = tmp_path / "table.csv"
     path.write_bytes(content)
     with pytest.raises(TableError, match=message):
-        csv_columns(path)
+        csv_columns(path, ReadOptions())
 
 
 def test_a_quoted_note_longer_than_csv_expects_is_read(tmp_path):
