@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from domainbert import __version__
 from domainbert.errors import UserError
-from domainbert.scoring.plan import Plan, Survey, checked, gathered, grouped, make_plan, survey
+from domainbert.scoring.plan import (
+    Plan,
+    Survey,
+    checked,
+    gathered,
+    grouped,
+    make_plan,
+    survey,
+    together,
+)
 from domainbert.scoring.store import RunStore
 from domainbert.scoring.task import Fault, Task
 from domainbert.tables import (
@@ -108,32 +117,20 @@ def score_frame(
         TableError: a column that is needed is not there.
         UserError: not a DataFrame.
     """
+    import pyarrow as pa
+
     if not hasattr(frame, "columns"):
         raise UserError(f"expected a pandas DataFrame, got {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
     plan = make_plan(task, names, named=named, keep=keep, source="the table")
-    import pyarrow as pa
-
-    rows = together(frame_rows(frame), plan)
-    tables = [plan.schema.empty_table(), *score_rows(task, plan, rows)]
-    return to_frame(pa.concat_tables(tables))
+    tables = score_chunks(task, plan, together(frame_rows(frame), plan))
+    return to_frame(pa.concat_tables([plan.schema.empty_table(), *tables]))
 
 
-def score_rows(task: AnyTask, plan: Plan, rows: Iterable[Row]) -> Iterator[pa.Table]:
-    """Score rows, those of a group together, into tables of about a part each."""
-    for chunk in chunked(grouped(rows, plan), size=_size, limit=PART_CHARACTERS):
+def score_chunks(task: AnyTask, plan: Plan, items: Iterable[list[Row]]) -> Iterator[pa.Table]:
+    """Score items into tables of about a part each."""
+    for chunk in chunked(items, size=_size, limit=PART_CHARACTERS):
         yield plan.to_table([row for made in score_items(task, plan, chunk) for row in made])
-
-
-def together(rows: Iterable[Row], plan: Plan) -> list[Row]:
-    """The rows, those of a group at the place of its first one."""
-    first: dict[str, int] = {}
-
-    def place(row: Row) -> int:
-        key = plan.key(row)
-        return row.number if key is None else first.setdefault(key, row.number)
-
-    return sorted(rows, key=place)
 
 
 def score_file(

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.scoring.driver import score_rows
-from domainbert.scoring.plan import make_plan, packed, unpacked
+from domainbert.scoring.driver import score_chunks
+from domainbert.scoring.plan import grouped, make_plan, packed, unpacked
 from domainbert.tables.rows import arrow_rows
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 def _scored(batches: Iterable[pa.RecordBatch], task: AnyTask, plan: Plan) -> Iterator[pa.Table]:
     rows = _numbered(batches) if plan.group is None else _unpacked(batches)
-    return score_rows(task, plan, rows)
+    return score_chunks(task, plan, grouped(rows, plan))
 
 
 def _load(content: bytes, *, threads: int) -> AnyTask:

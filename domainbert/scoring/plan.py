@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from domainbert.scoring.task import Fault, Item, Result, Task
 
 OutputRow: TypeAlias = "dict[str, object]"
-_BATCH_ROWS = 512
-_MEMORY = "512MB"
 
 
 @dataclass(frozen=True)
@@ -149,6 +146,14 @@ def grouped(rows: Iterable[Row], plan: Plan) -> Iterator[list[Row]]:
         yield item
 
 
+def together(rows: Iterable[Row], plan: Plan) -> list[list[Row]]:
+    """Items of rows in any order: those of a group together, at the place of its first row."""
+    items: dict[str | int, list[Row]] = {}
+    for row in rows:
+        items.setdefault(plan.key(row) or row.number, []).append(row)
+    return list(items.values())
+
+
 @dataclass(frozen=True)
 class Survey:
     """What a pass over the input found.
@@ -199,42 +204,18 @@ def checked(rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str) -> Ite
 def gathered(rows: Iterable[Row], plan: Plan, *, folder: Path) -> Iterator[Iterator[Row]]:
     """The rows with those of each group together, groups in order of first appearance.
 
-    The rows wait in a file in a private folder; DuckDB sorts their ids and places.
+    The rows wait in a file in a private folder; in memory are the hash and the place of each.
     """
-    import duckdb
-    import pyarrow as pa
-
-    settings = {"temp_directory": str(folder), "memory_limit": _MEMORY}
-    try:
-        with (
-            disk_errors(folder),
-            (folder / "rows.jsonl").open("w+b") as file,
-            duckdb.connect(config=settings) as con,
-        ):
-            con.execute("CREATE TABLE spool (number BIGINT, key VARCHAR, start BIGINT)")
-            stream = iter(rows)
-            while piece := list(islice(stream, _BATCH_ROWS)):
-                starts = []
-                for row in piece:
-                    starts.append(file.tell())
-                    file.write(packed(row).encode() + b"\n")
-                keys = pa.array([plan.key(row) for row in piece], pa.string())
-                numbers = [row.number for row in piece]
-                con.register("piece", pa.table({"number": numbers, "key": keys, "start": starts}))
-                con.execute("INSERT INTO spool SELECT * FROM piece")
-                con.unregister("piece")
-            file.flush()
-            # A row without a key is its own group, at its own place.
-            con.execute(
-                "SELECT start FROM spool ORDER BY CASE WHEN key IS NULL THEN number "
-                "ELSE min(number) OVER (PARTITION BY key) END, number"
-            )
-            yield _unpacked(con, file)
-    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-        # Its own message may quote an id.
-        why = "no space left on device" if "No space left" in str(error) else type(error).__name__
-        msg = f"{folder} cannot be written ({why}); correct this and repeat the command to resume"
-        raise UserError(msg) from None
+    hashes, places = bytearray(), array("q")
+    with disk_errors(folder), (folder / "rows.jsonl").open("w+b") as file:
+        for row in rows:
+            key = plan.key(row) or f" {row.number}"  # no key begins with a space
+            hashes += blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            places.append(file.tell())
+            file.write(packed(row).encode() + b"\n")
+        keys = np.frombuffer(hashes, dtype="V16")
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        yield _unpacked(file, np.array(places)[np.argsort(first[group], kind="stable")])
 
 
 def packed(row: Row) -> str:
@@ -247,8 +228,7 @@ def unpacked(text: str) -> Row:
     return Row(*json.loads(text))
 
 
-def _unpacked(con: Any, file: BinaryIO) -> Iterator[Row]:
-    while piece := con.fetchmany(_BATCH_ROWS):
-        for (start,) in piece:
-            file.seek(start)
-            yield unpacked(file.readline().decode())
+def _unpacked(file: BinaryIO, places: np.ndarray) -> Iterator[Row]:
+    for place in places:
+        file.seek(place)
+        yield unpacked(file.readline().decode())

@@ -142,8 +142,8 @@ class Worker:
             TableError: a column that is needed is not there.
             TimeoutError: not done within `seconds`.
         """
-        from domainbert.scoring.driver import score_items, together
-        from domainbert.scoring.plan import grouped, make_plan
+        from domainbert.scoring.driver import score_items
+        from domainbert.scoring.plan import make_plan, together
         from domainbert.tables.rows import Row, cell_of
 
         job = _Job([], sum(map(characters, records)))
@@ -162,8 +162,7 @@ class Worker:
         plan = make_plan(task, list({n: 0 for r in records for n in r}), source="the request")
         cells = [{name: cell_of(value) for name, value in record.items()} for record in records]
         rows = [Row(number, each, f"record {number}") for number, each in enumerate(cells)]
-        items = list(grouped(together(rows, plan), plan))
-        made = [row for item in score_items(task, plan, items) for row in item]
+        made = [row for item in score_items(task, plan, together(rows, plan)) for row in item]
         return [{name: _finite(row.get(name)) for name in plan.schema.names} for row in made]
 
     def _work(self) -> None:

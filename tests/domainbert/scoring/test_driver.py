@@ -20,7 +20,7 @@ from domainbert.cli import options as cli
 from domainbert.cli.options import ScoringOptions, score_source
 from domainbert.errors import UserError
 from domainbert.files import locked
-from domainbert.scoring import driver, plan, score_file, score_frame
+from domainbert.scoring import driver, score_file, score_frame
 from domainbert.tables import (
     ReadOptions,
     TableError,
@@ -435,13 +435,17 @@ def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path):
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["part-00000.parquet"]
 
 
-def test_scattered_stays_may_be_larger_than_the_memory_of_their_sort(tmp_path, monkeypatch):
-    """Texts that did not fit ended the run."""
-    monkeypatch.setattr(plan, "_MEMORY", "16MB")
+def test_scattered_stays_may_be_larger_than_memory(tmp_path):
+    """All texts are 72 MB."""
     stays = [f"s{n % 1500}" for n in range(3000)]
     frame = pd.DataFrame({"stay_id": stays, "text": [f"{n} " * 5000 for n in range(3000)]})
-    write_table(frame, tmp_path / "n.parquet")
-    counts, found = scored(tmp_path / "n.parquet", tmp_path / "out.parquet", PatientWords())
+    write_table(frame, tmp_path / "n.csv")
+    del frame
+    tracemalloc.start()
+    counts, found = scored(tmp_path / "n.csv", tmp_path / "out.parquet", PatientWords())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 << 20
     assert (counts.rows, counts.made) == (3000, 1500)
     assert found["stay_id"].tolist() == stays[:1500]
     assert set(found["words"]) == {10_000}
