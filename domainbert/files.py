@@ -70,16 +70,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     temporary.touch(exist_ok=False)
     try:
         yield temporary
-        replace(temporary, path)
+        _flush(temporary)
+        temporary.replace(path)
+        _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def replace(temporary: Path, path: Path) -> None:
-    """Flush a finished file to disk and give it its name."""
-    _flush(temporary)
-    temporary.replace(path)
-    _flush(path.parent)
 
 
 @contextmanager
@@ -134,20 +129,12 @@ def locked(folder: Path) -> Iterator[None]:
         except FileNotFoundError:
             pass  # its last holder removed the folder meanwhile
         except Timeout:
-            holder = f"{folder} is in use by process {_holder(folder)}"
-            raise UserError(f"{holder}; wait for it, or use another folder") from None
+            msg = f"{folder} is in use by another process; wait for it, or use another folder"
+            raise UserError(msg) from None
     try:
-        with suppress(OSError):  # Windows lets nobody write to a file that is locked
-            (folder / LOCK).write_text(str(os.getpid()))
         yield
     finally:
         lock.release()
-
-
-def _holder(folder: Path) -> str:
-    with suppress(OSError):
-        return (folder / LOCK).read_text() or "(unknown)"
-    return "(unknown)"
 
 
 def release_empty(folder: Path) -> None:

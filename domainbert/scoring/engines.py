@@ -103,9 +103,9 @@ def score_spark(
 
     Args:
         frame: of a classic session (not Spark Connect).
-        task: what to do with each row, or group of rows; pickled.
-        named: our column -> the frame's, where its name is not recognised.
-        keep: further columns to carry along, as text.
+        task: see `score_ray`, as `named` and `keep`.
+        named: our column -> the frame's.
+        keep: further columns.
         partitions: of the shuffle; by default four for each core. Without groups the frame's own
             partitions are used.
         threads: of each worker; by default `spark.task.cpus`, so that a core computes once.
@@ -148,10 +148,8 @@ def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
     """Rows with numbers as (key, number, row); a row without an id has a key of its own."""
     import pyarrow as pa
 
-    names = {*plan.chosen.values(), *plan.carried}
-    rows = [
-        replace(row, cells={name: row.cells[name] for name in names}) for row in _numbered([batch])
-    ]
+    names = {_NUMBER, *plan.chosen.values(), *plan.carried}
+    rows = list(_numbered([batch.select(sorted(names))]))
     # No id begins with a space.
     keys = [plan.key(row) or f" {row.number}" for row in rows]
     columns = [keys, [row.number for row in rows], [packed(row) for row in rows]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from domainbert.tables.columns import TableError
+from domainbert.tables.columns import DATABASES, TableError
 from domainbert.tables.sources import (
     FILE_ENDINGS,
     FolderSource,
@@ -45,7 +45,7 @@ def open_source(
             be read.
     """
     text = str(source)
-    if text.startswith(("postgresql://", "postgres://", "sqlite://")):
+    if text.startswith(DATABASES):
         with _connect(text) as connection:
             yield _AdbcSource(text, con, connection)
     elif Path(source).is_dir():
@@ -77,7 +77,7 @@ def query_batches(uri: str, query: str | None) -> Iterator[pa.RecordBatchReader]
 
 @contextmanager
 def _connect(uri: str) -> Iterator[Any]:
-    """A connection for reading, in one transaction; its errors name the wrong part of the address.
+    """A connection for reading, in one transaction; its errors say what is wrong in the address.
 
     The driver's own message is never repeated: it may hold the password, or a row.
     """
@@ -102,8 +102,7 @@ def _connect(uri: str) -> Iterator[Any]:
                     cursor.execute(statement)
             yield connection
     except driver.Error as error:
-        fault = _fault(str(error), uri) or type(error).__name__
-        raise TableError(f"{_public_name(uri)} cannot be read ({fault})") from None
+        raise TableError(f"{_public_name(uri)} cannot be read ({_fault(error)})") from None
 
 
 class _DatabaseSource(Source):
@@ -132,7 +131,6 @@ class _DatabaseSource(Source):
         return ".".join(map(identifier, found[0])) if found else None
 
     def columns(self, table: str) -> list[str] | None:
-        """Column names of the table."""
         if (place := self.place(table)) is None:
             return None
         cursor = self.run(f"SELECT * FROM {place} LIMIT 0")  # noqa: S608
@@ -149,23 +147,18 @@ class _DuckDBSource(_DatabaseSource):
         try:
             con.execute(f"ATTACH {quoted(str(path))} AS hospital (READ_ONLY)")
         except duckdb.Error as error:
-            with path.open("rb") as file:
-                is_sqlite = file.read(16).startswith(b"SQLite format 3")
-            hint = "; for SQLite write sqlite:///PATH" if is_sqlite else ""
-            msg = f"{path} is neither a folder nor a DuckDB file ({type(error).__name__}){hint}"
-            raise TableError(msg) from None
+            msg = f"{path} is neither a folder nor a DuckDB file ({type(error).__name__})"
+            raise TableError(f"{msg}; for SQLite write sqlite:///PATH") from None
         self._tables = con.execute(
             "SELECT table_schema, table_name FROM information_schema.tables "
             "WHERE table_catalog = 'hospital'"
         ).fetchall()
 
     def place(self, table: str) -> str | None:
-        """The table within the attached file."""
         place = super().place(table)
         return place and f"hospital.{place}"
 
     def run(self, statement: str) -> Any:
-        """The connection itself."""
         return self._con.execute(statement)
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
@@ -209,24 +202,18 @@ def _public_name(uri: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
 
-# A part of the driver's message -> what is wrong; `{}` is that part of the address.
-_FAULTS = (
-    ("password authentication failed|no password supplied", "wrong password or user {user!r}"),
-    ("database .* does not exist", "there is no database {database!r}"),
-    ("role .* does not exist", "there is no user {user!r}"),
-    ("pg_hba.conf", "user {user!r} may not log in from here"),
-    ("could not translate host name", "there is no host {host!r}"),
-    ("invalid integer value|invalid port number", "the port is not a number from 1 to 65535"),
-    ("Connection refused", "nothing listens on this host and port"),
-    ("timeout|timed out|no route to host|unreachable", "host or port cannot be reached"),
-    ("permission denied", "user {user!r} may not read a table"),
-    ("SSL", "the server does not offer the SSL mode of the address"),
-)
+# A part of the driver's message -> what is wrong.
+_FAULTS = {
+    "password|role .* does not exist|pg_hba.conf": "wrong user or password, or no login from here",
+    "database .* does not exist": "there is no such database",
+    "permission denied": "this user may not read a table",
+    "SSL": "the server does not offer the SSL mode of the address",
+    "host name|refused|time.?out|timed out|no route|unreachable|port number|integer": "host or "
+    "port cannot be reached",
+}
 
 
-def _fault(message: str, uri: str) -> str:
-    """Which part of the address is wrong, without repeating the driver's message."""
-    fault = next((said for sign, said in _FAULTS if re.search(sign, message, re.IGNORECASE)), "")
-    host, _, database = _public_name(uri).partition("://")[2].partition("/")
-    user = uri.partition("://")[2].rpartition("@")[0].partition(":")[0]
-    return fault.format(user=user, database=database, host=host)
+def _fault(error: Exception) -> str:
+    """What is wrong, without repeating the driver's message."""
+    kinds = (said for sign, said in _FAULTS.items() if re.search(sign, str(error), re.IGNORECASE))
+    return next(kinds, type(error).__name__)

@@ -110,14 +110,8 @@ def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
 
 def read_metadata(path: str | Path) -> dict[str, str]:
     """The text metadata of a Parquet file, without what pandas keeps there."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
-    except pa.ArrowException:
-        msg = f"{Path(path).name} is not a Parquet file, and only those keep metadata"
-        raise TableError(msg) from None
+    with open_parquet(Path(path)) as file:
+        metadata: dict[bytes, bytes] = file.schema_arrow.metadata or {}
     return {k.decode(): v.decode() for k, v in metadata.items() if k != b"pandas"}
 
 
@@ -175,26 +169,15 @@ def _csv_cells(frame: pd.DataFrame, source: str, *, raw: bool) -> tuple[pd.DataF
     for name, column in frame.items():
         if column.dtype.kind not in "OUT":
             continue
-        if column.map(_is_nested).any():
+        cells = column.tolist()
+        if any(hasattr(cell, "__len__") and not isinstance(cell, str | bytes) for cell in cells):
             raise TableError(f"{source}: column {name!r} holds lists; write .parquet or .jsonl")
-        if column.map(_has_return).any():
+        if any(isinstance(cell, str) and "\r" in cell for cell in cells):
             # Minimal quoting leaves a lone carriage return bare, where readers end the row.
             quoting = csv.QUOTE_NONNUMERIC
         if not raw:
-            frame[name] = column.map(_guarded)
+            frame[name] = [guard(cell) if isinstance(cell, str) else cell for cell in cells]
     return frame, quoting
-
-
-def _is_nested(value: object) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, str | bytes)
-
-
-def _has_return(value: object) -> bool:
-    return isinstance(value, str) and "\r" in value
-
-
-def _guarded(cell: object) -> object:
-    return guard(cell) if isinstance(cell, str) else cell
 
 
 def _write_jsonl(frame: pd.DataFrame, file: Any) -> None:

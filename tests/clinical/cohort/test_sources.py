@@ -199,7 +199,7 @@ def test_postgres_that_is_not_there_keeps_the_password():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(
-        TableError, match=rf"127\.0\.0\.1:{port}/db cannot be read \(nothing listens"
+        TableError, match=rf"127\.0\.0\.1:{port}/db cannot be read \(host or port cannot"
     ) as caught:
         build_cohort(f"postgresql://reader:secret-word@127.0.0.1:{port}/db")
     assert "secret-word" not in str(caught.value)
@@ -454,11 +454,11 @@ def test_notes_without_a_readable_time_are_counted(hospital):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda u: u._replace(path="/no_such_db"), "there is no database 'no_such_db'"),
+        (lambda u: u._replace(path="/no_such_db"), "there is no such database"),
         (lambda u: u._replace(netloc=f"ghost:secret-word@{u.netloc.split('@')[-1]}"),
-         "there is no user 'ghost'"),
+         "wrong user or password"),
         (lambda u: u._replace(netloc="u:secret-word@no.such.host.invalid"),
-         r"there is no host 'no\.such\.host\.invalid'"),
+         "host or port cannot be reached"),
     ],
 )  # fmt: skip
 def test_postgres_says_which_part_of_its_address_is_wrong(postgres, change, said):
@@ -487,7 +487,7 @@ def test_postgres_says_that_the_password_is_wrong():
         thread = threading.Thread(target=refuse, args=(server,), daemon=True)
         thread.start()
         address = f"postgresql://reader:secret-word@127.0.0.1:{server.getsockname()[1]}/db"
-        with pytest.raises(TableError, match="wrong password or user 'reader'") as caught:
+        with pytest.raises(TableError, match="wrong user or password") as caught:
             build_cohort(address)
         thread.join(10)
     assert "secret-word" not in str(caught.value)

@@ -507,7 +507,7 @@ def test_two_runs_on_one_output(tmp_path):
     task = WordCount()
 
     def run(items):
-        with pytest.raises(UserError, match="is in use by process"):
+        with pytest.raises(UserError, match="is in use by another process"):
             score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
         return WordCount.run(task, items)
 

@@ -181,7 +181,7 @@ def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch
             some = slice(start, start + 16)
             yield piece(VECTORS[some], ids(300)[some], texts=ids(300)[some])
         assert len(VectorIndex.open(tmp_path / "pieces")) == 0
-        with pytest.raises(UserError, match="is in use by process"):
+        with pytest.raises(UserError, match="is in use by another process"):
             VectorIndex.open(tmp_path / "pieces").add([piece(VECTORS, ids(300))])
 
     pieces.add(in_pieces())

@@ -851,7 +851,7 @@ def test_text_that_is_not_unicode_is_refused_unsaid(tmp_path, ending):
 
 def test_only_parquet_keeps_metadata(tmp_path):
     path = write_text(tmp_path / "x.parquet", f"{CANARY},b\n" * 10)
-    with pytest.raises(TableError, match=r"x.parquet is not a Parquet file") as caught:
+    with pytest.raises(TableError, match=r"x.parquet cannot be read as Parquet") as caught:
         read_metadata(path)
     assert CANARY not in str(caught.value)
 
