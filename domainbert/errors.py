@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 
 class UserError(ValueError):
     """Bad input, a wrong setting or a file that cannot be used; the message says how to fix it.
@@ -15,11 +13,3 @@ class UserError(ValueError):
 
 class EncoderError(UserError):
     """An encoder or a model folder that cannot be found, or cannot be used as asked."""
-
-
-def check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise `UserError` with the nearest known value if a value is not one of them."""
-    if value not in known:
-        near = difflib.get_close_matches(value.lower(), known, n=1)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"unknown {what} {value!r}{guess}; expected one of {known}")

@@ -1,7 +1,8 @@
-"""Base class of all settings: pydantic models whose errors are one readable line."""
+"""Settings: pydantic models whose errors are one readable line, and checked choices."""
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -93,3 +94,11 @@ def _fields_at(kind: type[BaseModel], tables: list[str]) -> list[str]:
             return []
         kind = inner
     return list(kind.model_fields)
+
+
+def check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise `UserError` with the nearest known value if a value is not one of them."""
+    if value not in known:
+        near = difflib.get_close_matches(value.lower(), known, n=1)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"unknown {what} {value!r}{guess}; expected one of {known}")

@@ -40,9 +40,9 @@ TEXTS = [
 ]
 # Only ever matched from the start of a text; searched for, they would be quadratic.
 ANCHORED = {
-    "domainbert.tables.ids._WHOLE",
-    "domainbert.tables.ids._FORMULA",
-    "domainbert.tables.ids._GUARDED",
+    "domainbert.tables.columns._ZEROS",
+    "domainbert.tables.columns._FORMULA",
+    "domainbert.tables.columns._GUARDED",
     "domainbert.tables.columns._SPELLED",
     "biomed.corpora.formats._TEXT_LINE",
 }

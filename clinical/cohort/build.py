@@ -18,8 +18,9 @@ from clinical.cohort.source import Reader, Tables, detect_schema, find_tables, s
 from clinical.cohort.views import ViewSource
 from clinical.stays.choice import CHOICE, NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
-from domainbert.errors import UserError, check_choice
+from domainbert.errors import UserError
 from domainbert.files import folder_beside
+from domainbert.settings import check_choice
 from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
 from domainbert.tables.databases import open_source
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from domainbert.errors import UserError, check_choice
-from domainbert.settings import Positive, Settings
+from domainbert.errors import UserError
+from domainbert.settings import Positive, Settings, check_choice
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from clinical.datasets.notes import Chart
 from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
 from clinical.datasets.sentences import read_data
 from clinical.stays.patients import assign_splits
-from domainbert.errors import UserError, check_choice
+from domainbert.errors import UserError
+from domainbert.settings import check_choice
 from domainbert.tables.sources import quoted
 
 if TYPE_CHECKING:

@@ -95,7 +95,7 @@ def evaluate(
     Args:
         y: shape (n,), 0 or 1.
         probability: shape (n,), in [0, 1].
-        patients: n patient ids, compared by `domainbert.tables.ids.id_key`.
+        patients: n patient ids, compared by `domainbert.tables.columns.id_key`.
         threshold: an alert threshold chosen on validation, in [0, 1]; see `precise_threshold`.
         bootstrap: number of resamples; 0 gives values without intervals.
         seed: of the resampling. The same patients and seed give the same resamples.

@@ -12,8 +12,8 @@ import numpy as np
 from clinical.risk.aggregation import aggregate
 from clinical.stays.choice import AS_GIVEN, CHOICE, COLUMNS, checked_choice
 from clinical.stays.stays import listed, note_times
-from domainbert.errors import check_choice
 from domainbert.scoring import Fault, Task
+from domainbert.settings import check_choice
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text, is_missing
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.tables.ids import is_missing
+from domainbert.tables.columns import is_missing
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from domainbert.models.pooling import (
     read_modules,
     unit,
 )
-from domainbert.tables.ids import is_missing
+from domainbert.tables.columns import is_missing
 from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import UNKNOWN, Windower, too_long
 

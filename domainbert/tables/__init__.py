@@ -11,6 +11,9 @@ from domainbert.tables.columns import (
     Column,
     ReadOptions,
     TableError,
+    id_key,
+    id_text,
+    is_missing,
     is_text_file,
     match_columns,
     require_cells,
@@ -24,7 +27,6 @@ from domainbert.tables.frames import (
     to_frame,
     write_table,
 )
-from domainbert.tables.ids import id_key, id_text, is_missing
 from domainbert.tables.rows import (
     Row,
     frame_rows,

@@ -1,14 +1,18 @@
-"""What a table is read by: its format, options, and the columns that a task finds in it."""
+"""What a table is read by: its format, options, the columns that a task finds in it, and ids."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import difflib
+import math
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -174,24 +178,19 @@ def _check_unused_ids(
     available: Sequence[str], columns: Iterable[Column], chosen: dict[str, str], *, source: str
 ) -> None:
     """Refuse a table whose stay or patient column was probably missed."""
-    ids = {c.name: c for c in columns if c.kind == "id" and c.name not in chosen}
     used = set(chosen.values())
-    for name in available[:_SEARCHED]:
-        for ours, column in ids.items():
-            if name not in used and _is_near(name, column):
+    for column in columns:
+        ours, names = column.name, [_plain(name) for name in (column.name, *column.also)]
+        ids = [name for name in names if name.endswith("id")]
+        for name in available[:_SEARCHED] if column.kind == "id" and ours not in chosen else ():
+            # A slip of one of its names: "patientid", but not "patient_age".
+            is_near = difflib.get_close_matches(_plain(name), ids, n=1, cutoff=0.8)
+            if name not in used and (_plain(name) in names or is_near):
                 option = f"name it with {_OPTIONS[ours]} {name}, or " if ours in _OPTIONS else ""
                 raise TableError(
                     f"{source} has a column {name!r} that looks like {ours}, and no {ours}; "
                     f"{option}rename the column"
                 )
-
-
-def _is_near(name: str, column: Column) -> bool:
-    """Whether a name is a slip of one of the column's: "patientid", but not "patient_age"."""
-    plain = _plain(name)
-    known = [_plain(other) for other in (column.name, *column.also)]
-    ids = [other for other in known if other.endswith("id")]
-    return plain in known or bool(difflib.get_close_matches(plain, ids, n=1, cutoff=0.8))
 
 
 def _plain(name: str) -> str:
@@ -251,14 +250,74 @@ _SPELLED = re.compile(
 )
 
 
-def are_names(columns: Iterable[str]) -> bool:
+def are_names(columns: Sequence[str]) -> bool:
     """Whether a first line is a header, and not data that no message may show."""
-    columns = list(columns)
+
+    def is_like_a_name(column: str) -> bool:
+        is_short = len(column) <= 60 and column.count(" ") < 3
+        is_text = column.isprintable() and "\ufffd" not in column
+        return is_short and is_text and any(map(str.isalpha, column))
+
     is_usual = any(map(_SPELLED.fullmatch, columns)) or not columns
-    return is_usual and all(map(_is_like_a_name, columns))
+    return is_usual and all(map(is_like_a_name, columns))
 
 
-def _is_like_a_name(column: str) -> bool:
-    is_short = len(column) <= 60 and column.count(" ") < 3
-    is_text = column.isprintable() and "\ufffd" not in column
-    return is_short and is_text and any(map(str.isalpha, column))
+# --- ids
+
+_ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty: None, NaN, NaT, pandas.NA or an empty string."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return True
+    if isinstance(value, str | bytes | list | dict | tuple):
+        return False
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):  # pandas.NA has no truth value, and neither has an array
+        return type(value).__name__ == "NAType"
+
+
+def id_text(value: Any) -> str | None:
+    """An id as text without surrounding spaces, or None where it is missing.
+
+    12, 12.0 and Decimal("12") are all "12", and True is "true".
+    """
+    if is_missing(value):
+        return None
+    if isinstance(value, str):
+        return value.strip()
+    is_number = isinstance(value, Real | Decimal) and not isinstance(value, bool)
+    if is_number and not isinstance(value, Integral):
+        whole = math.isfinite(value) and value == int(value)
+        return str(int(value)) if whole else str(value)
+    text = str(int(value)) if is_number else str(value)
+    return text.lower() if text in ("True", "False") else text
+
+
+def id_key(value: Any) -> str | None:
+    """An id for comparison: "P1" is "p1 " and 1001 is "1001.0", but "0012" is not "12"."""
+    text = id_text(value)
+    if text is None:
+        return None
+    text = unicodedata.normalize("NFKC", text).strip().casefold()
+    return _ZEROS.sub(r"\1", text)
+
+
+def is_id_column(name: object) -> bool:
+    """Whether a column holds ids: `id`, `mrn`, `*_id` and the like, in any case."""
+    lower = str(name).lower()
+    return lower in ("mrn", "patient", "patient_nbr", "stay") or f"_{lower}".endswith("_id")
+
+
+def guard(text: str) -> str:
+    """An id as it is written to CSV: a `'` in front where a spreadsheet would see a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguard(text: str) -> str:
+    """An id as it was before `guard`."""
+    return text[1:] if _GUARDED.match(text) else text

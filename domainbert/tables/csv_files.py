@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from domainbert.tables.columns import READ_ERRORS, TableError, are_names
-from domainbert.tables.ids import is_id_column, unguard
+from domainbert.tables.columns import READ_ERRORS, TableError, are_names, is_id_column, unguard
 from domainbert.text.runner import read_ahead
 
 if TYPE_CHECKING:

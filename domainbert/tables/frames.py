@@ -15,10 +15,13 @@ from domainbert.tables.columns import (
     DEFAULTS,
     ReadOptions,
     TableError,
+    guard,
+    id_text,
+    is_id_column,
     require_columns,
     table_format,
+    unguard,
 )
-from domainbert.tables.ids import guard, id_text, is_id_column, unguard
 from domainbert.tables.parquet_files import open_parquet
 from domainbert.tables.rows import iter_rows, table_columns
 

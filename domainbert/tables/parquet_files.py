@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.files import whole_text
-from domainbert.tables.columns import TableError
+from domainbert.tables.columns import TableError, id_text
 from domainbert.tables.csv_files import unchanged
-from domainbert.tables.ids import id_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

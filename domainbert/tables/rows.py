@@ -23,6 +23,8 @@ from domainbert.tables.columns import (
     ReadOptions,
     TableError,
     Wanted,
+    id_text,
+    is_missing,
     table_format,
 )
 from domainbert.tables.csv_files import (
@@ -32,7 +34,6 @@ from domainbert.tables.csv_files import (
     csv_columns,
     open_text,
 )
-from domainbert.tables.ids import id_text, is_missing
 from domainbert.tables.parquet_files import arrow_cells, parquet_cells, parquet_columns, plain
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def iter_rows(
 
     Every cell is text as it is spelled ("038", "NA"); only an empty cell, JSON's null or a NaN
     is missing (None). Numbers become their text. Lists in JSON lines and Parquet stay lists. An id
-    in CSV loses the apostrophe that guards it, see `domainbert.tables.ids.guard`. A line that is
-    not a row is a `Row` with a fault.
+    in CSV loses the apostrophe that guards it from spreadsheets. A line that is not a row is a
+    `Row` with a fault.
 
     Args:
         source: see `source_files`; or `postgresql://...`, `sqlite:///...` with a query.

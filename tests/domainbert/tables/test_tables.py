@@ -40,7 +40,7 @@ from domainbert.tables import (
     table_format,
     write_table,
 )
-from domainbert.tables.ids import guard
+from domainbert.tables.columns import guard
 
 CANARY = "QUETZALCOATL"
 LISTS = (".parquet", ".jsonl", ".jsonl.gz")
