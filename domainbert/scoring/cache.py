@@ -18,8 +18,6 @@ import numpy as np
 
 from domainbert.errors import UserError
 
-DEFAULT_BYTES = 1 << 30
-_LOOKUP = 500  # keys in a query; SQLite takes at most 32,766
 _WAIT_SECONDS = 60.0
 _APPLICATION = 0x64624232  # in the header of the file
 T = TypeVar("T")
@@ -34,25 +32,20 @@ class WindowCache:
         model: fingerprint of the model; scores of other models in the file are left alone.
         max_bytes: size of the file, above which it starts anew.
 
-    Attributes:
-        hits: windows found.
-        misses: windows that had to be scored.
-
     Raises:
         UserError: the file cannot be written, is damaged, or belongs to another program.
     """
 
-    def __init__(self, path: str | Path, *, model: str, max_bytes: int = DEFAULT_BYTES) -> None:
+    def __init__(self, path: str | Path, *, model: str, max_bytes: int = 1 << 30) -> None:
         self._path, self._model = Path(path), model
         self._bytes = max_bytes
-        self.hits = self.misses = 0
         self._warned = False
         try:
             self._open()
         except sqlite3.DatabaseError as error:
-            msg = f"{path} cannot be opened as a window cache ({error})"
             raise UserError(
-                f"{msg}; name a new file, or delete it if it is a damaged cache"
+                f"{path} cannot be opened as a window cache ({error}); name a new file, or delete "
+                "it if it is a damaged cache"
             ) from None
 
     def _open(self) -> None:
@@ -79,9 +72,8 @@ class WindowCache:
 
     def _key(self, window: np.ndarray) -> bytes:
         ids = np.ascontiguousarray(window, dtype=np.int64).tobytes()
-        return blake2b(
-            ids, digest_size=16, key=self._secret, person=self._model[:16].encode()
-        ).digest()
+        person = self._model[:16].encode()
+        return blake2b(ids, digest_size=16, key=self._secret, person=person).digest()
 
     def logits(
         self,
@@ -100,8 +92,6 @@ class WindowCache:
         keys = [self._key(window) for window in windows]
         known = self._tried(self._find, list(dict.fromkeys(keys))) or {}
         todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
-        self.hits += len(windows) - len(todo)
-        self.misses += len(todo)
         if todo:
             scored = np.asarray(score(list(todo.values())), dtype=np.float64)
             fresh = dict(zip(todo, scored.tolist(), strict=True))
@@ -120,14 +110,10 @@ class WindowCache:
         return None
 
     def _find(self, keys: list[bytes]) -> dict[bytes, float]:
-        found: dict[bytes, float] = {}
+        query = "SELECT logit FROM windows WHERE key = ?"
         with closing(self._connect()) as con, con:
-            for start in range(0, len(keys), _LOOKUP):
-                some = keys[start : start + _LOOKUP]
-                marks = ",".join("?" * len(some))
-                query = f"SELECT key, logit FROM windows WHERE key IN ({marks})"  # noqa: S608
-                found |= dict(con.execute(query, some))
-        return found
+            rows = {key: con.execute(query, (key,)).fetchone() for key in keys}
+        return {key: row[0] for key, row in rows.items() if row}
 
     def _add(self, fresh: dict[bytes, float]) -> None:
         with closing(self._connect()) as con, con:

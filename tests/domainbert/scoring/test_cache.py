@@ -35,7 +35,6 @@ def test_each_window_is_scored_once(tmp_path):
     second = again.logits(windows(3, 4, 1), scorer)
     assert scorer.seen == [1, 2, 3, 4]
     np.testing.assert_array_equal(first[[3, 0]], second[[0, 2]])
-    assert (cache.hits, cache.misses, again.hits, again.misses) == (1, 3, 2, 1)
 
 
 def test_another_model_has_other_scores(tmp_path):
