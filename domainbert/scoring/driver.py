@@ -30,7 +30,6 @@ from domainbert.scoring.task import Fault, Task
 from domainbert.tables import (
     ReadOptions,
     Row,
-    TableError,
     frame_rows,
     iter_rows,
     spooled,
@@ -269,13 +268,7 @@ def _survey(
     """The columns of a run, and what a pass over its rows found."""
     columns = table_columns(source, options, lines=FIRST_LINES)
     while True:
-        try:
-            plan = make_plan(task, columns, named=named, keep=keep, source=Path(source).name)
-        except TableError:
-            if (complete := table_columns(source, options)) == columns:
-                raise
-            columns = complete
-            continue
+        plan = make_plan(task, columns, named=named, keep=keep, source=Path(source).name)
         found = survey(iter_rows(source, options), plan, salt=salt)
         if set(found.columns) <= set(columns):
             return plan, found

@@ -74,19 +74,14 @@ def find_device(name: Device = None) -> torch.device:
     """
     import torch
 
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    known = ["cpu", "cuda", *gpus] if gpus else ["cpu"]
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError):
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"no device {str(name)!r}: expected cpu, cuda or cuda:N (a number from 0)")
-    count = torch.cuda.device_count() if device.type == "cuda" else 1
-    if (device.index or 0) >= count:
-        msg = f"no device {str(name)!r}: this machine has {count} CUDA devices; expected cpu"
-        raise UserError(msg + (f" or cuda:0 to cuda:{count - 1}" if count else ""))
-    return device
+        name = "cuda" if gpus else "cpu"
+    if str(name) not in known:
+        msg = f"no device {str(name)!r}: expected {', '.join(known)}, which this machine has"
+        raise UserError(msg)
+    return torch.device(name)
 
 
 class WindowRunner:
