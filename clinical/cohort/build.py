@@ -19,9 +19,9 @@ from clinical.cohort.views import ViewSource
 from clinical.stays.choice import CHOICE, NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
-from domainbert.files import folder_beside
+from domainbert.files import atomic_path, folder_beside
 from domainbert.settings import check_choice
-from domainbert.tables import ReadOptions, TableError, atomic_path, id_key
+from domainbert.tables import ReadOptions, TableError, id_key
 from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ from clinical.cohort.flow import SUMMARY_KEY
 from clinical.cohort.source import step
 from clinical.stays.cohorts import read_stays
 from domainbert.errors import UserError
+from domainbert.files import atomic_path
 from domainbert.statistics.figures import drawing
-from domainbert.tables import TableError, atomic_path, read_metadata
+from domainbert.tables import TableError
+from domainbert.tables.frames import read_metadata
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,8 +23,8 @@ from clinical.report.facts import (
     source_attributes,
     tripod,
 )
+from domainbert.files import atomic_path
 from domainbert.statistics.figures import save_figure
-from domainbert.tables import atomic_path
 
 if TYPE_CHECKING:
     import pandas as pd

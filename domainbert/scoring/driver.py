@@ -27,16 +27,8 @@ from domainbert.scoring.plan import (
 )
 from domainbert.scoring.store import RunStore
 from domainbert.scoring.task import Fault, Task
-from domainbert.tables import (
-    ReadOptions,
-    Row,
-    frame_rows,
-    iter_rows,
-    spooled,
-    table_columns,
-    to_frame,
-)
-from domainbert.tables.rows import FIRST_LINES
+from domainbert.tables import ReadOptions, Row, iter_rows, table_columns, to_frame
+from domainbert.tables.rows import FIRST_LINES, frame_rows, spooled
 from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
@@ -59,21 +51,13 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 @dataclass
 class Counts:
-    """What became of the rows.
+    """What became of the rows."""
 
-    Attributes:
-        rows: read.
-        done: of these, done by an earlier run.
-        made: output rows of this run.
-        written: output rows of the whole table.
-        items: of the whole table, by status.
-    """
-
-    rows: int = 0
-    done: int = 0
-    made: int = 0
-    written: int = 0
-    items: Counter[str] = field(default_factory=Counter)
+    rows: int = 0  # read
+    done: int = 0  # of these, done by an earlier run
+    made: int = 0  # output rows of this run
+    written: int = 0  # output rows of the whole table
+    items: Counter[str] = field(default_factory=Counter)  # of the whole table, by status
 
     def __str__(self) -> str:
         """One line for the person at the terminal."""

@@ -11,14 +11,14 @@ import pickle
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.scoring.driver import score_chunks
 from domainbert.scoring.plan import grouped, make_plan, packed, unpacked
-from domainbert.tables.rows import arrow_rows
+from domainbert.tables import Row
+from domainbert.tables.parquet_files import arrow_cells
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from domainbert.scoring.driver import AnyTask
     from domainbert.scoring.plan import Plan
-    from domainbert.tables import Row
 
 _NUMBER = "__number"  # the column that an engine adds: a different number for each row, ascending
 _PARTITIONS = 4  # for each worker, so that a slow one does not keep the others waiting
@@ -167,8 +166,8 @@ def _gather(group: pa.Table) -> dict[str, object]:
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    for row in arrow_rows(batches, "the table"):
-        yield replace(row, number=int(row.cells[_NUMBER]))
+    for place, cells, fault, remark in arrow_cells(batches, "the table"):
+        yield Row(int(cells[_NUMBER]), cells, place, fault, remark)
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -35,19 +36,12 @@ OutputRow: TypeAlias = "dict[str, object]"
 
 @dataclass(frozen=True)
 class Plan:
-    """The columns of one run.
+    """The columns of one run."""
 
-    Attributes:
-        chosen: our column -> the table's.
-        carried: columns of the table that the output repeats.
-        group: the table's column whose equal values make one item, or None.
-        schema: of the output.
-    """
-
-    chosen: dict[str, str]
-    carried: tuple[str, ...]
-    group: str | None
-    schema: pa.Schema
+    chosen: dict[str, str]  # our column -> the table's
+    carried: tuple[str, ...]  # columns of the table that the output repeats
+    group: str | None  # the table's column whose equal values make one item
+    schema: pa.Schema  # of the output
 
     def item_rows(self, rows: Sequence[Row]) -> list[Row]:
         """Rows with the task's columns alone, under its names."""
@@ -156,19 +150,12 @@ def together(rows: Iterable[Row], plan: Plan) -> list[list[Row]]:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a pass over the input found.
-
-    Attributes:
-        rows: how many there are.
-        digest: keyed hash of all rows in their order.
-        contiguous: whether the rows of every group lie together.
-        columns: names of the cells, in order of first appearance.
-    """
+    """What a pass over the input found."""
 
     rows: int
-    digest: str
-    contiguous: bool
-    columns: list[str]
+    digest: str  # keyed hash of all rows in their order
+    contiguous: bool  # whether the rows of every group lie together
+    columns: list[str]  # names of the cells, in order of first appearance
 
 
 def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes) -> Survey:
@@ -204,18 +191,22 @@ def checked(rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str) -> Ite
 def gathered(rows: Iterable[Row], plan: Plan, *, folder: Path) -> Iterator[Iterator[Row]]:
     """The rows with those of each group together, groups in order of first appearance.
 
-    The rows wait in a file in a private folder; in memory are the hash and the place of each.
+    The rows wait in a database in a private folder.
     """
-    hashes, places = bytearray(), array("q")
-    with disk_errors(folder), (folder / "rows.jsonl").open("w+b") as file:
+    file = folder / "rows.sqlite"
+    # Nothing in it outlives this call, and a thread reads it ahead.
+    with disk_errors(folder), closing(sqlite3.connect(file, check_same_thread=False)) as con:
+        con.execute("PRAGMA journal_mode = OFF")
+        con.execute("CREATE TABLE places (key TEXT PRIMARY KEY, first INTEGER) WITHOUT ROWID")
+        con.execute("CREATE TABLE spool (first INTEGER, number INTEGER, row TEXT)")
+        con.execute("CREATE UNIQUE INDEX in_order ON spool (first, number)")
         for row in rows:
             key = plan.key(row) or f" {row.number}"  # no key begins with a space
-            hashes += blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            places.append(file.tell())
-            file.write(packed(row).encode() + b"\n")
-        keys = np.frombuffer(hashes, dtype="V16")
-        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-        yield _unpacked(file, np.array(places)[np.argsort(first[group], kind="stable")])
+            con.execute("INSERT OR IGNORE INTO places VALUES (?, ?)", (key, row.number))
+            insert = "INSERT INTO spool SELECT first, ?, ? FROM places WHERE key = ?"
+            con.execute(insert, (row.number, packed(row), key))
+        found = con.execute("SELECT row FROM spool ORDER BY first, number")
+        yield (unpacked(text) for (text,) in found)
 
 
 def packed(row: Row) -> str:
@@ -226,9 +217,3 @@ def packed(row: Row) -> str:
 def unpacked(text: str) -> Row:
     """What `packed` wrote."""
     return Row(*json.loads(text))
-
-
-def _unpacked(file: BinaryIO, places: np.ndarray) -> Iterator[Row]:
-    for place in places:
-        file.seek(place)
-        yield unpacked(file.readline().decode())

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from domainbert.errors import UserError
 from domainbert.files import (
     LOCK,
+    atomic_path,
     check_output,
     folder_beside,
     is_temporary,
@@ -23,13 +25,8 @@ from domainbert.files import (
     release_empty,
     write_json,
 )
-from domainbert.tables import (
-    DATABASES,
-    atomic_path,
-    source_files,
-    table_format,
-    write_table,
-)
+from domainbert.tables import source_files, write_table
+from domainbert.tables.columns import DATABASES, table_format
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,9 +235,11 @@ def disk_errors(folder: Path) -> Iterator[None]:
     """Say in one line that a disk is full or cannot be written."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in _DISK:
+    except (OSError, sqlite3.OperationalError) as error:
+        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        number = errno.ENOSPC if is_full else getattr(error, "errno", None)
+        if number not in _DISK:
             raise
-        why = os.strerror(error.errno).lower()
+        why = os.strerror(number).lower()
         msg = f"{folder} cannot be written ({why}); correct this and repeat the command to resume"
         raise UserError(msg) from None

@@ -1,8 +1,6 @@
 """Tables: one checked reader, declared columns, ids, and writers; nothing need fit in memory."""
 
 from domainbert.tables.columns import (
-    DATABASES,
-    FORMATS,
     NOTE,
     PATIENT,
     STAY,
@@ -18,27 +16,20 @@ from domainbert.tables.columns import (
     match_columns,
     require_cells,
     require_columns,
-    table_format,
 )
 from domainbert.tables.frames import (
-    atomic_path,
-    read_metadata,
     read_table,
     to_frame,
     write_table,
 )
 from domainbert.tables.rows import (
     Row,
-    frame_rows,
     iter_rows,
     source_files,
-    spooled,
     table_columns,
 )
 
 __all__ = [
-    "DATABASES",
-    "FORMATS",
     "NOTE",
     "PATIENT",
     "STAY",
@@ -48,22 +39,17 @@ __all__ = [
     "ReadOptions",
     "Row",
     "TableError",
-    "atomic_path",
-    "frame_rows",
     "id_key",
     "id_text",
     "is_missing",
     "is_text_file",
     "iter_rows",
     "match_columns",
-    "read_metadata",
     "read_table",
     "require_cells",
     "require_columns",
     "source_files",
-    "spooled",
     "table_columns",
-    "table_format",
     "to_frame",
     "write_table",
 ]

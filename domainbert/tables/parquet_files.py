@@ -72,10 +72,10 @@ def arrow_cells(
         cells = {n: _as_text(batch.column(n)) for n in names}
         for place in range(batch.num_rows):
             number += 1
-            values = {n: cells[n][place] for n in names}
-            bad = [n for n, value in values.items() if value is _UNREADABLE]
+            values = {n: cells[n][place] for n in names if cells[n][place] is not _UNREADABLE}
+            bad = [n for n in names if n not in values]
             fault = f"column {bad[0]!r} is not UTF-8, or a date out of range" if bad else ""
-            yield f"{name} row {number}", {} if bad else values, fault, ""
+            yield f"{name} row {number}", values, fault, ""
 
 
 def _as_text(column: pa.Array) -> list[Any]:

@@ -38,17 +38,14 @@ from domainbert.tables.parquet_files import arrow_cells, parquet_cells, parquet_
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 FIRST_LINES = 1000  # of JSON, which tell its columns before all of it is read
 
 
 class Reader(NamedTuple):
-    """How files of one format are read.
+    """How files of one format are read: their columns, and their rows.
 
-    Attributes:
-        columns: the names of a file's columns; or several lists, which are joined in order.
-        cells: the rows of a file: place, values by column, fault and remark.
+    The columns may come as several lists, which are joined in order.
     """
 
     columns: Callable[[Path, ReadOptions], Iterable[Sequence[str]]]
@@ -57,21 +54,13 @@ class Reader(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a source.
-
-    Attributes:
-        number: from 0, over the whole source.
-        cells: column -> text, a list, or None where the cell is empty.
-        place: such as "notes.csv line 17".
-        fault: why the row cannot be read, else "".
-        remark: what was noticed while reading it, else "".
-    """
+    """One row of a source: its number from 0, and its cells as text, lists, or None where empty."""
 
     number: int
     cells: Mapping[str, Any] = field(repr=False)
-    place: str
-    fault: str = ""
-    remark: str = ""
+    place: str  # such as "notes.csv line 17"
+    fault: str = ""  # why the row cannot be read
+    remark: str = ""  # what was noticed while reading it
 
 
 def source_files(source: str | Path) -> list[Path]:
@@ -122,12 +111,8 @@ def iter_rows(
     Raises:
         TableError: a source that cannot be opened or read to its end, or was changed meanwhile.
     """
-    return _numbered(_cells(source, options, columns))
-
-
-def _numbered(cells: Iterable[Cells]) -> Iterator[Row]:
-    for number, (place, values, fault, remark) in enumerate(cells):
-        yield Row(number, values, place, fault, remark)
+    for number, (place, cells, *rest) in enumerate(_cells(source, options, columns)):
+        yield Row(number, cells, place, *rest)
 
 
 def _cells(source: str | Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
@@ -172,11 +157,6 @@ def _read_errors(path: Path) -> Iterator[None]:
     except READ_ERRORS as error:
         msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
         raise TableError(msg) from None
-
-
-def arrow_rows(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Row]:
-    """The rows of Arrow tables or record batches, read as those of a Parquet file are."""
-    return _numbered(arrow_cells(batches, name))
 
 
 def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:

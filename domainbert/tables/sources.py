@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from domainbert.tables.columns import ReadOptions
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_DEEPEST = 4  # folders below the source in which a table's file is looked for
+_DEEPEST = 5  # a table's file is looked for in four folders below the source
 
 
 class Source(ABC):
@@ -67,10 +67,14 @@ class FolderSource(Source):
         self._files: dict[str, list[Path]] = {}
         self._opened = ExitStack()
         self._names: dict[Path, list[str]] = {}
-        for path in _walk(folder, _DEEPEST):
-            ending = next((e for e in FILE_ENDINGS if path.name.lower().endswith(e)), None)
-            if ending:
-                self._files.setdefault(path.name[: -len(ending)].lower(), []).append(path)
+        for depth in range(1, _DEEPEST + 1):
+            above = set(self._files)
+            for path in sorted(folder.glob("/".join("*" * depth))):
+                is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+                ending = next((e for e in FILE_ENDINGS if path.name.lower().endswith(e)), "")
+                name = path.name[: len(path.name) - len(ending)].lower()
+                if ending and not is_hidden and name not in above and path.is_file():
+                    self._files.setdefault(name, []).append(path)
 
     def tables(self) -> list[str]:
         """Files that could be tables, relative to the folder."""
@@ -112,8 +116,6 @@ class FolderSource(Source):
 
     def _path(self, table: str) -> Path | None:
         paths = self._files.get(table.lower(), [])
-        depth = min((len(path.parts) for path in paths), default=0)
-        paths = [path for path in paths if len(path.parts) == depth]
         if len(paths) > 1:
             names = ", ".join(str(path.relative_to(self._folder)) for path in paths)
             msg = f"{self.name} has more than one file for {table}: {names}. Leave one there"
@@ -135,11 +137,3 @@ def select_text(columns: Iterable[str], relation: str, cast: str = "CAST({} AS V
     """A SELECT of these columns, cast to text under their own names."""
     listed = ", ".join(f"{cast.format(identifier(c))} AS {identifier(c)}" for c in columns)
     return f"SELECT {listed} FROM {relation}"  # noqa: S608
-
-
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.is_file():
-            yield path
-        elif depth and path.is_dir() and not path.name.startswith("."):
-            yield from _walk(path, depth - 1)

@@ -10,7 +10,8 @@ from clinical.cohort.definition import load_definition
 from clinical.cohort.result import Cohort, issues_path, plot_flow
 from clinical.stays.patients import check_disjoint
 from domainbert.statistics.figures import save_figure
-from domainbert.tables import TableError, read_metadata, write_table
+from domainbert.tables import TableError, write_table
+from domainbert.tables.frames import read_metadata
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
+from domainbert.files import atomic_path
 from domainbert.tables import (
-    FORMATS,
     NOTE,
     PATIENT,
     STAY,
@@ -28,19 +28,17 @@ from domainbert.tables import (
     TIME,
     ReadOptions,
     TableError,
-    atomic_path,
     csv_files,
-    frame_rows,
     iter_rows,
     match_columns,
-    read_metadata,
     read_table,
     require_columns,
     table_columns,
-    table_format,
     write_table,
 )
-from domainbert.tables.columns import guard
+from domainbert.tables.columns import FORMATS, guard, table_format
+from domainbert.tables.frames import read_metadata
+from domainbert.tables.rows import frame_rows
 
 CANARY = "QUETZALCOATL"
 LISTS = (".parquet", ".jsonl", ".jsonl.gz")
