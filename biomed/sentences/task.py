@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from domainbert.errors import UserError
 from domainbert.scoring import Fault, Task, text_of
 from domainbert.tables import (
+    TEXT,
     Column,
     TableError,
     id_text,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from domainbert.search.words import Words
     from domainbert.tables import Row
 
-SENTENCE = Column("text", "text", ("sentence", "sentences", "passage"), required=True)
+SENTENCE = replace(TEXT, also=("sentence", "sentences", "passage"))
 QUERY = Column("query", "text", ("question", "text"), required=True)
 FIRST = Column("first", "text", ("query", "question", "sentence1"), required=True)
 SECOND = Column("second", "text", ("text", "passage", "sentence2"), required=True)

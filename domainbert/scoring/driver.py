@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -268,10 +268,8 @@ def score_items(
     results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
     for rows, item in zip(items, read, strict=True):
         result = item if isinstance(item, Fault) else next(results)
-        if isinstance(result, Fault):
-            yield [plan.failed(rows[0], result)]
-        else:
-            yield [plan.finished(rows[0], row) for row in task.rows(item, result)]
+        made = [asdict(result)] if isinstance(result, Fault) else task.rows(item, result)
+        yield [plan.finished(rows[0], row) for row in made]
 
 
 def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> Any | Fault:

@@ -17,19 +17,12 @@ import numpy as np
 from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.scoring.store import disk_errors
-from domainbert.tables import (
-    Row,
-    TableError,
-    id_key,
-    id_text,
-    match_columns,
-    require_columns,
-)
+from domainbert.tables import Row, TableError, id_key, id_text, match_columns, require_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from domainbert.scoring.task import Fault, Item, Result, Task
+    from domainbert.scoring.task import Item, Result, Task
 
 OutputRow: TypeAlias = "dict[str, object]"
 
@@ -66,10 +59,6 @@ class Plan:
         number = {"row": row.number} if "row" in self.schema.names else {}
         whole = {**ids, **number, "status": "ok", "reason": row.remark, **made}
         return {n: whole_text(v) if isinstance(v, str) else v for n, v in whole.items()}
-
-    def failed(self, row: Row, fault: Fault) -> OutputRow:
-        """The output row of an item without a result."""
-        return self.finished(row, {"status": fault.status, "reason": fault.reason})
 
     def to_table(self, rows: list[OutputRow]) -> pa.Table:
         """Output rows as Arrow, in the schema of every other piece."""

@@ -104,6 +104,7 @@ class Column:
         also: other names of it, in any case; MIMIC's and OMOP's, for example.
         required: whether a table without it is refused.
         within: an id of a row within a group; carried only where rows are not grouped.
+        option: of the commands, that names it.
     """
 
     name: str
@@ -111,28 +112,19 @@ class Column:
     also: tuple[str, ...] = ()
     required: bool = False
     within: bool = False
+    option: str = ""
 
 
 _LISTED_COLUMNS = 40
 _SEARCHED = 1000  # columns; a table with more is a matrix, and comparing names takes long
-# The commands' options that name a column.
-_OPTIONS = {
-    "text": "--text",
-    "patient_id": "--patient",
-    "stay_id": "--stay",
-    "note_id": "--note",
-    "chart_time": "--time",
-}
-
-PATIENT = Column("patient_id", "id", ("subject_id", "person_id", "patient_nbr", "patient", "mrn"))
-STAY = Column(
-    "stay_id",
-    "id",
-    ("hadm_id", "visit_occurrence_id", "encounter_id", "admission_id", "visit_id", "stay"),
-)
-NOTE = Column("note_id", "id", ("row_id", "note"), within=True)
-TIME = Column("chart_time", "value", ("charttime", "note_datetime", "chartdate", "note_date"))
-TEXT = Column("text", "text", ("note_text", "notes"), required=True)
+_PATIENTS = ("subject_id", "person_id", "patient_nbr", "patient", "mrn")
+_STAYS = ("hadm_id", "visit_occurrence_id", "encounter_id", "admission_id", "visit_id", "stay")
+_TIMES = ("charttime", "note_datetime", "chartdate", "note_date")
+PATIENT = Column("patient_id", "id", _PATIENTS, option="--patient")
+STAY = Column("stay_id", "id", _STAYS, option="--stay")
+NOTE = Column("note_id", "id", ("row_id", "note"), within=True, option="--note")
+TIME = Column("chart_time", "value", _TIMES, option="--time")
+TEXT = Column("text", "text", ("note_text", "notes"), required=True, option="--text")
 
 
 def match_columns(
@@ -168,8 +160,7 @@ def match_columns(
         elif found := [spelled[name] for name in names if name in spelled]:
             chosen[column.name] = found[0]
         elif column.required:
-            option = _OPTIONS.get(column.name, "")
-            require_columns(available, [column.name], source=source, option=option)
+            require_columns(available, [column.name], source=source, option=column.option)
     _check_unused_ids(available, columns, chosen, source=source)
     return chosen
 
@@ -186,7 +177,7 @@ def _check_unused_ids(
             # A slip of one of its names: "patientid", but not "patient_age".
             is_near = difflib.get_close_matches(_plain(name), ids, n=1, cutoff=0.8)
             if name not in used and (_plain(name) in names or is_near):
-                option = f"name it with {_OPTIONS[ours]} {name}, or " if ours in _OPTIONS else ""
+                option = f"name it with {column.option} {name}, or " if column.option else ""
                 raise TableError(
                     f"{source} has a column {name!r} that looks like {ours}, and no {ours}; "
                     f"{option}rename the column"

@@ -310,13 +310,13 @@ def bounded_lines(text: io.TextIOBase) -> Iterator[tuple[int, str, str]]:
 @contextmanager
 def unchanged(path: Path) -> Iterator[None]:
     """Check that a file stays as it is for the length of the block, else raise TableError."""
-    before = path.stat()
+    before = _stamp(path)
     yield
-    try:
-        after = path.stat()
-    except FileNotFoundError:
-        after = None
-    names = ("st_ino", "st_size", "st_mtime_ns")
-    if any(getattr(before, name) != getattr(after, name, None) for name in names):
+    if _stamp(path) != before:
         msg = f"{path.name} was changed while it was read; start again when it is complete"
         raise TableError(msg)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    found = path.stat() if path.exists() else None
+    return found and (found.st_ino, found.st_size, found.st_mtime_ns)
