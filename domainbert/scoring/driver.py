@@ -160,8 +160,7 @@ def score_file(
         local = spooled(source, options, folder=work)
         if not isinstance(task, Task):
             task = task()
-        settings: dict[str, Any] = {"named": named, "keep": list(keep), "salt": store.salt}
-        plan, found = _survey(task, local, options, **settings)
+        plan, found = _survey(task, local, options, named=named, keep=keep, salt=store.salt)
         facts = {
             "task": {"name": task.name, **task.facts()},
             "input": {"rows": found.rows, "digest": found.digest},
@@ -246,10 +245,11 @@ def _survey(
     options: ReadOptions,
     *,
     named: Mapping[str, str] | None,
-    keep: Sequence[str],
+    keep: Iterable[str],
     salt: bytes,
 ) -> tuple[Plan, Survey]:
     """The columns of a run, and what a pass over its rows found."""
+    keep = list(keep)
     columns = table_columns(source, options, lines=FIRST_LINES)
     while True:
         plan = make_plan(task, columns, named=named, keep=keep, source=Path(source).name)

@@ -162,8 +162,7 @@ def _read_errors(path: Path) -> Iterator[None]:
 def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
     """The rows of a DataFrame; ids and numbers become text, other objects stay what they are."""
     names = [str(name) for name in frame.columns]
-    columns = [frame.iloc[:, position].tolist() for position in range(len(names))]
-    for number, cells in enumerate(zip(*columns, strict=True)):
+    for number, cells in enumerate(frame.itertuples(index=False, name=None)):
         yield Row(number, dict(zip(names, map(cell_of, cells), strict=True)), f"row {number}")
 
 
@@ -242,10 +241,11 @@ class _RepeatedKeyError(ValueError):
 
 
 def _json_object(line: str) -> tuple[dict[str, Any], str]:
-    """The object of a line, numbers as text; or why there is none."""
-    keep = {"parse_int": str, "parse_float": str, "parse_constant": _constant}
+    """The object of a line, numbers as text and NaN as missing; or why there is none."""
+    keep: dict[str, Any] = {"parse_int": str, "parse_float": str}
+    keep["parse_constant"] = lambda name: None if name == "NaN" else name
     try:
-        value = json.loads(line, object_pairs_hook=_object, **keep)  # type: ignore[arg-type]
+        value = json.loads(line, object_pairs_hook=_object, **keep)
     except _RepeatedKeyError:
         return {}, "a JSON object with a key twice"
     except (ValueError, RecursionError):
@@ -258,11 +258,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         raise _RepeatedKeyError
     return values
-
-
-def _constant(name: str) -> str | None:
-    """NaN is a number that is missing."""
-    return None if name == "NaN" else name
 
 
 # --- text files
@@ -280,16 +275,9 @@ def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[C
 
 
 _CSV = Reader(lambda path, options: [csv_columns(path, options)], csv_cells)
-_JSON = Reader(_json_columns, _json_cells)
-_TEXT = Reader(lambda path, options: [["text"]], _text_cells)
 READERS: dict[str, Reader] = {
-    ".csv": _CSV,
-    ".csv.gz": _CSV,
-    ".tsv": _CSV,
-    ".tsv.gz": _CSV,
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
     ".parquet": Reader(lambda path, options: [parquet_columns(path)], parquet_cells),
-    ".jsonl": _JSON,
-    ".jsonl.gz": _JSON,
-    ".txt": _TEXT,
-    ".txt.gz": _TEXT,
+    **dict.fromkeys((".jsonl", ".jsonl.gz"), Reader(_json_columns, _json_cells)),
+    **dict.fromkeys((".txt", ".txt.gz"), Reader(lambda path, options: [["text"]], _text_cells)),
 }
