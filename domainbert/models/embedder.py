@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from domainbert.encoders.loading import DEFAULT_ENCODER
+from domainbert.encoders.loading import DEFAULT_ENCODER, find_encoder, window_limit
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.models.pooling import (
@@ -117,8 +117,6 @@ class Embedder(Model):
     @classmethod
     def settings_of(cls, name: str | Path) -> EmbeddingSettings:
         """Those of a sentence-transformers model; of any other the defaults, with a warning."""
-        from domainbert.encoders.loading import find_encoder
-
         published = read_modules(find_encoder(cls.resolve(name)))
         if published is None:
             log.warning("%s was not trained for similarity: cosines rank texts poorly", name)
@@ -254,8 +252,6 @@ class Embedder(Model):
         return module_files(self.settings, dimension=self.dimension, window=self.windower.window)
 
     def _windower(self, window: int) -> Windower:
-        from domainbert.encoders.loading import window_limit
-
         return Windower(self.tokenizer, window=window, limit=window_limit(self.network.config))
 
     def _tokenised(

@@ -12,8 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from domainbert.encoders.loading import window_limit
+from domainbert.encoders.loading import (
+    dropouts,
+    find_encoder,
+    load_model,
+    load_tokenizer,
+    named_outputs,
+    window_limit,
+)
+from domainbert.encoders.lora import merge_adapter, trained_adapter
 from domainbert.errors import EncoderError, UserError
+from domainbert.models.shipped import model_card, resolve_model
+from domainbert.models.storage import TaskConfig, TaskModel, load_task_model, save_task_model
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
@@ -21,7 +31,6 @@ if TYPE_CHECKING:
 
     from domainbert.encoders.loading import Encoder
     from domainbert.encoders.lora import Adapter, LoRA
-    from domainbert.models.storage import TaskConfig
     from domainbert.settings import Settings
     from domainbert.text.runner import Device
 
@@ -81,14 +90,10 @@ class Model(ABC):
     @classmethod
     def resolve(cls, name: str | Path) -> str | Path:
         """The folder of a shipped model, or the name unchanged; see `shipped.resolve_model`."""
-        from domainbert.models.shipped import resolve_model
-
         return resolve_model(name, cls.package) if cls.package else name
 
     def card(self, config: TaskConfig, adapter: Adapter | None = None) -> str:
         """Markdown for the README of a folder with an adapter, or with all weights."""
-        from domainbert.models.shipped import model_card
-
         if self.package:
             return model_card(config, self.package, adapter)
         return f"# A model for {config.task}\n\nTrained from the encoder `{config.encoder}`.\n"
@@ -104,8 +109,6 @@ class Model(ABC):
     @classmethod
     def origin(cls, name: str | Path) -> Encoder:
         """What training by this name starts from: an encoder, or a model that `trains_further`."""
-        from domainbert.encoders.loading import find_encoder
-
         source = name
         if cls.trains_further:
             with suppress(EncoderError):  # of an unknown name `find_encoder` says more
@@ -135,8 +138,6 @@ class Model(ABC):
             EncoderError: see `domainbert.models.storage.load_task_model`.
             UserError: settings that the class refuses.
         """
-        from domainbert.models.storage import load_task_model
-
         name = cls.default if name is None else name
         read = load_task_model(cls.resolve(name), cls)
         known = cls.read_settings(read.config.settings) if read.config else cls.settings_of(name)
@@ -172,9 +173,6 @@ class Model(ABC):
         """
         import torch
 
-        from domainbert.encoders.loading import dropouts, load_model, load_tokenizer, named_outputs
-        from domainbert.models.storage import load_task_model
-
         found, outputs = cls.origin(encoder), named_outputs(labels or cls.labels)
         torch.manual_seed(training.seed)
         if found.is_adapter:
@@ -190,8 +188,6 @@ class Model(ABC):
         `network` is as the trainer leaves it, with its adapters, or full weights if `lora` is None.
         A model that started from another adapter has full weights, with both merged.
         """
-        from domainbert.encoders.lora import merge_adapter, trained_adapter
-
         source = self.origin(encoder)
         adapter = trained_adapter(network, encoder=source.name) if lora else None
         plain = merge_adapter(network, adapter) if adapter else network.eval()
@@ -243,28 +239,19 @@ class Model(ABC):
         With `merged`, all weights in any case, to be read by Hugging Face's own classes. A model
         folder of ours is replaced; any other is a `FileExistsError`.
         """
-        from domainbert.models.storage import save_task_model
-
         adapter = None if merged else self.adapter
         config = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
         config = config.replaced(settings=self.settings.model_dump(), manifest=self.manifest)
-        save_task_model(
-            folder,
-            model=self.network,
-            tokenizer=self.tokenizer,
-            config=config,
-            card=self.card(config, adapter),
-            adapter=adapter,
-            extra_files={} if adapter else self._extra_files(),
-        )
+        files = {} if adapter else self._extra_files()
+        files["README.md"] = self.card(config, adapter)
+        saved = TaskModel(self.network, self.tokenizer, config, adapter)
+        save_task_model(folder, saved, files=files)
 
     def _extra_files(self) -> dict[str, str]:
         """Files that other libraries want beside all weights: name -> content."""
         return {}
 
     def _new_config(self, encoder: str, *, sha256: str | None = None) -> TaskConfig:
-        from domainbert.models.storage import TaskConfig
-
         return TaskConfig(
             task=self.task,
             labels=self.labels,

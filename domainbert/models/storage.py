@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import Field
@@ -88,38 +87,29 @@ class TaskClass(Protocol):
         """The Hugging Face class of the network."""
 
 
-def save_task_model(
-    folder: str | Path,
-    *,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    config: TaskConfig,
-    card: str,
-    adapter: Adapter | None = None,
-    extra_files: Mapping[str, str] = MappingProxyType({}),
-) -> None:
+def save_task_model(folder: str | Path, saved: TaskModel, *, files: Mapping[str, str]) -> None:
     """Write a model folder under a temporary name, then rename it.
 
-    With `adapter`, it alone is written, in PEFT's format; without, all weights and the tokenizer.
-    The card becomes README.md; `extra_files` are those of sentence-transformers, see
-    `domainbert.models.pooling`. For errors see `check_replaceable`.
+    Of a model with an adapter it alone is written, in PEFT's format; of any other all weights and
+    the tokenizer. `files` are further ones, such as the card, with their content. For errors see
+    `check_replaceable`.
     """
     folder = Path(folder).expanduser().resolve()
     check_replaceable(folder)
     with folder_beside(folder) as temporary:
         document: dict[str, Any] = {}
-        if adapter is None:
+        if saved.adapter is None:
             with encoders.quiet():
-                model.save_pretrained(temporary)
-            tokenizer.save_pretrained(temporary)
+                saved.network.save_pretrained(temporary)
+            saved.tokenizer.save_pretrained(temporary)
             document = json.loads((temporary / "config.json").read_text("utf-8"))
-            document["architectures"] = [_published_class(model)]
+            document["architectures"] = [_published_class(saved.network)]
         else:
-            adapter.save(temporary)
-        document[CONFIG_KEY] = config.model_dump()
-        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
-        (temporary / "README.md").write_text(card, "utf-8")
-        for name, content in extra_files.items():
+            saved.adapter.save(temporary)
+        if saved.config:
+            document[CONFIG_KEY] = saved.config.model_dump()
+        contents = {**files, "config.json": json.dumps(document, indent=2) + "\n"}
+        for name, content in contents.items():
             (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_text(content, "utf-8")
         share_files(temporary)

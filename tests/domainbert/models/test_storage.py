@@ -22,6 +22,7 @@ from domainbert.encoders.lora import (
 from domainbert.models.shipped import resolve_model
 from domainbert.models.storage import (
     TaskConfig,
+    TaskModel,
     check_replaceable,
     load_task_model,
     save_task_model,
@@ -58,14 +59,8 @@ def save(folder, encoder, *, full=False, labels=1, rank=4, seed=1, card="# A car
         manifest={"objective": "stay"},
     )
     tokenizer = load_tokenizer(found)
-    save_task_model(
-        folder,
-        model=model,
-        tokenizer=tokenizer,
-        config=config,
-        card=card,
-        adapter=None if full else adapter,
-    )
+    saved = TaskModel(model, tokenizer, config, None if full else adapter)
+    save_task_model(folder, saved, files={"README.md": card})
     return model, config
 
 
@@ -149,14 +144,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path, tiny_encoder, full, labels):
 
 def test_an_adapter_is_saved_again_as_it_was_loaded(folder, tmp_path):
     loaded = load(folder)
-    save_task_model(
-        tmp_path / "again",
-        model=loaded.network,
-        tokenizer=loaded.tokenizer,
-        config=loaded.config,
-        card="again",
-        adapter=loaded.adapter,
-    )
+    save_task_model(tmp_path / "again", loaded, files={"README.md": "again"})
     first, again = (load_file(path / ADAPTER_FILE) for path in (folder, tmp_path / "again"))
     assert first.keys() == again.keys()
     assert all(torch.equal(first[name], again[name]) for name in first)
