@@ -162,15 +162,15 @@ def write_adapter(tiny_encoder):
     def write(model_class, folder):
         import torch
 
-        from domainbert.encoders.lora import LoRA, add_lora
+        from domainbert.encoders.lora import add_lora
         from domainbert.training.settings import TrainingSettings
 
         model = model_class.untrained(tiny_encoder, training=TrainingSettings())
-        network = add_lora(model.network, LoRA())
+        network = add_lora(model.network, 16)
         for name, parameter in network.named_parameters():
             if "lora_B" in name:
                 torch.nn.init.normal_(parameter, std=0.1)
-        model.finished(network, encoder=tiny_encoder, lora=LoRA()).save_pretrained(folder)
+        model.finished(network, encoder=tiny_encoder, full=False).save_pretrained(folder)
         return folder
 
     return write

@@ -166,11 +166,11 @@ def started_from(model: WordTagger, *, recipe: EntityRecipe) -> dict[str, torch.
         UserError: a model with full weights, of another rank, or on another encoder.
     """
     other = WordTagger.from_pretrained(recipe.model.start or "", device="cpu")
-    encoder, lora = model.facts(recipe.model.encoder)["encoder"], recipe.training.lora
+    encoder, training = model.facts(recipe.model.encoder)["encoder"], recipe.training
+    wanted = 0 if training.full else training.rank
     rank = other.adapter.rank if other.adapter else 0
     same = other.config is not None and other.config.encoder_sha256 == encoder
-    if other.adapter is None or lora is None or rank != lora.rank or not same:
-        wanted = lora.rank if lora else 0
+    if other.adapter is None or rank != wanted or not same:
         raise UserError(
             f"start: expected an adapter of rank {wanted} on the encoder {recipe.model.encoder}, "
             f"got rank {rank}{'' if same else ' on another encoder'}"

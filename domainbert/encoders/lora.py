@@ -31,15 +31,6 @@ _READ = {
 LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
 
 
-@dataclass(frozen=True)
-class LoRA:
-    """Low-rank adapters on every linear layer of the encoder (Hu et al., arXiv 2106.09685)."""
-
-    rank: int = 16
-    alpha: int = 32
-    dropout: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class Adapter:
     """What PEFT's folder holds: the configuration, and the tensors of adapters and head."""
@@ -66,22 +57,27 @@ class Adapter:
         self.config.save_pretrained(str(folder))
 
 
-def add_lora(model: PreTrainedModel, lora: LoRA | LoraConfig | None) -> Any:
-    """A `PeftModel` in which only adapters and head train; the model itself if `lora` is None."""
-    if lora is None:
-        return model
-    from peft import LoraConfig, get_peft_model
+def add_lora(model: PreTrainedModel, rank: int) -> Any:
+    """A `PeftModel` in which only low-rank adapters (on every linear layer) and the head train.
 
-    if isinstance(lora, LoRA):
-        heads = sorted(
-            HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
-        )
-        shape = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
-        lora = LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
+    See Hu et al., arXiv 2106.09685; alpha is twice the rank.
+    """
+    from peft import LoraConfig
+
+    heads = sorted(HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()})
+    shape = {"r": rank, "lora_alpha": 2 * rank}
+    return _wrapped(
+        model, LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
+    )
+
+
+def _wrapped(model: PreTrainedModel, config: LoraConfig) -> Any:
+    from peft import get_peft_model
+
     with warnings.catch_warnings():
         # peft reads an attribute of transformers by its old name.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-        return get_peft_model(model, lora)
+        return get_peft_model(model, config)
 
 
 def trained_adapter(wrapped: Any, *, encoder: str) -> Adapter:
@@ -157,7 +153,7 @@ def apply_adapter(network: PreTrainedModel, adapter: Adapter, *, name: str) -> P
     config = copy.deepcopy(adapter.config)
     config.base_model_name_or_path = None  # peft warns of any other name than the network's
     with explained(name):
-        wrapped = add_lora(network, config)
+        wrapped = _wrapped(network, config)
     expected = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
     shapes = [{(key, t.shape) for key, t in each.items()} for each in (adapter.tensors, expected)]
     if differing := {key for key, _ in shapes[0] ^ shapes[1]}:

@@ -22,6 +22,7 @@ from domainbert.models.pooling import (
     read_modules,
     unit,
 )
+from domainbert.models.shipped import resolve_model
 from domainbert.tables.columns import is_missing
 from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import UNKNOWN, Windower, too_long
@@ -117,7 +118,7 @@ class Embedder(Model):
     @classmethod
     def settings_of(cls, name: str | Path) -> EmbeddingSettings:
         """Those of a sentence-transformers model; of any other the defaults, with a warning."""
-        published = read_modules(find_encoder(cls.resolve(name)))
+        published = read_modules(find_encoder(resolve_model(name, cls.package)))
         if published is None:
             log.warning("%s was not trained for similarity: cosines rank texts poorly", name)
         return published or EmbeddingSettings()

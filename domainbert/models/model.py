@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from domainbert.encoders.loading import Encoder
-    from domainbert.encoders.lora import Adapter, LoRA
+    from domainbert.encoders.lora import Adapter
     from domainbert.settings import Settings
     from domainbert.text.runner import Device
 
@@ -87,11 +87,6 @@ class Model(ABC):
     def network_class(cls) -> Any:
         """The Hugging Face class of the network; a method because importing it takes seconds."""
 
-    @classmethod
-    def resolve(cls, name: str | Path) -> str | Path:
-        """The folder of a shipped model, or the name unchanged; see `shipped.resolve_model`."""
-        return resolve_model(name, cls.package) if cls.package else name
-
     def card(self, config: TaskConfig, adapter: Adapter | None = None) -> str:
         """Markdown for the README of a folder with an adapter, or with all weights."""
         if self.package:
@@ -112,7 +107,7 @@ class Model(ABC):
         source = name
         if cls.trains_further:
             with suppress(EncoderError):  # of an unknown name `find_encoder` says more
-                source = cls.resolve(name)
+                source = resolve_model(name, cls.package)
         return replace(find_encoder(source, adapters=cls.trains_further), name=str(name))
 
     @classmethod
@@ -139,7 +134,7 @@ class Model(ABC):
             UserError: settings that the class refuses.
         """
         name = cls.default if name is None else name
-        read = load_task_model(cls.resolve(name), cls)
+        read = load_task_model(resolve_model(name, cls.package), cls)
         known = cls.read_settings(read.config.settings) if read.config else cls.settings_of(name)
         if settings:
             known = known.replaced(**settings)
@@ -176,20 +171,22 @@ class Model(ABC):
         found, outputs = cls.origin(encoder), named_outputs(labels or cls.labels)
         torch.manual_seed(training.seed)
         if found.is_adapter:
-            read = load_task_model(cls.resolve(encoder), cls, dropout=training.dropout)
+            read = load_task_model(
+                resolve_model(encoder, cls.package), cls, dropout=training.dropout
+            )
             return cls(read.network.requires_grad_(), read.tokenizer, settings=settings)
         outputs |= dropouts(found, training.dropout)
         network = load_model(found, cls.network_class(), **outputs)
         return cls(network, load_tokenizer(found), settings=settings)
 
-    def finished(self, network: Any, *, encoder: str | Path, lora: LoRA | None) -> Self:
+    def finished(self, network: Any, *, encoder: str | Path, full: bool) -> Self:
         """The model after training, exactly as it will be loaded from its folder.
 
-        `network` is as the trainer leaves it, with its adapters, or full weights if `lora` is None.
-        A model that started from another adapter has full weights, with both merged.
+        `network` is as the trainer leaves it, with adapters unless all weights were trained
+        (`full`). A model that started from another adapter has full weights, with both merged.
         """
         source = self.origin(encoder)
-        adapter = trained_adapter(network, encoder=source.name) if lora else None
+        adapter = None if full else trained_adapter(network, encoder=source.name)
         plain = merge_adapter(network, adapter) if adapter else network.eval()
         model = type(self)(plain, self.tokenizer, settings=self.settings)
         model.config = self._new_config(source.name, sha256=source.sha256)

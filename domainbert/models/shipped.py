@@ -26,7 +26,12 @@ def shipped_models(package: str) -> dict[str, Path]:
 
 
 def resolve_model(name: str | Path, package: str) -> str | Path:
-    """The folder of a shipped model; folders, encoders and Hub models unchanged, others refused."""
+    """The folder of a shipped model; folders, encoders and Hub models unchanged, others refused.
+
+    Without a package there are no shipped models, and all names are unchanged.
+    """
+    if not package:
+        return name
     typed, shipped = str(name), shipped_models(package)
     if typed in shipped:
         return shipped[typed]

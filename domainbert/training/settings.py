@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from domainbert.encoders.lora import LoRA
 from domainbert.settings import Count, Positive, Seed, Settings, Share
 
 
@@ -54,8 +53,3 @@ class TrainingSettings(Schedule):
     patience: Count = 3
     rank: Count = 16
     full: bool = False
-
-    @property
-    def lora(self) -> LoRA | None:
-        """The adapters to train; None where all weights train."""
-        return None if self.full else LoRA(rank=self.rank, alpha=2 * self.rank)

@@ -64,7 +64,7 @@ def train(
     first = stages[0].settings
     if share != 1 and first.full:
         raise UserError("share needs adapters; train without full = true")
-    network = add_lora(model.network, first.lora)
+    network = model.network if first.full else add_lora(model.network, first.rank)
     if start is not None:
         set_adapter(network, start)
     best: dict[str, float] = {}
@@ -90,7 +90,7 @@ def train(
                 if "lora_B" in name:
                     weights.mul_(share)
         best = stages[-1].objective.score(network.eval())
-    trained = model.finished(network, encoder=encoder, lora=first.lora)
+    trained = model.finished(network, encoder=encoder, full=first.full)
     settings = [stage.settings.model_dump() for stage in stages]
     facts = [stage.objective.facts() for stage in stages]
     one = len(stages) == 1

@@ -22,10 +22,6 @@ class Task(Model):
 
         return CLSClassifier
 
-    @classmethod
-    def resolve(cls, name):
-        return name
-
     def card(self, config, adapter=None):
         return config.task
 

@@ -14,7 +14,6 @@ from domainbert.encoders.loading import EncoderError, find_encoder, load_model, 
 from domainbert.encoders.lora import (
     ADAPTER_CONFIG,
     ADAPTER_FILE,
-    LoRA,
     add_lora,
     merge_adapter,
     trained_adapter,
@@ -36,7 +35,7 @@ def wrapped_model(encoder, *, rank=4, labels=1, seed=1):
     """An encoder with adapters that change it: every trained tensor is random."""
     torch.manual_seed(seed)
     plain = load_model(find_encoder(encoder), CLSClassifier, num_labels=labels)
-    wrapped = add_lora(plain, LoRA(rank=rank))
+    wrapped = add_lora(plain, rank)
     for parameter in wrapped.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.1)
@@ -197,7 +196,7 @@ def test_no_weights_are_in_a_repr(folder):
 
 def test_nothing_but_adapters_and_head_trains(tiny_encoder):
     torch.manual_seed(0)
-    wrapped = add_lora(load_model(find_encoder(tiny_encoder), CLSClassifier, num_labels=1), LoRA())
+    wrapped = add_lora(load_model(find_encoder(tiny_encoder), CLSClassifier, num_labels=1), 16)
     before = {name: tensor.clone() for name, tensor in wrapped.state_dict().items()}
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=0.1)
     for _ in range(2):  # at the first step one factor of each adapter is zero, the other's gradient
