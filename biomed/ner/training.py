@@ -64,11 +64,7 @@ class TagObjective(Objective):
         self._forbidden = ~torch.from_numpy(allowed)
         seed, batch_tokens = recipe.training.seed, recipe.training.batch_tokens
         maker = ExampleMaker(list(self.sources.values()), model.reader, model.window, seed)
-        self._plan = FreshBatches(maker, batch_tokens=batch_tokens, seed=seed)
-
-    def batches(self) -> FreshBatches:
-        """Windows of tagged texts."""
-        return self._plan
+        self.batches = FreshBatches(maker, batch_tokens=batch_tokens, seed=seed)
 
     def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
         """Padded token ids, codes and mask, each of shape (windows, longest)."""

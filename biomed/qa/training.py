@@ -117,13 +117,9 @@ class AnswerObjective(Objective):
         if unusable := self.windows.left_out:
             why = "%s: %d questions have no usable answer and are left out"
             log.warning(why, self.name, unusable)
-        self._batches = FreshBatches(
+        self.batches = FreshBatches(
             self.windows, batch_tokens=training.batch_tokens, seed=training.seed
         )
-
-    def batches(self) -> FreshBatches:
-        """Windows of similar length, drawn anew for every epoch."""
-        return self._batches
 
     def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
         """Token ids, segments, and the answer's start and end."""

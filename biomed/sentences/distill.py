@@ -20,7 +20,6 @@ from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import Stage, train
 
 if TYPE_CHECKING:
-    from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
 
 HELD_OUT = 20  # one text of so many chooses the weights
@@ -141,13 +140,9 @@ class TeacherObjective(Objective):
         self.texts = [side[place] for side in sides.values() for place in rest]
         self._targets = torch.from_numpy(np.tile(vectors[rest], (len(sides), 1)))
         rows = [(text,) for text in self.texts]
-        self._plan = LengthBatches.of_texts(
+        self.batches = LengthBatches.of_texts(
             rows, batch_size=training.batch_size, seed=training.seed
         )
-
-    def batches(self) -> BatchPlan:
-        """Batches of text numbers."""
-        return self._plan
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """The windows of the texts, and the vectors they should have."""
@@ -165,12 +160,12 @@ class TeacherObjective(Objective):
 
     def score(self, network: Any) -> dict[str, float]:
         """The mean cosine of each side's held-out texts, and the mean of all."""
-        wanted, cosines = unit(self._vectors[self.held]), {}
-        for name, texts in self._sides.items():
-            held = [texts[place] for place in self.held]
-            ours = unit(self._student.vectors_of(held, network=network))
-            cosines[name] = float((ours * wanted).sum(axis=1).mean())
-        return {"cosine": float(np.mean(list(cosines.values()))), **cosines}
+        held = [side[place] for side in self._sides.values() for place in self.held]
+        ours = unit(self._student.vectors_of(held, network=network))
+        wanted = np.tile(unit(self._vectors[self.held]), (len(self._sides), 1))
+        cosines = (ours * wanted).sum(axis=1).reshape(len(self._sides), -1).mean(axis=1)
+        sides = dict(zip(self._sides, cosines.tolist(), strict=True))
+        return {"cosine": float(cosines.mean()), **sides}
 
     def facts(self) -> dict[str, Any]:
         """A hash of all texts, and the student's size."""

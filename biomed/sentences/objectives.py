@@ -114,7 +114,7 @@ class TextVectorsObjective(Objective):
                 plan = DifferentBatches(rows, **options)
             plans.append((plan, len(self._rows)))
             self._rows += zip(texts, labels, strict=True)
-        self._plan = _MixedBatches(plans, seed=training.seed)
+        self.batches = _MixedBatches(plans, seed=training.seed)
         held, labels = self._read(validation, name="validation")
         self._texts = list(dict.fromkeys(text for row in held for text in row))
         place = {text: row for row, text in enumerate(self._texts)}
@@ -136,10 +136,6 @@ class TextVectorsObjective(Objective):
         elif self._kind == "classification":
             labels = [self._classes.index(label) for label in pairs["label"]]
         return list(pairs[names].itertuples(index=False, name=None)), labels
-
-    def batches(self) -> BatchPlan:
-        """Batches of row numbers."""
-        return self._plan
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """For each column of texts the padded ids of its windows, their lengths and counts."""
@@ -229,13 +225,9 @@ class PairsObjective(Objective):
             "data": fingerprint([self._pairs, self._targets.tolist()]),
             "split": fingerprint([held, self._expected.tolist()]),
         }
-        self._plan = LengthBatches.of_texts(
+        self.batches = LengthBatches.of_texts(
             self._pairs, batch_size=training.batch_size, seed=training.seed
         )
-
-    def batches(self) -> BatchPlan:
-        """Batches of pair numbers."""
-        return self._plan
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """Ids and segments of the windows, the windows of each pair, and the targets."""

@@ -225,16 +225,11 @@ class ReadmissionObjective(Objective):
         prevalence = train["readmitted"].mean()
         self._weight = float((1 - prevalence) / prevalence)
         self._model, self._table, self._training = model, table, training
-
-    def batches(self) -> LengthBatches:
-        """Batches of stays (or windows) of similar length."""
-        settings = self._training
-        sizes = [(min(len(g), settings.max_windows), max(map(len, g))) for g in self._groups]
-        return LengthBatches(
-            np.array(sizes),
-            batch_size=settings.batch_size,
-            batch_tokens=settings.batch_tokens,
-            seed=settings.seed,
+        self.batches = LengthBatches(
+            np.array([(min(len(s), training.max_windows), max(map(len, s))) for s in stays]),
+            batch_size=training.batch_size,
+            batch_tokens=training.batch_tokens,
+            seed=training.seed,
         )
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:

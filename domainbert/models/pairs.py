@@ -13,14 +13,11 @@ from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.text.runner import chunked, read_ahead
-from domainbert.text.windows import checked_text, own_tokenizer, plan_windows
+from domainbert.text.windows import checked_text, own_tokenizer
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-
-SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
 
 
 class PairSettings(Settings):
@@ -63,29 +60,26 @@ class PairResult:
 class PairWindower:
     """Splits pairs of texts into windows `[CLS] first [SEP] piece of second [SEP]`.
 
-    Every token of both texts is read. `[SEP]` and its like in a text are text, never the special
-    tokens.
+    The special tokens are those of the tokenizer's own pairs. Every token of both texts is read.
+    `[SEP]` and its like in a text are text, never the special tokens.
 
     Args:
         tokenizer: a fast tokenizer, from `domainbert.encoders.loading.load_tokenizer`.
         window: tokens of a window at most, special tokens counted.
+
+    Attributes:
+        longest_first: tokens that the first text may have, so that windows advance over the second.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int) -> None:
         self.window = window
-        self._tokenizer = own_tokenizer(tokenizer)
-        self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
-
-    @property
-    def longest_first(self) -> int:
-        """Tokens that the first text may have, so that windows advance over the second."""
-        return self.window - SPECIAL_TOKENS - 1
+        self.longest_first = window - tokenizer.num_special_tokens_to_add(pair=True) - 1
+        self._tokenizer, self._pairs = own_tokenizer(tokenizer), own_tokenizer(tokenizer)
+        self._pairs.enable_truncation(window, strategy="only_second")
 
     def fault_of_first(self, text: str) -> str:
         """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
-        return self._length_fault(len(self._tokenised([text])[0]))
-
-    def _length_fault(self, tokens: int) -> str:
+        tokens = len(self._tokenizer.encode(whole_text(text), add_special_tokens=False).ids)
         if 1 <= tokens <= self.longest_first:
             return ""
         allowed = f"expected 1 to {self.longest_first} in windows of {self.window} tokens"
@@ -105,38 +99,30 @@ class PairWindower:
             start: number of the first pair, for messages.
 
         Raises:
-            UserError: a text that is empty or not a string, or a first text that leaves the
-                window no room; the message has the number of the pair.
+            UserError: a text that is not a string or has no token, or a first text that leaves
+                the window no room; the message has the number of the pair.
         """
-        texts = list(
-            dict.fromkeys(
+        texts = []
+        for number, pair in enumerate(pairs, start=start):
+            first, second = (
                 checked_text(text, f"the {side} text of pair number {number}")
-                for number, pair in enumerate(pairs, start=start)
                 for side, text in zip(("first", "second"), pair, strict=True)
             )
-        )
-        ids = dict(zip(texts, self._tokenised(texts), strict=True))
+            if fault := self.fault_of_first(first):
+                raise UserError(f"the first text of pair number {number} {fault}")
+            texts.append((whole_text(first), whole_text(second)))
+        encoded = self._pairs.encode_batch(texts)
+        for number, encoding in enumerate(encoded, start=start):
+            if 1 not in encoding.sequence_ids:
+                msg = f"the second text of pair number {number} has no character the model reads"
+                raise UserError(msg)
         return [
-            self._windows(ids[str(first)], ids[str(second)], number=number)
-            for number, (first, second) in enumerate(pairs, start=start)
+            [
+                PairWindow(np.array(window.ids), np.array(window.type_ids))
+                for window in (encoding, *encoding.overflowing)
+            ]
+            for encoding in encoded
         ]
-
-    def _windows(self, first: list[int], second: list[int], *, number: int) -> list[PairWindow]:
-        if fault := self._length_fault(len(first)):
-            raise UserError(f"the first text of pair number {number} {fault}")
-        if not second:
-            msg = f"the second text of pair number {number} has no character the model reads"
-            raise UserError(msg)
-        head = [*self._cls, *first, *self._sep]
-        ranges = plan_windows(len(second), capacity=self.window - SPECIAL_TOKENS - len(first))
-        rows = [np.array([*head, *second[a:b], *self._sep], dtype=np.int64) for a, b in ranges]
-        return [
-            PairWindow(row, (np.arange(len(row)) >= len(head)).astype(np.int64)) for row in rows
-        ]
-
-    def _tokenised(self, texts: list[str]) -> list[list[int]]:
-        whole = list(map(whole_text, texts))
-        return [e.ids for e in self._tokenizer.encode_batch(whole, add_special_tokens=False)]
 
 
 class PairModel(Model):

@@ -167,16 +167,12 @@ class MaskedWords(Objective):
         self._held_out = list(_held_out(examples[HELD_OUT], masker=masker, plan=plan))
         self.passes = math.ceil(plan.batch_tokens / plan.device_tokens)
         lengths = np.asarray(self._examples["length"][:])
-        self._batches = LengthBatches(
+        self.batches = LengthBatches(
             np.stack([np.ones_like(lengths), lengths], axis=1),
             batch_size=len(lengths),
             batch_tokens=plan.batch_tokens // self.passes,
             seed=plan.seed,
         )
-
-    def batches(self) -> LengthBatches:
-        """Batches of example numbers; several are one step."""
-        return self._batches
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """A masked batch."""

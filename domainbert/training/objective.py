@@ -30,16 +30,14 @@ class Objective(ABC):
     """What a task trains on, how it is scored, and what identifies it.
 
     Attributes:
+        batches: the training batches.
         metric: the key of `score` that chooses the weights; larger is better.
         head: a module that the loss needs; it trains with the network and is dropped afterwards.
     """
 
+    batches: BatchPlan
     metric: str
     head: torch.nn.Module | None = None
-
-    @abstractmethod
-    def batches(self) -> BatchPlan:
-        """The training batches."""
 
     @abstractmethod
     def collate(self, batch: Sequence[Any], *, epoch: int) -> dict[str, torch.Tensor]:

@@ -70,7 +70,7 @@ def train(
     best: dict[str, float] = {}
     for number, stage in enumerate(stages, start=1):
         objective = stage.objective
-        if not len(objective.batches()):
+        if not len(objective.batches):
             raise UserError("there is nothing to train on: the training side has no examples")
         folder = checkpoints
         if checkpoints and len(stages) > 1:

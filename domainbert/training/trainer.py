@@ -107,7 +107,7 @@ class ObjectiveTrainer(Trainer):
             facts = {**facts, "training": settings.model_dump()}
             checkpoint = stack.enter_context(resume_point(place, facts, resume=resume))
             metric = objective.metric
-            steps = arguments.get("max_steps") or len(objective.batches())
+            steps = arguments.get("max_steps") or len(objective.batches)
             args = training_arguments(
                 settings, folder=place, steps=steps, metric=metric, **arguments
             )
@@ -197,7 +197,7 @@ class _EpochData(Dataset):
     """The batches of the current epoch, filled up from its start to whole steps."""
 
     def __init__(self, objective: Objective, trainer: Trainer, *, passes: int) -> None:
-        self._objective, self._plan = objective, objective.batches()
+        self._objective, self._plan = objective, objective.batches
         self._trainer, self._epoch = trainer, -1
         self._length = len(self._plan) + -len(self._plan) % passes
         self._batches: list[Sequence[Any]] = []

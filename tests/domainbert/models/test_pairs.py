@@ -41,6 +41,20 @@ def test_windows_hold_the_first_text_and_every_token_of_the_second(tokenizer):
     assert seen == body
 
 
+def test_a_pair_has_the_special_tokens_of_its_tokenizer():
+    """RoBERTa separates two texts by </s></s> and has no segments; ours had one </s> and two."""
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import RobertaTokenizerFast
+
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(ByteLevel.alphabet())]
+    tokenizer = RobertaTokenizerFast(vocab={n: i for i, n in enumerate(names)}, merges=[])
+    windows = PairWindower(tokenizer, window=16).split("ab", "fever and pain")
+    expected = tokenizer("ab", "fever and ")
+    assert windows[0].input_ids.tolist() == expected["input_ids"]
+    assert len(windows) == 2
+    assert not any(window.segments.any() for window in windows)
+
+
 def test_special_tokens_and_half_characters_in_a_text_are_text(tokenizer):
     (window,) = PairWindower(tokenizer, window=64).split("[SEP] pain", "fever \ud800")
     assert (window.input_ids == tokenizer.sep_token_id).sum() == 2
@@ -89,7 +103,7 @@ def test_numbers_are_those_of_sentence_transformers(new_network, tokenizer, tmp_
     [
         (("", "text"), "the first text of pair number 0 is empty"),
         (("was it?", None), "the second text of pair number 0 is NoneType, expected a string"),
-        (("\x00", "text"), "the first text of pair number 0 has 0 tokens, expected 1 to 60"),
+        (("text", "\x00"), "the second text of pair number 0 has no character the model reads"),
         (("was " * 70, "text"), "has 70 tokens, expected 1 to 60 in windows of 64 tokens"),
     ],
 )

@@ -57,6 +57,7 @@ class Toy(Objective):
         self.stop, self.seed, self.known, self.given = stop, seed, facts, score
         self.steps, self.epochs = [], []
 
+    @property
     def batches(self):
         sizes = np.array([(1, len(window)) for window in self.windows]).reshape(-1, 2)
         return LengthBatches(sizes, batch_size=4, batch_tokens=4096, seed=self.seed)
