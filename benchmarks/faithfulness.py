@@ -216,7 +216,10 @@ def _intervals(columns: dict[tuple[str, str], Resampled]) -> dict[tuple[str, str
     """With the ratios of the AOPCs to that of random, and the default's leads."""
     by_chance = columns["random", "AOPC"]
     for name in (*METHODS, *CONTROLS):
-        columns[name, "AOPC over random"] = columns[name, "AOPC"] / by_chance
+        own = columns[name, "AOPC"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = Resampled(own.value / by_chance.value, own.replicates / by_chance.replicates)
+        columns[name, "AOPC over random"] = ratio
         for area in AREAS if name != DEFAULT else ():
             columns[name, lead(area)] = columns[DEFAULT, area] - columns[name, area]
     return {name: column.interval() for name, column in columns.items()}

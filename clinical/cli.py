@@ -53,13 +53,13 @@ def models() -> None:
     import json
 
     from domainbert.models.shipped import shipped_models
-    from domainbert.statistics.bootstrap import spell
+    from domainbert.statistics.bootstrap import Interval
 
     for name, folder in shipped_models("clinical").items():
         manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
         own = next(iter(manifest["scores"].values()))
         stdout.print(
-            f"{name}: {manifest['card']['title']}\n    AUROC {spell(own['auroc'])} on the "
+            f"{name}: {manifest['card']['title']}\n    AUROC {Interval(**own['auroc'])} on the "
             f"{own['n_stays']:,} stays of {own['n_patients']:,} held-out patients",
             markup=False,
             soft_wrap=True,

@@ -53,8 +53,13 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
 
 def write_json(document: Any, path: Path) -> None:
     """Write a document as indented JSON; see `atomic_path`."""
+    write_text(json.dumps(document, indent=2) + "\n", path)
+
+
+def write_text(text: str, path: str | Path) -> None:
+    """Write a text as UTF-8, a question mark for half a surrogate pair; see `atomic_path`."""
     with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="replace")
 
 
 @contextmanager

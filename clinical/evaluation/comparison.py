@@ -107,16 +107,13 @@ def compare(
 ) -> Comparison:
     """Measure risks on one side of a cohort (see `clinical.stays.cohorts.usable_stays`).
 
-    The model scores the side, or `scores` has its risks. The baselines (see `baselines` and
-    `point_scores`) are fitted on the cohort's own training side; with `scores` the cohort's notes
-    are not needed, and there is no baseline on words. The model's calibrator and alert threshold
-    come from its own validation.
+    The baselines (see `baselines` and `point_scores`) are fitted on the cohort's own training side;
+    with `scores` the cohort's notes are not needed, and there is no baseline on words.
 
     Args:
-        model: that is measured; None with `scores` of another origin.
+        model: that scores the side; may be None with `scores`.
         cohort: with `patient_id`, `readmitted`, `split`, and `text`, or `stay_id` with `scores`.
-        scores: `stay_id` and `probability`, as `clinical score` writes; rows whose `status` is
-            not "ok" are not measured.
+        scores: risks to measure instead, see `risks_of`.
         split: the side.
         bootstrap: resamples of patients for intervals.
 
@@ -130,10 +127,8 @@ def compare(
         there = ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
         raise UserError(f"the cohort has no stays on the side {split!r}; its sides: {there}")
     caveats = check_unseen(side["patient_id"], model.manifest if model else {}, side=split)
-    stays, unscored = _measurable(model, side, scores)
-    caveats += unscored
-    if model and scores is None:
-        caveats += check_notes(model.settings.notes, side)
+    stays, remarks = _measurable(model, side, scores)
+    caveats += remarks
     train, val = (rows[rows["split"] == name] for name in ("train", "val"))
     risks = {MODEL: stays["probability"].to_numpy()}
     own = model.settings.alert_threshold if model else None
@@ -233,6 +228,8 @@ def _measurable(
         raise UserError("neither a model nor scores were given; pass one of them")
     if unscored := len(side) - len(stays):
         caveats.append(f"{unscored} of {len(side)} stays could not be scored and are not measured.")
+    if model is not None and scores is None:
+        caveats += check_notes(model.settings.notes, side)
     return stays.reset_index(drop=True), caveats
 
 
@@ -254,7 +251,9 @@ def with_risks(model: RiskModel, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
-    """The probability of each stay from a score table, NaN where it has none.
+    """The probability of each stay from a score table, as `clinical score` writes it; else NaN.
+
+    Rows of the table whose `status` is not "ok" have none.
 
     Raises:
         TableError: a column is missing.

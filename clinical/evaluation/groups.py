@@ -154,15 +154,12 @@ def holm(difference: Resampled) -> Floats:
     """Two-sided p-values after Holm's correction for all of the differences, NaN without one."""
     from scipy.stats import norm
 
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * norm.sf(np.abs(difference.value) / difference.error)
-    p[~(difference.error > 0)] = np.nan
-    tested = np.flatnonzero(~np.isnan(p.ravel()))
-    order = tested[np.argsort(p.ravel()[tested])]
-    steps = p.ravel()[order] * np.arange(len(order), 0, -1)
-    adjusted = np.full(p.size, np.nan)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return adjusted.reshape(p.shape)
+    errors = np.where(difference.error > 0, difference.error, np.nan)
+    p = 2 * norm.sf(np.abs(difference.value) / errors)
+    order = np.argsort(p, axis=None)[: np.count_nonzero(~np.isnan(p))]
+    steps = p.flat[order] * np.arange(len(order), 0, -1)
+    p.flat[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return np.asarray(p)
 
 
 def by_period(
@@ -186,9 +183,14 @@ def by_period(
     Raises:
         UserError: times that are not dates.
     """
+    import pandas as pd
+
     if "discharge_time" not in frame.columns:
         return None, "The cohort has no times of discharge."
-    times = _times(frame["discharge_time"])
+    given = frame["discharge_time"]
+    times = pd.to_datetime(given, errors="coerce", format="ISO8601")
+    if wrong := int((times.isna() & given.notna()).sum()):
+        raise UserError(f"discharge_time holds {wrong} values that are not ISO 8601 dates")
     frame, times = frame[times.notna()], times[times.notna()]
     if len(times) and times.median().year > datetime.now().year + 1:  # noqa: DTZ005
         return None, (
@@ -203,14 +205,3 @@ def by_period(
     frame = frame.assign(period=periods.astype(str))
     table = by_group(frame, columns=["period"], threshold=threshold, bootstrap=bootstrap)
     return table.rename(columns={"group": "period"}).drop(columns="column"), ""
-
-
-def _times(values: pd.Series) -> pd.Series:
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(values):
-        return values
-    times = pd.to_datetime(values, errors="coerce", format="ISO8601")
-    if wrong := int((times.isna() & values.notna()).sum()):
-        raise UserError(f"discharge_time holds {wrong} values that are not ISO 8601 dates")
-    return times

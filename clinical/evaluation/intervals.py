@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,39 +39,35 @@ class Evaluation:
     bootstrap: int
     skipped: int
     seed: int
-    reason: str | None = None
-    resampled: Resampled | None = field(default=None, repr=False, compare=False)
+    reason: str | None
+    resampled: Resampled = field(repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Interval:
         """A measure by its name."""
-        try:
-            return self.__dict__["intervals"][name]
-        except KeyError:
-            msg = f"an evaluation has no measure {name!r}"
-        raise AttributeError(msg)
+        if name not in (known := self.__dict__.get("intervals", {})):
+            raise AttributeError(f"an evaluation has no measure {name!r}")
+        return known[name]
 
     def minus(self, other: Evaluation) -> dict[str, Interval]:
         """Paired differences from another set of risks of the same stays, by measure.
 
         Both must come from the same patients, `bootstrap` and `seed`.
         """
-        if self.resampled is None or other.resampled is None:
-            return {measure.field: Interval(None) for measure in MEASURES}
         difference = self.resampled - other.resampled
         return {m.field: difference[number].interval() for number, m in enumerate(MEASURES)}
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers in nested dicts, ready for JSON; the measures are at the top level."""
-        found = {name: asdict(value) for name, value in self.intervals.items()}
-        kept = {k: v for k, v in vars(self).items() if k not in ("intervals", "resampled")}
-        return {**kept, **found}
+        content = vars(self) | {name: vars(value) for name, value in self.intervals.items()}
+        return {k: v for k, v in content.items() if k not in ("intervals", "resampled")}
 
     def to_frame(self) -> pd.DataFrame:
         """One row a measure: metric, value, low, high (NaN where there is none)."""
         import pandas as pd
 
-        rows = [{"metric": name, **asdict(value)} for name, value in self.intervals.items()]
-        return pd.DataFrame(rows).astype({"value": float, "low": float, "high": float})
+        rows = pd.DataFrame(map(vars, self.intervals.values()), dtype=float)
+        rows.insert(0, "metric", list(self.intervals))
+        return rows
 
 
 def evaluate(
@@ -85,12 +81,11 @@ def evaluate(
 ) -> Evaluation:
     """Compare risks with outcomes, with 95% intervals from resampling patients.
 
-    A patient drawn twice contributes all of its stays twice. Intervals are percentiles of the
-    resamples. The interval of ECE is reflected about its value, because resampling adds to the
-    error what chance has added already, and percentiles would lie above the truth. RP80 counts as
-    0 in a resample where 80% precision is not reached. A number has no interval when more than
-    one resample in ten cannot give it, or with fewer than `MIN_GROUPS` patients. Where all
-    stays have the same outcome, measures that compare the two outcomes are None.
+    Intervals are percentiles of the resamples. That of ECE is reflected about its value, because
+    resampling adds to the error what chance has added already. RP80 counts as 0 in a resample where
+    80% precision is not reached. A number has no interval when more than one resample in ten
+    cannot give it, or with fewer than `MIN_GROUPS` patients. Where all stays have the same
+    outcome, measures that compare the two outcomes are None.
 
     Args:
         y: shape (n,), 0 or 1.
@@ -113,9 +108,7 @@ def evaluate(
     measured = resample(
         lambda weights: numbers(stays, weights, MEASURES), codes, bootstrap=bootstrap, seed=seed
     )
-    intervals = {
-        measure.field: measured[number].interval() for number, measure in enumerate(MEASURES)
-    }
+    intervals = {m.field: measured[number].interval() for number, m in enumerate(MEASURES)}
     intervals["ece"] = _reflected(intervals["ece"])
     if not intervals["rp80"].value:  # the precision is out of reach
         intervals["rp80"] = Interval(None)

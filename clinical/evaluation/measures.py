@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domainbert.errors import UserError
 from domainbert.statistics.calibration import (
     calibration_error,
     checked,
@@ -269,10 +268,8 @@ def numbers(
     ]
 
 
-def precise_threshold(
-    y: ArrayLike, probability: ArrayLike, *, precision: float = PRECISION
-) -> float | None:
-    """The threshold with the largest recall among those with at least a given precision (RP80).
+def precise_threshold(y: ArrayLike, probability: ArrayLike) -> float | None:
+    """The threshold with the largest recall among those with at least 80% precision (RP80).
 
     It is the best one for these very stays: choose it on validation and keep it for the test, where
     a fresh choice is optimistic. Of thresholds with equal recall the highest is returned; None
@@ -281,10 +278,8 @@ def precise_threshold(
     Source: Huang, Altosaar and Ranganath 2019, section 4.
 
     Raises:
-        UserError: bad input, see `checked`, or a precision outside (0, 1].
+        UserError: bad input, see `checked`.
     """
-    if not 0 < precision <= 1:
-        raise UserError(f"precision is {precision}; it must be in (0, 1], such as 0.8")
     true, false, thresholds = WeightedStays(Stays(*checked(y, probability))).curve
-    right = np.where(precisions(true, false) >= precision, true, 0.0)
+    right = np.where(precisions(true, false) >= PRECISION, true, 0.0)
     return float(thresholds[np.argmax(right)]) if right.any() else None

@@ -113,10 +113,6 @@ class Case:
         self._known |= dict(zip(new, found, strict=True))
         return np.array([self._known[key] for key in keys])
 
-    def without(self, pieces: Sequence[Piece]) -> np.ndarray:
-        """The probability of each piece's window without this piece, shape (pieces,)."""
-        return self.score([self.shortened(piece.window, [piece]) for piece in pieces])
-
     def shortened(self, number: int, pieces: Iterable[Piece]) -> np.ndarray:
         """The token ids of a window without some of its pieces."""
         return _only(self.window(number), self.kept(pieces)[number])

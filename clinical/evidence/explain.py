@@ -106,7 +106,7 @@ def occlusion(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np
         for p in examined
     ]
     whole = logit(case.probabilities[numbers])
-    lost = whole - logit(case.without(examined))
+    lost = whole - logit(case.score([case.shortened(p.window, [p]) for p in examined]))
     gained = logit(case.score(alone)) - logit(case.score([special]))
     values = np.zeros(len(pieces))
     values[inside] = (lost + gained) / 2 * case.probabilities[numbers]

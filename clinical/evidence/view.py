@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.files import atomic_path
+from domainbert.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,10 +114,8 @@ class StayView:
     def save_html(self, path: str | Path, *, title: str = "A stay") -> Path:
         """Write a whole HTML page, self-contained and escaped, without scripts."""
         page = _template("stay_page.html.j2").render(title=title, body=self._repr_html_())
-        path = Path(path)
-        with atomic_path(path) as temporary:
-            temporary.write_text(page, encoding="utf-8", errors="replace")
-        return path
+        write_text(page, path)
+        return Path(path)
 
     def _parts(self, note: int) -> Iterator[tuple[str, int, bool]]:
         """The parts of a note: text, the number of its passage, and whether the passage ends there.

@@ -13,8 +13,6 @@ from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from clinical.evaluation.comparison import Comparison
     from clinical.risk.model import RiskModel
 
@@ -48,14 +46,14 @@ def evaluate(
     from clinical.report.page import write_report
     from clinical.risk.model import RiskModel
     from clinical.stays.cohorts import read_cohort
-    from domainbert.tables import TableError
+    from domainbert.tables import TableError, read_table
     from domainbert.training.recipes import read_recipe
 
     if model is None and scores is None:
         raise UserError("nothing to evaluate: pass --model, --scores, or both")
     answers = read_recipe(Hospital, hospital)
     table = read_cohort(cohort_file, notes=scores is None)
-    risks = _read_scores(scores) if scores else None
+    risks = read_table(scores, schema={"probability": "float"}) if scores else None
     loaded = RiskModel.from_pretrained(model) if model else None
     comparison = compare(loaded, table, scores=risks, split=split, bootstrap=bootstrap)
     built = None
@@ -76,16 +74,6 @@ def evaluate(
     )
     print_comparison(comparison)
     say(f"report in {report}")
-
-
-def _read_scores(path: Path) -> pd.DataFrame:
-    """The columns of a score table that are measured."""
-    from domainbert.tables import read_table, require_columns, table_columns
-
-    columns = table_columns(path)
-    require_columns(columns, ("stay_id", "probability"), source=path.name)
-    kept = [name for name in ("stay_id", "probability", "status") if name in columns]
-    return read_table(path, columns=kept, schema={"probability": "float"})
 
 
 @one_line_errors

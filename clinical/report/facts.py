@@ -17,7 +17,7 @@ from pydantic import Field, create_model
 from clinical.evaluation.verdicts import group_verdicts
 from domainbert import __version__
 from domainbert.settings import Settings
-from domainbert.statistics.bootstrap import spell
+from domainbert.statistics.bootstrap import Interval
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,41 +36,27 @@ def read_data(name: str) -> Any:
     return tomllib.loads((resources.files(__package__) / name).read_text("utf-8"))
 
 
-QUESTIONS: dict[str, str] = read_data("questions.toml")
-"""What only the hospital can answer, in text, by key."""
+ASKED: dict[str, dict[str, str]] = read_data("questions.toml")
+"""What only the hospital can answer, by key: numbers, flags (true or false), and texts."""
 
-NUMBERS = {"discharges_per_day": "How many discharges a day are scored? (a number; 0: not known)"}
-FLAGS = {
-    "external": "Are the evaluated stays from another source than the training data?",
-    "local": "Are the evaluated stays from the hospital that is to use the model?",
+QUESTIONS = ASKED["texts"]
+_KINDS: dict[str, Any] = {
+    "numbers": (Annotated[float, Field(ge=0)], 0.0),
+    "flags": (bool, False),
+    "texts": (str, ""),
 }
-
-
-class Origin(Settings):
-    """Where the evaluated stays come from; `Hospital` adds the answers to `QUESTIONS`.
-
-    Attributes:
-        discharges_per_day: that are scored; 0 if not known.
-        external: another source than the training data.
-        local: the hospital that is to use the model.
-    """
-
-    discharges_per_day: Annotated[float, Field(ge=0)] = 0.0
-    external: bool = False
-    local: bool = False
-
-
-_ANSWERS: dict[str, Any] = dict.fromkeys(QUESTIONS, (str, ""))
-Hospital = create_model("Hospital", __base__=Origin, **_ANSWERS)
+_FIELDS: dict[str, Any] = {key: _KINDS[kind] for kind, part in ASKED.items() for key in part}
+Hospital = create_model("Hospital", __base__=Settings, **_FIELDS)
 """The hospital's file, made from `hospital-template.toml`; empty answers are open."""
 
 
-def answered(facts: Facts, hospital: Origin) -> Facts:
+def answered(facts: Facts, hospital: Settings) -> Facts:
     """Facts with the hospital's answers; the evaluation is external or local as it says."""
-    answers = {key: text.strip() for key in QUESTIONS if (text := getattr(hospital, key, ""))}
-    kinds = [kind for kind in FLAGS if getattr(hospital, kind)]
+    given = hospital.model_dump()
+    answers = {key: text for key in QUESTIONS if (text := given[key].strip())}
+    kinds = [kind for kind in ASKED["flags"] if given[kind]]
     own = {f"{kind}_{what}": facts[what] for kind in kinds for what in ("validity", "fairness")}
-    return facts | own | {key: text for key, text in answers.items() if text}
+    return facts | own | answers
 
 
 def gather(
@@ -79,7 +65,7 @@ def gather(
     *,
     name: str,
     summary: Mapping[str, Any] | None = None,
-    hospital: Origin | None = None,
+    hospital: Settings | None = None,
 ) -> Facts:
     """Facts as sentences by name, None where they are unknown.
 
@@ -130,7 +116,7 @@ def environment() -> Environment:
     made.filters |= {
         "number": number,
         "json": lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False),
-        "spell": spell,
+        "spell": lambda found: str(Interval(found["value"], found["low"], found["high"])),
         "records": lambda frame: frame.to_dict("records"),
     }
     return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,8 @@ from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
 from clinical.report import figures
 from clinical.report.facts import (
+    ASKED,
     CHECKLIST,
-    FLAGS,
-    NUMBERS,
     QUESTIONS,
     RULE,
     Hospital,
@@ -23,8 +21,9 @@ from clinical.report.facts import (
     source_attributes,
     tripod,
 )
-from domainbert.files import atomic_path
+from domainbert.files import write_json, write_text
 from domainbert.statistics.figures import save_figure
+from domainbert.tables import write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 
     from clinical.evaluation.comparison import Comparison
     from clinical.evaluation.monitoring import Monitoring
-    from clinical.report.facts import Facts, Origin
+    from clinical.report.facts import Facts
+    from domainbert.settings import Settings
 
 _METRICS_VERSION = 5
 
@@ -45,7 +45,7 @@ def write_report(
     facts: Mapping[str, Any] | None = None,
     flow: pd.DataFrame | None = None,
     about: Facts | None = None,
-    hospital: Origin | None = None,
+    hospital: Settings | None = None,
 ) -> Path:
     """Write `report.html`, its figures and `metrics.json`; returns the path of the report.
 
@@ -70,17 +70,11 @@ def write_report(
     }
     write_metrics(folder, comparison, facts=facts)
     names = about or {}
-    attributes = source_attributes(names) if about else []
-    checklist = tripod(names) if about else []
-    verdicts = comparison.verdicts()
     content = {
         "title": title,
         "comparison": comparison,
         "own": comparison.model,
-        "verdicts": {
-            status: [v.text for v in verdicts if v.status == status]
-            for status in ("shown", "against", "not shown")
-        },
+        "verdicts": comparison.verdicts(),
         "images": images,
         "flow": flow,
         "facts": dict(facts or {}),
@@ -93,14 +87,15 @@ def write_report(
         "smallest_group": SMALLEST_GROUP,
         "rule": RULE,
         "checklist_name": CHECKLIST,
-        "attributes": attributes,
-        "checklist": checklist,
+        "attributes": source_attributes(names) if about else [],
+        "checklist": tripod(names) if about else [],
         "questions": {key: text for key, text in QUESTIONS.items() if not names.get(key)},
     }
-    page = environment().get_template("page.html.j2").render(content)
     if about is not None:
-        _write(folder, "hospital-template.toml", hospital_template(hospital or Hospital()))
-    return _write(folder, "report.html", page)
+        write_text(hospital_template(hospital or Hospital()), folder / "hospital-template.toml")
+    page = folder / "report.html"
+    write_text(environment().get_template("page.html.j2").render(content), page)
+    return page
 
 
 def _draw(comparison: Comparison) -> dict[str, Figure]:
@@ -114,15 +109,14 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
     return drawn
 
 
-def hospital_template(hospital: Origin) -> str:
+def hospital_template(hospital: Settings) -> str:
     """The TOML file for the hospital to fill in, with the answers there are."""
-    template = environment().get_template("hospital.toml.j2")
-    return template.render(hospital=hospital, numbers=NUMBERS, flags=FLAGS, questions=QUESTIONS)
+    return environment().get_template("hospital.toml.j2").render(hospital=hospital, asked=ASKED)
 
 
 def write_metrics(
-    folder: str | Path, comparison: Comparison, *, facts: Mapping[str, Any] | None = None
-) -> Path:
+    folder: Path, comparison: Comparison, *, facts: Mapping[str, Any] | None = None
+) -> None:
     """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
     (_, own), *others = comparison.evaluations.items()
     content = {
@@ -143,7 +137,7 @@ def write_metrics(
         "verdicts": [vars(verdict) for verdict in comparison.verdicts()],
         "caveats": comparison.caveats,
     }
-    return _write(folder, "metrics.json", _json(content))
+    write_json(content, folder / "metrics.json")
 
 
 def write_monitoring(found: Monitoring, folder: str | Path) -> Path:
@@ -156,8 +150,7 @@ def write_monitoring(found: Monitoring, folder: str | Path) -> Path:
     tables = {"drift": found.inputs, "months": found.periods}
     for name, table in tables.items():
         if table is not None and len(table):
-            with atomic_path(folder / f"{name}.csv") as temporary:
-                table.to_csv(temporary, index=False)
+            write_table(table, folder / f"{name}.csv")
     content = {
         "stays": found.n_stays,
         "unscored": found.n_unscored,
@@ -166,7 +159,8 @@ def write_monitoring(found: Monitoring, folder: str | Path) -> Path:
         "evaluation": found.evaluation.to_dict() if found.evaluation else None,
         **{name: records(table) for name, table in tables.items()},
     }
-    return _write(folder, "monitor.json", _json(content))
+    write_json(content, folder / "monitor.json")
+    return folder / "monitor.json"
 
 
 def records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
@@ -175,24 +169,6 @@ def records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
         return []
     objects = frame.astype(object)
     return objects.where(objects.notna(), None).to_dict("records")
-
-
-def _json(content: Any) -> str:
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
-    return text + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """NumPy numbers as numbers, anything else that JSON does not know as a string."""
-    return value.item() if hasattr(value, "item") else str(value)
-
-
-def _write(folder: str | Path, name: str, text: str) -> Path:
-    path = Path(folder) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return path
 
 
 def _inline(path: Path) -> str:

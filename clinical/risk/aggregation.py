@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.statistics.calibration import floats
 
 if TYPE_CHECKING:
     import torch
@@ -40,14 +41,9 @@ def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
     Raises:
         UserError: no window, a probability outside [0, 1] or NaN, or c not above 0.
     """
-    try:
-        values = np.asarray(probabilities, dtype=np.float64)
-    except (TypeError, ValueError):
-        # NumPy's error quotes the value, which may be a note.
-        raise UserError("probabilities must be a sequence of numbers") from None
-    if values.ndim != 1 or not len(values):
-        msg = f"probabilities must be a sequence of at least one number, got shape {values.shape}"
-        raise UserError(msg)
+    values = floats(probabilities, "probabilities")
+    if not len(values):
+        raise UserError("probabilities is empty; pass at least one number")
     return float(aggregate_stays(values, np.array([len(values)]), c=c)[0])
 
 
@@ -63,7 +59,6 @@ def aggregate_stays(
     """
     check_c(c)
     values = np.asarray(probabilities, dtype=np.float64)
-    counts = np.asarray(counts)
     if not len(counts):
         return np.empty(0)
     if counts.min() < 1 or counts.sum() != len(values):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
+
+if TYPE_CHECKING:
+    from clinical.risk.model import RiskModel
+    from clinical.risk.task import ReadmissionTask, TrajectoryTask
 
 Cache = Annotated[
     Path | None,
@@ -44,12 +48,10 @@ def score(
 
         Cohort.open(source)  # only a cohort has the times that other forms need
 
-    def make_task() -> Any:
-        from clinical.risk.model import RiskModel
+    def make_task() -> ReadmissionTask:
         from clinical.risk.task import ReadmissionTask
 
-        loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return ReadmissionTask(_cached(loaded, cache), notes=notes)
+        return ReadmissionTask(_load(model, cache, scoring.device), notes=notes)
 
     options.score_source(make_task, source, out, scoring)
     if form != "table":
@@ -72,20 +74,20 @@ def trajectory(
 ) -> None:
     """Write the risk of every stay after each of its notes: one row a note, in time order."""
 
-    def make_task() -> Any:
-        from clinical.risk.model import RiskModel
+    def make_task() -> TrajectoryTask:
         from clinical.risk.task import TrajectoryTask
 
-        loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return TrajectoryTask(_cached(loaded, cache), notes=notes)
+        return TrajectoryTask(_load(model, cache, scoring.device), notes=notes)
 
     options.score_source(make_task, source, out, scoring)
 
 
-def _cached(model: Any, cache: Path | None) -> Any:
+def _load(name: str, cache: Path | None, device: str | None) -> RiskModel:
     """The model, with the window cache if one was asked for."""
+    from clinical.risk.model import RiskModel
     from domainbert.scoring.cache import WindowCache
 
+    model = RiskModel.from_pretrained(name, device=device)
     if cache:
         model.cache = WindowCache(cache, model=model.fingerprint())
     return model

@@ -37,8 +37,8 @@ UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a 
 log = logging.getLogger(__name__)
 
 
-class ReadmissionSettings(Settings):
-    """What a readmission model does around its network.
+class ReadingSettings(Settings):
+    """How a readmission model reads the notes of a stay.
 
     Attributes:
         window: largest window in tokens, [CLS] and [SEP] included; None is the encoder's limit.
@@ -48,10 +48,6 @@ class ReadmissionSettings(Settings):
         join_notes: window a stay's notes as one text, as the paper does with early notes.
         other_languages: what becomes of a stay whose notes seem not to be in English: "remark",
             "error", or "accept" for a model of another language.
-        calibration: slope and intercept on the logit scale; None without a calibrator.
-        alert_threshold: the probability from which validation reached 80% precision; None if no
-            probability did.
-        notes: which notes of a stay training read; None if its table did not say.
     """
 
     window: int | None = None
@@ -60,6 +56,18 @@ class ReadmissionSettings(Settings):
     clean_notes: bool = True
     join_notes: bool = False
     other_languages: OtherLanguages = "remark"
+
+
+class ReadmissionSettings(ReadingSettings):
+    """What a readmission model does around its network; see `ReadingSettings` too.
+
+    Attributes:
+        calibration: slope and intercept on the logit scale; None without a calibrator.
+        alert_threshold: the probability from which validation reached 80% precision; None if no
+            probability did.
+        notes: which notes of a stay training read; None if its table did not say.
+    """
+
     calibration: Annotated[tuple[float, float], Field(strict=False)] | None = None  # JSON: a list
     alert_threshold: float | None = None
     notes: NoteChoice | None = None
@@ -170,13 +178,11 @@ class RiskModel(Model):
         Raises:
             UserError: `stays` is a string or a table.
         """
-        if isinstance(stays, str | bytes):
-            msg = "stays is one string; expected several stays: predict_many([note]), or predict"
-            raise UserError(msg)
-        if isinstance(stays, dict) or hasattr(stays, "columns"):  # their items are names
-            kind = type(stays).__name__
-            msg = f"stays is a {kind}; expected a list of stays: use predict_frame for a DataFrame"
-            raise UserError(msg)
+        if isinstance(stays, str | bytes | dict) or hasattr(stays, "columns"):
+            raise UserError(
+                f"stays is a {type(stays).__name__}; expected a list of stays: predict for one "
+                "stay, predict_frame for a DataFrame"
+            )
         return self._predict_many(stays)
 
     def _predict_many(self, stays: Iterable[str | Sequence[str]]) -> Iterator[StayRisk]:
@@ -239,7 +245,10 @@ class RiskModel(Model):
             return replace(stay.risk, status="error", reason=reason)
         score = aggregate(probabilities, self.c)
         probability, threshold = float(self.calibrated(score)), self.settings.alert_threshold
-        windows = self._window_risks(stay, probabilities, score=score, probability=probability)
+        windows = [
+            WindowRisk(note, window.start, window.end, float(p))
+            for (note, window), p in zip(stay.windows, probabilities, strict=True)
+        ]
         return replace(
             stay.risk,
             probability=probability,
@@ -247,23 +256,6 @@ class RiskModel(Model):
             p_max=float(probabilities.max()),
             p_mean=float(probabilities.mean()),
             calibrated=self.settings.calibration is not None,
-            windows=windows,
+            windows=tuple(windows),
             alert=None if threshold is None else probability >= threshold,
-        )
-
-    def _window_risks(
-        self, stay: ReadStay, probabilities: np.ndarray, *, score: float, probability: float
-    ) -> tuple[WindowRisk, ...]:
-        """The windows of a stay, with what they contribute to its score and probability."""
-        contributions: Iterable[tuple[float | None, ...]] = [(None, None)]
-        if len(probabilities) > 1:
-            numbers = range(len(probabilities))
-            left = np.array([aggregate(np.delete(probabilities, i), self.c) for i in numbers])
-            both = np.stack([score - left, probability - self.calibrated(left)], axis=1)
-            contributions = map(tuple, both.tolist())
-        return tuple(
-            WindowRisk(note, window.start, window.end, float(p), *shares)
-            for (note, window), p, shares in zip(
-                stay.windows, probabilities, contributions, strict=True
-            )
         )

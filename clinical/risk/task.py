@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
@@ -141,11 +141,9 @@ class TrajectoryTask(ReadmissionTask):
         """The note, and the risk of the notes so far; `alert` where there is a threshold."""
         import pyarrow as pa
 
-        texts = [(name, pa.string()) for name in ("note_id", "chart_time")]
-        floats = [(name, pa.float64()) for name in _NUMBERS]
-        fields = [*texts, ("n_notes", pa.int64()), *floats, ("n_windows", pa.int64())]
-        fields.append(("calibrated", pa.bool_()))
-        return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
+        of_note = {"note_id": pa.string(), "chart_time": pa.string(), "n_notes": pa.int64()}
+        of_stay = super().output
+        return pa.schema([*of_note.items(), *of_stay.remove(of_stay.get_field_index("n_tokens"))])
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[Trajectory]:  # type: ignore[override]
         """The trajectory of each stay."""
@@ -154,27 +152,26 @@ class TrajectoryTask(ReadmissionTask):
     def rows(self, item: ReadNotes, result: Trajectory) -> list[dict[str, Any]]:  # type: ignore[override]
         """One row for each note; one for a stay without a trajectory."""
         risk, points = result
-        calibrated = {"calibrated": self._model.settings.calibration is not None}
+        same = {"calibrated": self._model.settings.calibration is not None}
+        same |= {
+            "status": risk.status,
+            "reason": "; ".join(filter(None, [risk.reason, *item.remarks])),
+        }
         if risk.status != "ok":
-            reason = "; ".join([risk.reason, *item.remarks])
-            return [{**calibrated, "status": risk.status, "reason": reason}]
+            return [same]
         notes, labels, rows = listed(item.notes), item.labels, []
         if len(labels) != len(notes):  # the notes of a list have none
             labels = [(None, None)] * len(notes)
-        for number, (note, (note_id, time), point) in enumerate(
+        for number, (note, label, point) in enumerate(
             zip(notes, labels, points, strict=True), start=1
         ):
-            remarks = ["this note has no text", *filter(None, [risk.reason]), *item.remarks]
-            row = {
-                **calibrated,
-                **point,
-                "note_id": note_id,
-                "chart_time": time,
-                "n_notes": number,
-                "reason": "; ".join(remarks if is_missing(note) else remarks[1:]),
-                "status": "ok" if point["n_windows"] else "empty",
-            }
-            if self._alerts and point["n_windows"]:
+            row = {**same, **point, "n_notes": number}
+            row["note_id"], row["chart_time"] = label
+            if is_missing(note):
+                row["reason"] = "; ".join(filter(None, ["this note has no text", same["reason"]]))
+            if not point["n_windows"]:
+                row["status"] = "empty"
+            elif self._alerts:
                 row["alert"] = point["probability"] >= self._model.settings.alert_threshold
             rows.append(row)
         return rows
@@ -186,36 +183,20 @@ def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
     after each note; of its windows, those that a new note left as they were are not scored again.
     """
-    # What is scored for a stay: all its notes at once, or every beginning of them.
-    parts: deque[list[int]] = deque()
-
-    def asked() -> Iterator[list[Any]]:
-        for stay in stays:
-            notes = listed(stay)
-            first = min(1, len(notes)) if model.settings.join_notes else len(notes)
-            parts.append(list(range(first, len(notes) + 1)))
-            yield from (notes[:end] for end in parts[-1])
-
-    risks: list[StayRisk] = []
-    for risk in model.predict_many(asked()):
-        risks.append(risk)
-        if len(risks) < len(parts[0]):
-            continue
-        ends = parts.popleft()
-        if risk.status != "ok":
-            yield risk, []
-        elif model.settings.join_notes:
-            yield (
-                risk,
-                [
-                    {"n_windows": one.coverage.windows}
-                    | {name: getattr(one, name) for name in _NUMBERS if one.windows}
-                    for one in risks
-                ],
-            )
-        else:
-            yield risk, _points(model, risk, notes=ends[-1])
-        risks = []
+    if not model.settings.join_notes:
+        given, asked = itertools.tee(map(listed, stays))
+        for notes, risk in zip(given, model.predict_many(asked), strict=True):
+            yield risk, _points(model, risk, notes=len(notes))
+        return
+    for notes in map(listed, stays):
+        ends = range(min(1, len(notes)), len(notes) + 1)
+        risks = list(model.predict_many(notes[:end] for end in ends))
+        points = [
+            {"n_windows": one.coverage.windows}
+            | {name: getattr(one, name) for name in _NUMBERS if one.windows}
+            for one in risks
+        ]
+        yield risks[-1], points
 
 
 def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, Any]]:

@@ -67,18 +67,12 @@ def clean(note: str) -> str:
 
 @dataclass(frozen=True)
 class WindowRisk:
-    """The probability of one window: characters `start` to `end` of note number `note`.
-
-    Its contributions are what the stay's score and probability have more with this window than
-    without it: exact, negative where the window lowers the risk, None for a stay's only window.
-    """
+    """The probability of one window: characters `start` to `end` of note number `note`."""
 
     note: int
     start: int
     end: int
     probability: float
-    score_contribution: float | None = None
-    probability_contribution: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clinical.stays.patients import patient_keys
-from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit
+from clinical.training.training import ReadmissionRecipe, fit
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
-from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -78,7 +77,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(
         self,
-        X: Sequence[Any],  # noqa: N803  (scikit-learn's name)
+        X: Any,  # noqa: N803  (scikit-learn's name)
         y: ArrayLike,
         *,
         groups: Sequence[object] | None = None,
@@ -99,9 +98,8 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         import pandas as pd
 
         stays, labels = _stays(X), _labels(y)
-        table: Any = X
         if groups is None and "group" in getattr(X, "columns", ()):
-            groups = table["group"]
+            groups = X["group"]
         if groups is None:
             _warn_of_no_groups()
         patients = range(len(labels)) if groups is None else list(groups)
@@ -113,21 +111,10 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         cohort = pd.DataFrame({"patient_id": keys, "readmitted": labels})
         cohort["text"] = pd.Series(stays, dtype=object)
         cohort["split"] = self._split(labels, keys)
-        recipe = ReadmissionRecipe(
-            model=ReadmissionTable.model_validate(
-                {
-                    "encoder": str(self.encoder),
-                    "objective": self.objective,
-                    "calibration": self.calibration,
-                }
-            ),
-            training=TrainingSettings(
-                epochs=self.epochs,
-                learning_rate=self.learning_rate,
-                full=self.full,
-                seed=self.random_state,
-            ),
-        )
+        model = {name: getattr(self, name) for name in ("objective", "calibration")}
+        training = {name: getattr(self, name) for name in ("epochs", "learning_rate", "full")}
+        model["encoder"], training["seed"] = str(self.encoder), self.random_state
+        recipe = ReadmissionRecipe.model_validate({"model": model, "training": training})
         # Without `groups` there are no ids that another cohort could share.
         self.model_ = fit(cohort, recipe, record_patients=groups is not None)
         self.classes_ = np.array([0, 1])
@@ -146,8 +133,9 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
             )
         folds = min(max(2, round(1 / self.validation_fraction)), patients)
         splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=self.random_state)
-        _, held_out = next(splitter.split(np.zeros(len(labels)), labels, keys))
-        return np.where(np.isin(np.arange(len(labels)), held_out), "val", "train")
+        sides = np.full(len(labels), "train", dtype=object)
+        sides[next(splitter.split(labels, labels, keys))[1]] = "val"
+        return sides
 
     def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
         """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""

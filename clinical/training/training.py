@@ -12,15 +12,13 @@ import numpy as np
 from pydantic import Field
 
 from clinical.evaluation.drift import describe_notes, profile
-from clinical.risk.aggregation import DEFAULT_C, aggregate_stays, aggregate_tensor
-from clinical.risk.model import ReadmissionSettings, RiskModel
+from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
+from clinical.risk.model import ReadingSettings, ReadmissionSettings, RiskModel
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import patient_hashes, patient_keys
-from clinical.stays.stays import OtherLanguages  # noqa: TC001  (pydantic reads it at run time)
 from clinical.training.recalibration import EPSILON, check_events, choose
 from domainbert.errors import UserError
-from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it at run time)
 from domainbert.training.objective import LengthBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 
@@ -36,8 +34,8 @@ FOLDS = 5
 """Of cross-fitted calibration."""
 
 
-class ReadmissionTable(ModelTable):
-    """The `[model]` table of a readmission recipe; for the rest see `ReadmissionSettings`.
+class ReadmissionTable(ModelTable, ReadingSettings):
+    """The `[model]` table of a readmission recipe; for the rest see `ReadingSettings`.
 
     Attributes:
         objective: "window" is the paper's: each window carries its stay's label. "stay" trains
@@ -51,11 +49,6 @@ class ReadmissionTable(ModelTable):
     objective: Literal["stay", "window"] = "stay"
     calibration: Literal["validation", "cross-fitted"] = "validation"
     window: Annotated[int, Field(ge=16)] | None = None
-    overlap: int = 0
-    c: Positive = DEFAULT_C
-    clean_notes: bool = True
-    join_notes: bool = False
-    other_languages: OtherLanguages = "remark"
 
 
 class ReadmissionRecipe(Recipe):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -35,24 +35,18 @@ class Interval:
 
     def __str__(self) -> str:
         """As tables show it: `0.791 [0.697, 0.871]`."""
-        return spell(asdict(self))
-
-
-def spell(value: Mapping[str, Any] | None) -> str:
-    """A number with its interval, from the dictionary of an `Interval`."""
-    if not value or value["value"] is None:
-        return "–"
-    if value["low"] is None:
-        return f"{value['value']:.3f}"
-    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+        if self.value is None:
+            return "–"
+        value = f"{self.value:.3f}"
+        return value if self.low is None else f"{value} [{self.low:.3f}, {self.high:.3f}]"
 
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
     """Numbers of any shape, and the same numbers in each resample.
 
-    Two of them from the same resamples can be subtracted and divided: that gives the interval of
-    a paired difference or ratio.
+    Two of them from the same resamples can be subtracted: that gives the interval of a paired
+    difference.
 
     Attributes:
         value: the numbers, NaN where undefined.
@@ -108,25 +102,6 @@ class Resampled:
         """The paired difference."""
         return Resampled(self.value - other.value, self.replicates - other.replicates)
 
-    def __truediv__(self, other: Resampled) -> Resampled:
-        """The paired ratio; NaN or infinite where the other number is 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return Resampled(self.value / other.value, self.replicates / other.replicates)
-
-
-def resampled_weights(
-    codes: NDArray[np.intp], *, bootstrap: int = RESAMPLES, seed: int = 0
-) -> Iterator[Floats]:
-    """How often each row is drawn in each resample of groups, shape (rows,) each time.
-
-    `codes` are the number of each row's group, from 0 without gaps. The same codes and seed give
-    the same resamples.
-    """
-    random, groups = np.random.default_rng(seed), int(codes.max()) + 1
-    for _ in range(bootstrap):
-        drawn = np.bincount(random.integers(groups, size=groups), minlength=groups)
-        yield drawn[codes].astype(np.float64)
-
 
 def resample(
     measure: Callable[[Floats], ArrayLike],
@@ -146,8 +121,10 @@ def resample(
         fewest: see `bootstrap`.
     """
     value = np.asarray(measure(np.ones(len(codes))), dtype=np.float64)
-    repeats = bootstrap if codes.max() + 1 >= fewest else 0
-    drawn = [measure(w) for w in resampled_weights(codes, bootstrap=repeats, seed=seed)]
+    random, groups, drawn = np.random.default_rng(seed), int(codes.max()) + 1, []
+    for _ in range(bootstrap if groups >= fewest else 0):
+        counts = np.bincount(random.integers(groups, size=groups), minlength=groups)
+        drawn.append(measure(counts[codes].astype(np.float64)))
     return Resampled(value, np.asarray(drawn, dtype=np.float64).reshape(len(drawn), *value.shape))
 
 

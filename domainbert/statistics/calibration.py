@@ -122,7 +122,7 @@ def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
         UserError: lengths differ, both are empty, or values are missing or out of range. Values
             are counted, never shown.
     """
-    outcome, risk = _floats(y, "y"), _floats(probability, "probability")
+    outcome, risk = floats(y, "y"), floats(probability, "probability")
     if len(outcome) != len(risk):
         raise UserError(
             f"y has {len(outcome)} values and probability has {len(risk)}; pass one of each a row"
@@ -139,7 +139,8 @@ def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
     return outcome, risk
 
 
-def _floats(values: ArrayLike, name: str) -> Floats:
+def floats(values: ArrayLike, name: str) -> Floats:
+    """Numbers as a float array of one dimension; `UserError` for anything else, never quoted."""
     array = None
     with contextlib.suppress(TypeError, ValueError):
         array = np.asarray(values, dtype=np.float64)

@@ -54,7 +54,6 @@ def test_the_last_threshold_that_is_precise_enough_is_taken():
     y = [1, 1, 0, 1, 1, 0, 0, 1]
     p = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
     assert precise_threshold(y, p) == 0.5
-    assert precise_threshold(y, p, precision=1.0) == 0.8
 
 
 def test_a_precision_out_of_reach_is_none():
@@ -87,9 +86,3 @@ def test_the_recall_is_the_best_that_is_precise_enough(rows):
     assert (best is None) == (not reached)
     if reached:
         assert reached[best] == max(reached.values())
-
-
-@pytest.mark.parametrize("precision", [0, 1.1, float("nan")])
-def test_a_precision_out_of_range_raises(precision):
-    with pytest.raises(ValueError, match=r"it must be in \(0, 1\]"):
-        precise_threshold([0, 1], [0.1, 0.2], precision=precision)

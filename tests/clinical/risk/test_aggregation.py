@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import clinical
 from clinical.risk.aggregation import aggregate, aggregate_stays, aggregate_tensor
+from domainbert.errors import UserError
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 cs = st.floats(0.01, 100)
@@ -66,9 +67,11 @@ def test_an_illegal_c_raises(c):
         aggregate([0.5], c)
 
 
-@pytest.mark.parametrize("values", [[], [[0.1]], [math.nan], [1.1], [-0.1]])
+@pytest.mark.parametrize("values", [[], [[0.1]], [math.nan], [1.1], [-0.1], ["a note"]])
 def test_illegal_probabilities_raise(values):
-    with pytest.raises(ValueError, match="probabilities must be"):
+    with pytest.raises(
+        UserError, match=r"^probabilities (is empty|has shape|must be|is not numeric)"
+    ):
         aggregate(values)
 
 

@@ -143,15 +143,17 @@ def test_a_stay_that_cannot_even_be_listed_costs_no_other(model):
 
 
 def test_a_bare_string_is_not_many_stays(model):
-    with pytest.raises(UserError, match=r"stays is one string; .* predict_many\(\[note\]\)"):
+    with pytest.raises(UserError, match=r"stays is a str; .*: predict for one stay"):
         model.predict_many(NOTE)
-    with pytest.raises(UserError, match="stays is one string"):
+    with pytest.raises(UserError, match="stays is a bytes"):
         model.predict_many(NOTE.encode())
 
 
 @pytest.mark.parametrize("stays", [pd.DataFrame({"text": [NOTE]}), {"text": [NOTE]}])
 def test_a_table_is_not_read_by_its_names(model, stays):
-    with pytest.raises(UserError, match="expected a list of stays: use predict_frame"):
+    with pytest.raises(
+        UserError, match=r"expected a list of stays: .* predict_frame for a DataFrame"
+    ):
         model.predict_many(stays)
 
 

@@ -10,14 +10,13 @@ from domainbert.statistics.bootstrap import (
     bootstrap_interval,
     ratio_interval,
     resample,
-    spell,
 )
 
 
 def test_an_interval_is_spelled_with_what_is_known():
     assert str(Interval(0.7912, 0.697, 0.871)) == "0.791 [0.697, 0.871]"
     assert str(Interval(0.5)) == "0.500"
-    assert str(Interval(None)) == spell(None) == "–"
+    assert str(Interval(None)) == "–"
 
 
 def test_intervals_are_quantiles_over_whole_groups():
@@ -40,8 +39,6 @@ def test_a_paired_difference_has_a_narrow_interval():
     both = resample(lambda w: np.array([w @ easy, w @ (easy + 0.1)]) / w.sum(), np.arange(200))
     assert (both[1] - both[0]).interval() == Interval(*[pytest.approx(0.1)] * 3)
     assert both.high[0] - both.low[0] > 0.1
-    ratio = both[0] / both[0]
-    assert (ratio.value, float(ratio.low)) == (1, pytest.approx(1))
 
 
 def test_numbers_that_few_resamples_can_give_have_no_interval():
