@@ -12,7 +12,7 @@ from biomed.sentences.search import SentenceIndex
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
 from domainbert.models.pooling import unit
-from domainbert.statistics.bootstrap import RESAMPLES, Interval, bootstrap_interval, resample
+from domainbert.statistics.bootstrap import RESAMPLES, Interval, resample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,14 +86,17 @@ def evaluate_pairs(
     if np.ptp(rating) == 0 or np.ptp(similarity) == 0:
         msg = f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
         raise UserError(msg)
-    interval = bootstrap_interval(
-        lambda rows: spearman(similarity[rows], rating[rows]), n=len(pairs), bootstrap=bootstrap
-    )
+
+    def measure(weights: np.ndarray) -> float:
+        rows = np.repeat(np.arange(len(pairs)), weights.astype(int))
+        return spearman(similarity[rows], rating[rows])
+
+    resampled = resample(measure, np.arange(len(pairs)), bootstrap=bootstrap, fewest=1)
     apart = (rankdata(similarity) - rankdata(rating)) / max(len(pairs) - 1, 1)
     columns = {"rating": rating, "similarity": similarity, "disagreement": apart}
     table = pairs[["first", "second"]].assign(**columns)
     worst = table.sort_values("disagreement", key=abs, ascending=False, kind="stable")
-    return Evaluation({"Spearman": interval}, worst.reset_index(drop=True))
+    return Evaluation({"Spearman": resampled.interval()}, worst.reset_index(drop=True))
 
 
 def spearman(values: np.ndarray, expected: np.ndarray) -> float:

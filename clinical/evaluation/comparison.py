@@ -88,14 +88,6 @@ class Comparison:
             said += benefit_verdicts(self.benefit)
         return [*said, *(group_verdicts(self.groups) if len(self.groups) else [])]
 
-    def remarks(self) -> list[str]:
-        """What qualifies the numbers: the verdicts on the measures that are not "shown"; caveats.
-
-        Groups and alerts are left to the report.
-        """
-        said = [v.text for v in verdicts(self.evaluations) if v.status != "shown"]
-        return [*said, *self.caveats]
-
 
 def compare(
     model: RiskModel | None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import string
 import tomllib
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 Facts = dict[str, str | None]
 EVIDENCE = "comprehensiveness 5%"
-RULE = "45 CFR 170.315(b)(11)(iv)(B)"
-CHECKLIST = "TRIPOD+AI (Collins et al. 2024, BMJ 385:e078378)"
 
 
 def read_data(name: str) -> Any:
@@ -141,20 +137,11 @@ def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
     return {"answer": answer, "missing": list(dict.fromkeys(missing)), "status": status}
 
 
-def source_attributes(facts: Facts) -> list[dict[str, Any]]:
-    """The 31 source attributes of a predictive intervention in certified health IT, in order."""
-    answers = read_data("attributes.toml")
-    file = resources.files(__package__) / "source_attributes.csv"
-    return [
-        {"key": row["number"], "group": row["group"], "topic": row["attribute"], "where": ""}
-        | fill(answers[row["number"]], facts)
-        for row in csv.DictReader(io.StringIO(file.read_text("utf-8")))
-    ]
+def checklist(name: str, facts: Facts) -> list[dict[str, Any]]:
+    """The items of a TOML file, in order: which is answered, by what, and which is open.
 
-
-def tripod(facts: Facts) -> list[dict[str, Any]]:
-    """The 52 items of TRIPOD+AI: which is answered where, and which is open."""
-    return [
-        {"key": key, "topic": item["topic"], "where": item["where"]} | fill(item["answer"], facts)
-        for key, item in read_data("tripod.toml").items()
-    ]
+    "attributes.toml" has the 31 source attributes of a predictive intervention in certified health
+    IT, "tripod.toml" the 52 items of TRIPOD+AI.
+    """
+    items = read_data(name).items()
+    return [{"key": key, **item} | fill(item["answer"], facts) for key, item in items]

@@ -11,16 +11,7 @@ from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
 from clinical.report import figures
-from clinical.report.facts import (
-    ASKED,
-    CHECKLIST,
-    QUESTIONS,
-    RULE,
-    Hospital,
-    environment,
-    source_attributes,
-    tripod,
-)
+from clinical.report.facts import ASKED, QUESTIONS, Hospital, checklist, environment
 from domainbert.files import write_json, write_text
 from domainbert.statistics.figures import save_figure
 from domainbert.tables import write_table
@@ -85,10 +76,8 @@ def write_report(
         "quantities": QUANTITIES,
         "size": size,
         "smallest_group": SMALLEST_GROUP,
-        "rule": RULE,
-        "checklist_name": CHECKLIST,
-        "attributes": source_attributes(names) if about else [],
-        "checklist": tripod(names) if about else [],
+        "attributes": checklist("attributes.toml", names) if about else [],
+        "tripod": checklist("tripod.toml", names) if about else [],
         "questions": {key: text for key, text in QUESTIONS.items() if not names.get(key)},
     }
     if about is not None:

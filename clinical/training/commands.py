@@ -55,7 +55,8 @@ def train(
         if (table["split"] == "test").any():
             comparison = compare(model, table)
             record(comparison, model)
-            for line in comparison.remarks():
+            doubts = [v.text for v in comparison.verdicts() if v.status != "shown"]
+            for line in (*doubts, *comparison.caveats):
                 say(f"note: {line}")
         run.save(model)
     say(f"model in {out}; its card says how it was made and how good it is")

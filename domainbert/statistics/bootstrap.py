@@ -128,27 +128,6 @@ def resample(
     return Resampled(value, np.asarray(drawn, dtype=np.float64).reshape(len(drawn), *value.shape))
 
 
-def bootstrap_interval(
-    measure: Callable[[np.ndarray], float], *, n: int, bootstrap: int = RESAMPLES, seed: int = 0
-) -> Interval:
-    """A measure with its interval, by resampling rows one by one, however few there are.
-
-    Args:
-        measure: row numbers -> value, NaN where undefined.
-        n: rows, at least 1.
-        bootstrap: resamples; 0 gives no interval.
-        seed: of the resamples.
-    """
-    rows = np.arange(n)
-    return resample(
-        lambda weights: measure(np.repeat(rows, weights.astype(int))),
-        rows,
-        bootstrap=bootstrap,
-        seed=seed,
-        fewest=1,
-    ).interval()
-
-
 def ratio_interval(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
     """The interval of sum(above) / sum(below), by resampling units; (0, 0) without units.
 

@@ -15,10 +15,9 @@ from clinical.report.facts import (
     QUESTIONS,
     Hospital,
     answered,
+    checklist,
     fill,
     gather,
-    source_attributes,
-    tripod,
 )
 from clinical.report.page import hospital_template, write_report
 from domainbert.training.recipes import read_recipe
@@ -32,37 +31,37 @@ def filled_in():
 def test_all_31_attributes_are_there_in_the_words_of_the_rule(about, data_folder):
     with (data_folder / "hti1" / "source_attributes.csv").open() as file:
         theirs = list(csv.DictReader(file))
-    ours = source_attributes(about)
+    ours = checklist("attributes.toml", about)
     assert len(ours) == 31
     found = [(item["key"], item["group"], item["topic"]) for item in ours]
     assert found == [tuple(row.values()) for row in theirs]
 
 
 def test_what_only_the_hospital_can_say_is_open_and_listed(about):
-    items = {item["key"]: item for item in source_attributes(about)}
+    items = {item["key"]: item for item in checklist("attributes.toml", about)}
     assert items["2"]["status"] == "open"
     assert items["2"]["missing"] == ["funding"]
     assert items["3"]["status"] == "answered"
     assert "30 days" in items["3"]["answer"][0]
     assert items["6"]["status"] == "in part"
-    flow = {item["key"]: item for item in tripod(about)}["20a"]["answer"][0]
+    flow = {item["key"]: item for item in checklist("tripod.toml", about)}["20a"]["answer"][0]
     assert "2.0% died before they could" in flow
     assert items["23"]["status"] == "open"
 
 
 def test_a_hospital_that_answers_leaves_only_what_was_not_measured(about):
     full = answered(about, filled_in())
-    left = [item for item in source_attributes(full) if item["status"] != "answered"]
+    left = [item for item in checklist("attributes.toml", full) if item["status"] != "answered"]
     missing = {name for item in left for name in item["missing"]}
     # The tiny model has no card and was not evaluated on its own test side.
     assert missing == {"limits", "training_data", "own_validity", "own_fairness"}
-    items = {item["key"]: item for item in source_attributes(full)}
+    items = {item["key"]: item for item in checklist("attributes.toml", full)}
     assert "AUROC" in items["23"]["answer"][0]
     assert "differences between a subgroup" in items["29"]["answer"][0]
 
 
 def test_the_checklist_has_52_items_that_point_to_sections_of_the_page(about):
-    items = tripod(about)
+    items = checklist("tripod.toml", about)
     assert len(items) == 52
     assert len({item["key"] for item in items}) == 52
     sections = {"title", "summary", "use", "methods", "results", "alerts", "groups", "time"}
@@ -92,7 +91,7 @@ def test_updating_characteristics_and_evidence_come_from_the_model_and_the_group
     facts = gather(model, comparison, name="tiny")
     assert "fitted on 400 other stays (50 with the outcome)" in facts["updating"]
     assert "its risk falls by 0.250 on average" in facts["evidence"]
-    items = {item["key"]: item for item in tripod(facts)}
+    items = {item["key"]: item for item in checklist("tripod.toml", facts)}
     assert items["12f"]["answer"] == items["24"]["answer"] == [facts["updating"]]
     assert facts["characteristics"] in items["20b"]["answer"]
 
@@ -150,14 +149,14 @@ def test_no_sentence_is_written_without_a_measurement(comparison):
     bare = replace(comparison, evaluations=alone, inputs=comparison.inputs.head(0), findings=[])
     facts = gather(None, bare, name="risks.csv")
     assert facts["differences"] is None  # drift was not measured
-    said = " ".join(part for item in tripod(facts) for part in item["answer"])
+    said = " ".join(part for item in checklist("tripod.toml", facts) for part in item["answer"])
     assert "TF-IDF" not in said
     assert "No difference of the notes" not in said
 
 
 def test_without_a_cohort_no_time_horizon_is_claimed(comparison):
     facts = gather(None, comparison, name="risks.csv")
-    said = " ".join(part for item in source_attributes(facts) for part in item["answer"])
-    said += " ".join(part for item in tripod(facts) for part in item["answer"])
+    said = " ".join(part for item in checklist("attributes.toml", facts) for part in item["answer"])
+    said += " ".join(part for item in checklist("tripod.toml", facts) for part in item["answer"])
     assert "30 days" not in said + facts["heading"]
     assert "the outcome that the evaluated table labels" in said

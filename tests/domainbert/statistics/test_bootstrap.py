@@ -7,7 +7,6 @@ from domainbert.statistics.bootstrap import (
     MIN_GROUPS,
     Interval,
     Resampled,
-    bootstrap_interval,
     ratio_interval,
     resample,
 )
@@ -29,9 +28,6 @@ def test_intervals_are_quantiles_over_whole_groups():
     assert found.replicates == pytest.approx(drawn)
     assert [found.low, found.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
     assert found.error == pytest.approx(np.std(drawn, ddof=1))
-    one_by_one = bootstrap_interval(lambda r: values[r].mean(), n=90, bootstrap=50, seed=7)
-    assert one_by_one.value == pytest.approx(values.mean())
-    assert one_by_one.low < one_by_one.value < one_by_one.high
 
 
 def test_a_paired_difference_has_a_narrow_interval():
@@ -58,7 +54,6 @@ def test_few_groups_have_no_intervals(groups):
     codes = np.arange(60) % groups
     assert resample(lambda w: w.sum(), codes).interval() == Interval(60)
     assert len(resample(lambda w: w.sum(), codes, fewest=1, bootstrap=9).replicates) == 9
-    assert bootstrap_interval(len, n=groups, bootstrap=0) == Interval(groups)
 
 
 def test_the_interval_of_a_ratio():
