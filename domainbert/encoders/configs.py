@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MOST = {"num_labels": 100_000, "vocab_size": 10**7, "max_position_embeddings": 10**7}
 _MOST |= {"num_hidden_layers": 1000}
 _USUAL = 10**6  # the largest other number
+_IGNORED = -100  # the label that losses leave out
 _LONGEST = 100_000  # characters of a text, or entries of a list
 _FILE_BYTES = 2**25
 _NOT_READ = {"output_hidden_states", "output_attentions", "return_dict", "chunk_size_feed_forward"}
@@ -105,7 +106,7 @@ def _is_bounded(value: Any, most: int, depth: int = 3) -> bool:
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, int | float):
-        return math.isfinite(value) and -1 <= value <= most
+        return math.isfinite(value) and (-1 <= value <= most or value == _IGNORED)
     if isinstance(value, str):
         return len(value) <= _LONGEST
     parts = list(value.values()) if isinstance(value, dict) else value
