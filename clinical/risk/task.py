@@ -152,11 +152,9 @@ class TrajectoryTask(ReadmissionTask):
     def rows(self, item: ReadNotes, result: Trajectory) -> list[dict[str, Any]]:  # type: ignore[override]
         """One row for each note; one for a stay without a trajectory."""
         risk, points = result
-        same = {"calibrated": self._model.settings.calibration is not None}
-        same |= {
-            "status": risk.status,
-            "reason": "; ".join(filter(None, [risk.reason, *item.remarks])),
-        }
+        remarks = [*filter(None, [risk.reason]), *item.remarks]
+        same: dict[str, Any] = {"status": risk.status, "reason": "; ".join(remarks)}
+        same["calibrated"] = self._model.settings.calibration is not None
         if risk.status != "ok":
             return [same]
         notes, labels, rows = listed(item.notes), item.labels, []
@@ -168,7 +166,7 @@ class TrajectoryTask(ReadmissionTask):
             row = {**same, **point, "n_notes": number}
             row["note_id"], row["chart_time"] = label
             if is_missing(note):
-                row["reason"] = "; ".join(filter(None, ["this note has no text", same["reason"]]))
+                row["reason"] = "; ".join(["this note has no text", *remarks])
             if not point["n_windows"]:
                 row["status"] = "empty"
             elif self._alerts:
