@@ -144,17 +144,12 @@ class WordTagger(Model):
     package, task, settings_class = "biomed", "entities", EntitySettings
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
-    def __init__(
-        self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        **options: Any,
-    ) -> None:
-        super().__init__(network, tokenizer, **options)
-        names = network.config.id2label
+    def prepare(self) -> None:
+        """The labels and the reader of words."""
+        names = self.network.config.id2label
         self._outputs = Outputs([names[number] for number in sorted(names)])
         self.types, self.labels = self._outputs.types, self._outputs.names
-        self.reader = WordReader(tokenizer)
+        self.reader = WordReader(self.tokenizer)
         self.window = self.window_tokens()
 
     @classmethod

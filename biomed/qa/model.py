@@ -18,7 +18,7 @@ from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import plan_windows
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from biomed.qa.spans import Window
 
@@ -106,19 +106,12 @@ class AnswerModel(Model):
     train_command = "biomed qa train QUESTIONS --encoder {encoder} --out MODEL"
     settings_class = QuestionSettings
 
-    def __init__(
-        self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        settings: QuestionSettings | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(network, tokenizer, settings=settings, **options)
+    def prepare(self) -> None:
+        """The reader of questions with their documents."""
         window = self.window_tokens()
         overlap = window // 4 if self.settings.overlap is None else self.settings.overlap
         plan_windows(0, capacity=window // 2, overlap=overlap)  # checks the overlap
-        self.reader = PairReader(tokenizer, window=window, overlap=overlap)
+        self.reader = PairReader(self.tokenizer, window=window, overlap=overlap)
         self.max_answer = self.settings.max_answer or overlap
         if not 1 <= self.max_answer <= overlap:
             raise UserError(

@@ -27,9 +27,8 @@ from domainbert.statistics.calibration import calibrated, sigmoid
 from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import ArrayLike
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from domainbert.scoring.cache import WindowCache
 
@@ -96,24 +95,13 @@ class RiskModel(Model):
     train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
     settings_class = ReadmissionSettings
 
-    def __init__(
-        self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        settings: ReadmissionSettings | None = None,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> None:
+    def prepare(self) -> None:
+        """The reader of stays, and no cache."""
         from domainbert.text.windows import Windower
 
-        super().__init__(
-            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
-        )
-        limit = window_limit(network.config)
-        asked = self.settings
+        limit, asked = window_limit(self.network.config), self.settings
         windower = Windower(
-            tokenizer, window=asked.window or limit, overlap=asked.overlap, limit=limit
+            self.tokenizer, window=asked.window or limit, overlap=asked.overlap, limit=limit
         )
         self._reader = StayReader(
             windower, asked.clean_notes, asked.join_notes, asked.other_languages

@@ -29,7 +29,7 @@ from domainbert.text.windows import UNKNOWN, Windower, too_long
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from domainbert.text.windows import WindowedText
 
@@ -93,10 +93,8 @@ class Embedder(Model):
     settings_class = EmbeddingSettings
     train_command = "biomed sentences train PAIRS --out MODEL"
 
-    def __init__(
-        self, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any
-    ) -> None:
-        super().__init__(network, tokenizer, **options)
+    def prepare(self) -> None:
+        """The windows of texts."""
         self.windower = self._windower(self.window_tokens())
 
     @property

@@ -81,6 +81,11 @@ class Model(ABC):
         self.manifest: dict[str, Any] = {}
         self.config: TaskConfig | None = None
         self.adapter: Adapter | None = None
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """What a task adds to the parts above, such as its windows; it checks that they fit."""
 
     @classmethod
     @abstractmethod

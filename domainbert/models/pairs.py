@@ -16,7 +16,6 @@ from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import checked_text, own_tokenizer
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -147,21 +146,11 @@ class PairModel(Model):
     settings_class = PairSettings
     train_command = "biomed sentences train PAIRS --kind cross-encoder --out MODEL"
 
-    def __init__(
-        self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        settings: PairSettings | None = None,
-        device: str | torch.device | None = None,
-        batch_tokens: int | None = None,
-    ) -> None:
-        super().__init__(
-            network, tokenizer, settings=settings, device=device, batch_tokens=batch_tokens
-        )
-        if (outputs := network.config.num_labels) != 1:
+    def prepare(self) -> None:
+        """The windows of pairs."""
+        if (outputs := self.network.config.num_labels) != 1:
             raise UserError(f"a model of pairs has one output, a score; this one has {outputs}")
-        self.windower = PairWindower(tokenizer, window=self.window_tokens())
+        self.windower = PairWindower(self.tokenizer, window=self.window_tokens())
 
     def __repr__(self) -> str:
         """Name the window."""
