@@ -16,6 +16,9 @@ class Checked(Settings):
 class Task(Model):
     task, train_command, settings_class = "task", "train", Checked
 
+    def prepare(self):
+        """Nothing to add."""
+
     @classmethod
     def network_class(cls):
         from domainbert.encoders.classifier import CLSClassifier
