@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from domainbert import __version__
+from domainbert import __version__ as __version__
+from domainbert import imported_on_use
 
 if TYPE_CHECKING:
     from biomed.classes import EntityTagger as EntityTagger
@@ -42,20 +42,4 @@ _NAMES = {
     "terms.task": "embed_frame",
     "terms.names": "medical_terms read_vocabulary",
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = ["__version__", *_HOMES]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'biomed' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"biomed.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return __all__
+__getattr__, __dir__, __all__ = imported_on_use(__name__, _NAMES)

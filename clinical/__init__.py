@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import domainbert
 
@@ -47,23 +46,5 @@ _NAMES = {
     "stays.stays": "Coverage StayRisk UnreadSpan WindowRisk",
     "training.training": "ReadmissionRecipe",
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
+__getattr__, __dir__, __all__ = domainbert.imported_on_use(__name__, _NAMES)
 __version__ = domainbert.__version__
-__all__ = [*_HOMES]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'clinical' has no attribute {name!r}")
-    # A module may have the name of the function in it: what is exported is the function.
-    module = importlib.import_module(f"clinical.{_HOMES[name]}")
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return __all__
