@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,9 +25,6 @@ def explain(
         bool, typer.Option("--with-text", help="Also write the passages' own words.")
     ] = False,
     notes: NotesOption = "chosen",
-    pages: Annotated[
-        Path | None, typer.Option(help="Write a page with the notes of every stay to this folder.")
-    ] = None,
     *,
     scoring: options.ScoringOptions,
 ) -> None:
@@ -39,8 +35,6 @@ def explain(
         from clinical.risk.model import RiskModel
 
         loaded = RiskModel.from_pretrained(model, device=scoring.device)
-        return ExplainTask(loaded, top=top, text=with_text, pages=pages, notes=notes)
+        return ExplainTask(loaded, top=top, text=with_text, notes=notes)
 
-    if pages:
-        pages.mkdir(parents=True, exist_ok=True)
     options.score_source(make_task, source, out, scoring)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
 
 from clinical.evidence.explain import TOP, explain
 from clinical.risk.task import ReadmissionTask
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from clinical.risk.model import RiskModel
     from clinical.risk.task import Notes
 
-LONGEST_NAME = 150  # characters of a file name made from an id
 _WHOLE = ("passage", "note", "start", "end")
 _NUMBERS = ("value", "score_contribution", "probability_contribution")
 _TOGETHER = ("without_raising", "raising_alone")
@@ -29,7 +26,6 @@ class ExplainTask(ReadmissionTask):
         model: that scores the stays.
         top: passages a stay, of each direction.
         text: add the column `text` with the passages themselves.
-        pages: folder for one HTML page a stay, with its notes; none by default.
         notes: see `ReadmissionTask`.
     """
 
@@ -41,11 +37,10 @@ class ExplainTask(ReadmissionTask):
         *,
         top: int = TOP,
         text: bool = False,
-        pages: Path | None = None,
         notes: Notes = "chosen",
     ) -> None:
         super().__init__(model, notes=notes)
-        self._top, self._text, self._pages = top, text, pages
+        self._top, self._text = top, text
 
     @property
     def output(self) -> pa.Schema:
@@ -70,9 +65,6 @@ class ExplainTask(ReadmissionTask):
         same["probability"] = result.risk.probability
         if result.raising:
             same |= {name: getattr(result, name) for name in _TOGETHER}
-        if self._pages:
-            path = self._pages / f"{quote(item.name, safe='')[:LONGEST_NAME]}.html"
-            result.show().save_html(path, title=f"Stay {item.name}")
         columns = set(self.output.names)
         rows = [
             {
@@ -87,5 +79,4 @@ class ExplainTask(ReadmissionTask):
 
     def facts(self) -> dict[str, Any]:
         """The model, and what is asked of it."""
-        asked = {"top": self._top, "text": self._text, "pages": str(self._pages or "")}
-        return {**super().facts(), **asked}
+        return {**super().facts(), "top": self._top, "text": self._text}

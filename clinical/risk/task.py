@@ -32,7 +32,7 @@ _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
 @dataclass(frozen=True)
 class ReadNotes:
-    """The notes of a stay in time order, what was noticed while reading them, and its id or row.
+    """The notes of a stay in time order, and what was noticed while reading them.
 
     `labels` are the `note_id` and `chart_time` of each note where it has a row of its own.
     """
@@ -40,7 +40,6 @@ class ReadNotes:
     notes: Any = field(repr=False)
     remarks: list[str]
     labels: list[tuple[str | None, str | None]]
-    name: str
 
 
 class ReadmissionTask(Task):
@@ -231,10 +230,9 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
     if len(patients) > 1:
         return Fault("this stay_id belongs to more than one patient_id")
     remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
-    name = id_text(rows[0].cells.get("stay_id")) or f"row {rows[0].number}"
     texts = [row.cells.get("text") for row in rows]
     if len(rows) == 1:
-        return ReadNotes(texts[0], remarks, _labels(rows), name)
+        return ReadNotes(texts[0], remarks, _labels(rows))
     if any(text is not None and not isinstance(text, str) for text in texts):
         return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
     notes: dict[str | int, Row] = {}  # the first row of each note_id
@@ -252,7 +250,7 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
     texts = [row.cells.get("text") for row in kept]
     if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
         remarks.append(f"{copies} notes repeat another note's text and are counted again")
-    return ReadNotes(texts, remarks, _labels(kept), name)
+    return ReadNotes(texts, remarks, _labels(kept))
 
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
