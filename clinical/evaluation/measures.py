@@ -59,11 +59,6 @@ class Stays:
         """Log-odds of the risks."""
         return logit(self.risk)
 
-    @cached_property
-    def calibration(self) -> tuple[float, float] | None:
-        """Slope and intercept of the unweighted stays, where others start from."""
-        return fit_logistic(self.logits, self.y, np.ones_like(self.y)) if self.varies else None
-
 
 class WeightedStays:
     """Stays with weights, 1 by default, as the measures read them; equal risks count together."""
@@ -235,8 +230,7 @@ def calibration_slope(stays: WeightedStays) -> float:
 
     1 is right; below 1 they are too extreme, above 1 not extreme enough.
     """
-    start = stays.stays.calibration or (1.0, 0.0)
-    fitted = fit_logistic(stays.stays.logits, stays.y, stays.weights, start=start)
+    fitted = fit_logistic(stays.stays.logits, stays.y, stays.weights)
     return fitted[0] if fitted else np.nan
 
 

@@ -72,16 +72,13 @@ def fit_platt(values: ArrayLike, outcome: ArrayLike) -> tuple[float, float]:
     return fitted
 
 
-def fit_logistic(
-    x: Floats, y: Floats, weights: Floats, *, start: tuple[float, float] = (1.0, 0.0)
-) -> tuple[float, float] | None:
+def fit_logistic(x: Floats, y: Floats, weights: Floats) -> tuple[float, float] | None:
     """Slope and intercept of a weighted, unpenalised logistic regression; None if not finite.
 
     Args:
         x: shape (n,).
         y: shape (n,), 0 or 1.
         weights: shape (n,), not negative.
-        start: slope and intercept to start from.
     """
     from scipy.optimize import root
 
@@ -95,7 +92,7 @@ def fit_logistic(
         hessian = (design * (share * fitted * (1 - fitted))) @ design.T
         return design @ (share * (fitted - y)), hessian
 
-    solution = root(gradient, start, jac=True, method="hybr", options={"xtol": 1e-12})
+    solution = root(gradient, (1.0, 0.0), jac=True, method="hybr", options={"xtol": 1e-12})
     if np.abs(solution.fun).max() < 1e-9:
         slope, intercept = solution.x.tolist()
         return slope, intercept

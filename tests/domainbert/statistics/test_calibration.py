@@ -54,16 +54,6 @@ def test_weights_count_as_copies():
     assert weighed == pytest.approx(copied, abs=1e-9)
 
 
-def test_a_poor_start_gives_the_same_fit():
-    y, p = draw(500)
-    x = logit(p)
-    good = fit_logistic(x, y.astype(float), np.ones(500))
-    for start in ((-8.0, 30.0), (0.0, 0.0), (3.0, 2.0)):
-        assert fit_logistic(x, y.astype(float), np.ones(500), start=start) == pytest.approx(
-            good, abs=1e-6
-        )
-
-
 def test_saturated_probabilities_stay_finite():
     y, p = draw(1000)
     p[:20], p[20:40] = 0.0, 1.0
