@@ -34,14 +34,8 @@ def demo(
     stdout.print(f"expected AUROC on these stays: {own:.3f}; the best possible is {best:.3f}")
 
 
-app.command()(synthesize)
-app.command()(cohort)
-app.command()(train)
-app.command()(recalibrate)
-app.command()(score)
-app.command()(trajectory)
-app.command()(explain)
-app.command()(evaluate)
+for command in (synthesize, cohort, train, recalibrate, score, trajectory, explain, evaluate):
+    app.command()(command)
 app.command()(monitor)
 app.command()(convert)
 

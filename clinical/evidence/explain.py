@@ -75,10 +75,8 @@ def windows_that_matter(case: Case, pieces: Sequence[Piece]) -> list[int]:
     Under the readmission rule the riskiest windows also contribute most.
     """
     order = np.argsort(-case.probabilities, kind="stable")
-    sizes, tokens = np.zeros(len(order)), np.zeros(len(order))
-    for piece in pieces:
-        sizes[piece.window] += 1
-        tokens[piece.window] += len(piece)
+    numbers = [piece.window for piece in pieces]
+    sizes, tokens = np.bincount(numbers), np.bincount(numbers, weights=[*map(len, pieces)])
     # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
     cost = np.cumsum(((sizes - 1) * tokens)[order])
     return order[: max(1, int((cost <= EFFORT * tokens.sum()).sum()))].tolist()

@@ -43,7 +43,7 @@ def plot_ranking(
         evaluations: name -> its evaluation, for the areas with intervals in the legends.
 
     Raises:
-        UserError: bad input, no scores, or one outcome only.
+        UserError: bad input, or one outcome only.
     """
     figure, (left, right) = new_axes((9.6, 5.4), (0.07, 0.1, 0.4, 0.71), (0.57, 0.1, 0.4, 0.71))
     left.plot([0, 1], [0, 1], **_DOTTED)
@@ -164,8 +164,6 @@ def plot_windows(risk: StayRisk) -> Figure:
 
 def _looks(names: Sequence[str] | Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
     """Colour, dashes and weight of each set of risks; the first is emphasised."""
-    if not names:
-        raise UserError("scores is empty; pass at least one set, such as {'model': probability}")
     return [
         {
             "color": COLOURS[i % len(COLOURS)],

@@ -156,8 +156,6 @@ def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
     bin, so the result does not depend on the order of the rows; with many of them there are fewer
     bins, and their sizes differ.
     """
-    if bins < 1:
-        raise UserError(f"bins is {bins}; it must be at least 1")
     _, tied, counts = np.unique(probability, return_inverse=True, return_counts=True)
     middle = np.cumsum(counts) - counts / 2
     cell = np.floor(bins * middle / len(probability)).astype(np.intp)
