@@ -46,11 +46,9 @@ def by_group(
     For each of `clinical.evaluation.measures.GROUP_MEASURES` a row has the value, its 95% interval
     (`NAME_low`, `NAME_high`), the difference from all other stays with its interval
     (`NAME_difference…`), and the p-value of the difference, corrected for all differences of the
-    table (`NAME_p_adjusted`, Holm 1979). `prevalence` and `mean_probability` are shares.
-
-    Groups of fewer than `SMALLEST_GROUP` stays share one row, which shows only their number of
-    stays, because more could identify people. `reason` says what is missing and why, else it is
-    empty.
+    table (`NAME_p_adjusted`, Holm 1979). Groups of fewer than `SMALLEST_GROUP` stays share one row,
+    which shows only their number of stays, because more could identify people. `reason` says what
+    is missing and why.
 
     Args:
         frame: one row a stay: patient_id, readmitted (0/1), probability, and the columns to group
@@ -168,14 +166,8 @@ def by_period(
     """The measures of `by_group` in periods of discharge, one row a period, in time order.
 
     Periods are months, quarters or years: the shortest that make at most `MOST_PERIODS`, of at
-    least `SMALLEST_GROUP` stays on average. A period with fewer shows only its number of stays.
-    Differences and their p-values compare a period with all others. Stays without a time of
-    discharge are left out.
-
-    Args:
-        frame: patient_id, readmitted (0/1), probability and discharge_time, one row a stay.
-        threshold: alert where the probability is at least this.
-        bootstrap: resamples of patients for the intervals.
+    least `SMALLEST_GROUP` stays on average. Stays without a time of discharge are left out. The
+    arguments are those of `by_group`, and the frame has `discharge_time` too.
 
     Returns:
         The table, or None where months mean nothing, and the reason.

@@ -45,9 +45,8 @@ def monitor(model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000) -> 
 
     Args:
         model: with a profile in its manifest, as every newly trained model has.
-        stays: one row a stay: `text` (a note or a list of notes); where known `stay_id`,
-            `patient_id`, `readmitted` (0/1, missing where follow-up is not over),
-            `discharge_time`, and `exclusion` (rows with one are left out), as in a cohort.
+        stays: see `new_stays`; where known with `readmitted` (0/1, missing where follow-up is not
+            over) and `discharge_time`.
         bootstrap: resamples of patients for intervals.
 
     Raises:

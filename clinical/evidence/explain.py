@@ -140,7 +140,7 @@ def evaluate_faithfulness(
 
     Comprehensiveness as in ERASER (DeYoung et al. 2020, arXiv 1911.03429): without the sentences
     that `explain` names first ("occlusion"), without as many random tokens ("random"), and the
-    difference in the same stays. `benchmarks/faithfulness.py` compares methods over several shares.
+    difference in the same stays.
 
     Args:
         model: whose explanations are measured.
@@ -150,8 +150,7 @@ def evaluate_faithfulness(
         seed: of random orders and of resampling.
 
     Returns:
-        As a model's card holds it: the numbers of `stays` and `patients`, the `table`, the
-        `verdicts`, and `measures` with `method`, `measure`, `value`, `low` and `high`.
+        What a model's card shows: `stays`, `patients`, `table`, `verdicts` and `measures`.
 
     Raises:
         UserError: no stay can be scored.

@@ -48,7 +48,7 @@ def write_report(
         comparison: what was measured.
         folder: made if it does not exist.
         title: heading of the page.
-        facts: short facts about the model for a list: name, data, c, seed.
+        facts: about the model, by name.
         flow: how the cohort was selected, one row a step.
         about: facts and answers for the documents, from `gather`.
         hospital: its answers, for the template of its file.

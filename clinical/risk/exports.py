@@ -18,8 +18,6 @@ _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}")
 def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     """Write the risks of a score table in another form, beside the table.
 
-    Stays without a risk have none there either; the table says why.
-
     Args:
         scores: a table that `clinical score` wrote, with its summary beside it.
         cohort: the cohort that was scored, which has times and outcomes.

@@ -85,9 +85,9 @@ def choose(
 def recalibrate(model: RiskModel, cohort: pd.DataFrame, *, split: str = "val") -> None:
     """Fit c, the calibrator and the alert threshold on a hospital's own stays.
 
-    The network is not changed, so a few hundred stays are enough. They should be like the stays
-    that will be scored, above all in the number of their notes: see docs/explanation/dilution.md.
-    From then on the model reads the notes that this cohort chose.
+    A few hundred stays are enough. They should be like those that will be scored, above all in the
+    number of their notes (see docs/explanation/dilution.md); the model reads the notes that this
+    cohort chose from then on.
 
     Args:
         model: its settings are changed, and its manifest says on what.
