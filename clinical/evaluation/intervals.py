@@ -112,7 +112,7 @@ def evaluate(
         intervals["rp80"] = Interval(None)
     positive = int(outcome.sum())
     reasons = []
-    if not stays.varies:
+    if positive in (0, len(outcome)):
         reasons.append(f"{positive} of {len(outcome)} stays have the outcome")
     if bootstrap and n_patients < MIN_GROUPS:
         reasons.append(f"no intervals: {n_patients} patients, at least {MIN_GROUPS} are needed")

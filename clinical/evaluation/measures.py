@@ -40,11 +40,6 @@ class Stays:
     threshold: float | None = None
 
     @cached_property
-    def varies(self) -> bool:
-        """Whether both outcomes occur."""
-        return bool(0 < self.y.sum() < len(self.y))
-
-    @cached_property
     def cells(self) -> NDArray[np.intp]:
         """The calibration bin of each stay."""
         return equal_mass_bins(self.risk)
@@ -254,7 +249,7 @@ def numbers(
     A resample with one outcome of stays that have both gives none at all.
     """
     weighted = WeightedStays(stays, weights)
-    if not weighted.total or (stays.varies and not weighted.varies):
+    if not weighted.total or (not weighted.varies and 0 < stays.y.mean() < 1):
         return [np.nan] * len(measures)
     return [
         measure.function(weighted) if weighted.varies or not measure.both else np.nan

@@ -9,7 +9,7 @@ from clinical.evaluation.comparison import with_risks
 from clinical.evaluation.drift import compare_inputs
 from clinical.evaluation.groups import by_period
 from clinical.evaluation.intervals import Evaluation, evaluate
-from clinical.evaluation.verdicts import ranking, sample_size, verdicts
+from clinical.evaluation.verdicts import monitoring_verdicts
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import new_stays
 from clinical.stays.patients import overlap, patient_keys
@@ -77,7 +77,7 @@ def monitor(model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000) -> 
     findings = [
         *check_notes(model.settings.notes, rows),
         *_trained_on(model, stays),
-        *_worse(evaluation, model.manifest),
+        *(v.text for v in monitoring_verdicts(evaluation, model.manifest)),
         *drifted,
     ]
     return Monitoring(
@@ -102,22 +102,3 @@ def _trained_on(model: RiskModel, stays: pd.DataFrame) -> list[str]:
     patients = len(set(patient_keys(stays["patient_id"])))
     warning = f"The model was trained on {seen} of these {patients} patients: its quality here is "
     return [f"{warning}optimistic. Monitor stays of other patients."] if seen else []
-
-
-def _worse(now: Evaluation | None, manifest: dict) -> list[str]:
-    """Ranking first: calibrating again helps only a model that ranks."""
-    if now is None:
-        return ["No outcomes were given: ranking and calibration were not measured."]
-    if now.auroc.value is None:
-        return [f"Ranking and calibration were not measured: {now.reason}."]
-    if (rank := ranking(now.auroc)).status != "shown":
-        return [f"{rank.text} Find out why before anything else: calibration cannot mend ranking."]
-    said = []
-    then = next(iter(manifest.get("scores", {}).values()), None)
-    area = now.auroc
-    if then and area.high is not None and area.high < (then["auroc"]["value"] or 0):
-        said.append(f"AUROC is {area}, below the {then['auroc']['value']:.3f} of the test side.")
-    found = [v.text for v in verdicts({"model": now}) if v.status == "against"]
-    if found:
-        said += [*found, "Calibrate it again on recent stays: clinical recalibrate."]
-    return [*said, *(verdict.text for verdict in sample_size(now))]

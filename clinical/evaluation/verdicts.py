@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.evaluation.intervals import Evaluation
-    from domainbert.statistics.bootstrap import Interval
 
 Status = Literal["shown", "against", "not shown"]
 
@@ -58,14 +57,9 @@ def verdicts(evaluations: Mapping[str, Evaluation]) -> list[Verdict]:
     return _said("measured", model, own, {n: own.minus(other)["auroc"] for n, other in measured})
 
 
-def ranking(area: Interval) -> Verdict:
-    """Whether risks rank stays better than chance."""
-    return _said("ranking", area)[0]
-
-
-def sample_size(own: Evaluation) -> list[Verdict]:
-    """Below `FEW_EVENTS`, what this number of stays can show of the level of the risks."""
-    return _said("sample", own)
+def monitoring_verdicts(now: Evaluation | None, manifest: Mapping[str, Any]) -> list[Verdict]:
+    """A model in use, against the scores of its test side; None without outcomes."""
+    return _said("monitored", now, next(iter(manifest.get("scores", {}).values()), None))
 
 
 def benefit_verdicts(table: pd.DataFrame) -> list[Verdict]:

@@ -89,7 +89,6 @@ def gather(
             "groups": comparison.groups.groupby("column", sort=False),
             "use": comparison,
             "faithful": {m["method"]: m for m in measures if m["measure"] == EVIDENCE},
-            "scores": next(iter(manifest.get("scores", {}).values()), None),
         }
     )
     facts = {k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"}

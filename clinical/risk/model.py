@@ -133,16 +133,9 @@ class RiskModel(Model):
 
     @classmethod
     def of(cls, model: RiskModel) -> Self:
-        """The same model as this class."""
-        result = cls(
-            model.network,
-            model.tokenizer,
-            settings=model.settings,
-            device=model.runner.device,
-            batch_tokens=model.runner.batch_tokens,
-        )
-        result.manifest = model.manifest
-        result.config, result.adapter = model.config, model.adapter
+        """The same model, all parts shared, as this class."""
+        result = cls.__new__(cls)
+        vars(result).update(vars(model))
         return result
 
     def predict(self, stay: str | Sequence[str]) -> StayRisk:
