@@ -134,7 +134,7 @@ def _named(
 
 
 def evaluate_faithfulness(
-    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000, seed: int = 0
+    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000
 ) -> dict[str, Any]:
     """How far the probability falls without `SHARE` of a stay's tokens, mean over stays.
 
@@ -147,7 +147,6 @@ def evaluate_faithfulness(
         stays: `patient_id` and `text` (a note or a list of notes), neither trained on nor, to
             report a number, chosen on.
         bootstrap: resamples of patients for 95% intervals; 0 gives none.
-        seed: of random orders and of resampling.
 
     Returns:
         What a model's card shows: `stays`, `patients`, `table`, `verdicts` and `measures`.
@@ -155,10 +154,10 @@ def evaluate_faithfulness(
     Raises:
         UserError: no stay can be scored.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     rows, patients = measure_stays(model, stays, lambda case: _falls(case, generator))
     codes, falls = patient_codes(patients, n=len(rows)), np.array(rows)
-    means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap, seed=seed)
+    means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap)
     named, chance, lead = (m.interval() for m in (means[0], means[1], means[0] - means[1]))
     intervals = {"occlusion": named, "random": chance, "occlusion minus random": lead}
     measure = f"comprehensiveness {SHARE:.0%}"

@@ -73,16 +73,13 @@ def plot_ranking(
 
 
 @drawing
-def plot_calibration(y: ArrayLike, probability: ArrayLike, *, bins: int = 10) -> Figure:
+def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     """Observed against predicted risk, over a histogram of the risks; both have shape (n,).
 
-    Points are bins of equally many stays, at most `bins`, with 95% Wilson intervals. The axes omit
-    the highest 0.5% of risks, which the last bar of the histogram counts.
+    Points are ten bins of equally many stays, with 95% Wilson intervals. The axes omit the highest
+    0.5% of risks, which the last bar of the histogram counts.
     """
-    curve, risks = (
-        reliability_curve(y, probability, bins=bins),
-        np.asarray(probability, dtype=float),
-    )
+    curve, risks = reliability_curve(y, probability), np.asarray(probability, dtype=float)
     ends = (np.quantile(risks, 0.995), curve[["predicted", "high"]].max(axis=None))
     top = min(1.0, 1.05 * float(max(ends)))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.

@@ -62,7 +62,7 @@ def new_axes(
     return figure, axes or [figure.add_subplot()]
 
 
-def save_figure(figure: Figure, path: str | Path, *, dpi: int = 200) -> Path:
+def save_figure(figure: Figure, path: str | Path) -> Path:
     """Write a figure atomically, without a date, as its ending (.png, .svg, .pdf) says."""
     import matplotlib as mpl
 
@@ -71,5 +71,5 @@ def save_figure(figure: Figure, path: str | Path, *, dpi: int = 200) -> Path:
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     # SVG names its parts at random unless it is given a salt.
     with mpl.rc_context({"svg.hashsalt": "domainbert"}), atomic_path(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=dpi, metadata=date, bbox_inches="tight")
+        figure.savefig(temporary, format=kind, dpi=200, metadata=date, bbox_inches="tight")
     return path
