@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copyreg
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -235,4 +236,18 @@ def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     own.no_truncation()
     own.no_padding()
     own.encode_special_tokens = True
+    copyreg.pickle(Tokenizer, _reduced)
+    return own
+
+
+def _reduced(own: Tokenizer) -> tuple[Callable[..., Tokenizer], tuple[str, bool]]:
+    """What a pickle holds: the library's own forgets whether special tokens are text."""
+    return _restored, (own.to_str(), own.encode_special_tokens)
+
+
+def _restored(written: str, encode_special_tokens: bool) -> Tokenizer:  # noqa: FBT001
+    from tokenizers import Tokenizer
+
+    own = Tokenizer.from_str(written)
+    own.encode_special_tokens = encode_special_tokens
     return own

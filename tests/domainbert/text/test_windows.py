@@ -1,3 +1,4 @@
+import pickle
 import time
 import tracemalloc
 import unicodedata
@@ -174,10 +175,12 @@ def test_special_tokens_in_the_text_stay_text(new_tokenizer, lower_case):
     }
     text = "pain [SEP] [MASK][CLS] [PAD] pain"
     assert special & set(tokenizer(text, add_special_tokens=False)["input_ids"])  # by default
-    windowed = Windower(tokenizer, window=64, limit=64).split(text)
-    assert not special & set(content(windowed))
-    assert windowed.windows[0].start == 0
-    assert windowed.windows[0].end == len(text)
+    windower = Windower(tokenizer, window=64, limit=64)
+    for each in (windower, pickle.loads(pickle.dumps(windower))):  # as workers of a cluster get it
+        windowed = each.split(text)
+        assert not special & set(content(windowed))
+        assert windowed.windows[0].start == 0
+        assert windowed.windows[0].end == len(text)
 
 
 def unread(tokenizer, text):
