@@ -56,17 +56,6 @@ def tags_of(spans: Iterable[tuple[int, int, str]], *, words: int) -> list[str]:
     return tags
 
 
-def fault_of(tag: str, *, before: str) -> str:
-    """What is wrong with a tag after the tag `before`; "" if nothing is."""
-    if tag == OUTSIDE or (tag.startswith("B-") and len(tag) > len("B-")):
-        return ""
-    if not tag.startswith("I-") or len(tag) == len("I-"):
-        return "expected a tag O, B-type or I-type"
-    if before[2:] == tag[2:] and before[:2] in ("B-", "I-"):
-        return ""
-    return f"{tag} continues no entity: IOB2 starts every entity with B-; convert the file first"
-
-
 @dataclass(frozen=True)
 class Span:
     """An entity of type `label` at characters `start` to `end` of a text.

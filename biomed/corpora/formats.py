@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText, fault_of
+from biomed.corpora.documents import OUTSIDE, CorpusError, Document, Span, TaggedText
 
 DOCUMENT_MARK = "-DOCSTART-"
+_STARTS = re.compile("O|B-.+")
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
 _WORDS = re.compile(r"\w+")  # of a mention; some files lost its quotation marks
-_MENTION_COLUMNS = 5  # of PubTator: id, start, end, mention, type
-_BRAT_COLUMNS = 3  # id, type with offsets, mention
 
 
 def read_iob2(path: Path) -> list[TaggedText]:
@@ -34,12 +33,18 @@ def read_iob2(path: Path) -> list[TaggedText]:
             cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())
         )
         if not word or not others:
-            msg = f"{path.name}, line {number}: expected a word and a tag, separated by a tab"
-            raise CorpusError(msg)
-        if fault := fault_of(others[-1], before=tags[-1] if tags else OUTSIDE):
-            raise CorpusError(f"{path.name}, line {number}: {fault}")
+            raise CorpusError(
+                f"{path.name}, line {number}: expected a word and a tag, separated by a tab"
+            )
+        tag, before = others[-1], tags[-1] if tags else OUTSIDE
+        continues = tag.startswith("I-") and before in (tag, f"B-{tag[2:]}")
+        if not continues and not _STARTS.fullmatch(tag):
+            raise CorpusError(
+                f"{path.name}, line {number}: expected a tag O, B-type, or I-type that continues "
+                "an entity (IOB2); convert the file first"
+            )
         words.append(word)
-        tags.append(others[-1])
+        tags.append(tag)
     return sentences
 
 
@@ -88,7 +93,7 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
         raise CorpusError(msg)
     if not columns[1].isdigit():
         return None  # a relation
-    if len(columns) < _MENTION_COLUMNS or not columns[2].isdigit():
+    if len(columns) < 5 or not columns[2].isdigit():
         msg = f"{where}: expected a mention as id, start, end, text, type, separated by tabs"
         raise CorpusError(msg)
     start, end = int(columns[1]), int(columns[2])
@@ -136,7 +141,7 @@ def _brat_span(line: str, text: str, where: str) -> Span:
     except (IndexError, ValueError):
         msg = f"{where}: expected an entity as T-number, tab, type start end, tab, text"
         raise CorpusError(msg) from None
-    quoted = columns[2].split() if len(columns) >= _BRAT_COLUMNS else []
+    quoted = " ".join(columns[2:3]).split()
     # BRAT writes line breaks as spaces, and joins fragments with a space.
     if not all(pieces) or " ".join(pieces).split() != quoted:
         raise CorpusError(f"{where}: the text at its offsets differs from the mention in the file")

@@ -20,9 +20,8 @@ _TOKEN = re.compile(r"\w+(?:-\w+)*")
 
 
 class Abbreviation(NamedTuple):
-    """A short form, its long form, and the characters of the long form in the text."""
+    """The long form of an abbreviation, and its characters in the text."""
 
-    short: str
     long: str
     start: int
     end: int
@@ -32,8 +31,8 @@ def find_abbreviations(text: str) -> dict[str, Abbreviation]:
     """The abbreviations that a text defines, by short form; the first definition counts."""
     found: dict[str, Abbreviation] = {}
     for match in _BRACKETS.finditer(text):
-        before = text[max(match.start() - _FARTHEST, 0) : match.start()].rstrip()
         offset = max(match.start() - _FARTHEST, 0)
+        before = text[offset : match.start()].rstrip()
         inside = re.split(r"[,;]", match[1], maxsplit=1)[0].strip()
         short, start, end = inside, offset, offset + len(before)
         if stops := [stop.end() for stop in _STOP.finditer(before)]:
@@ -42,8 +41,7 @@ def find_abbreviations(text: str) -> dict[str, Abbreviation]:
             short = word[0]  # the other way round: the long form is inside
             start, end = match.start(1), match.start(1) + len(match[1].rstrip())
         if _is_short(short) and (at := _long_start(short, text[start:end])) is not None:
-            long = text[start + at : end]
-            found.setdefault(short, Abbreviation(short, long, start + at, end))
+            found.setdefault(short, Abbreviation(text[start + at : end], start + at, end))
     return found
 
 

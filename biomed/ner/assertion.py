@@ -12,8 +12,10 @@ import tomllib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from biomed.corpora.words import split_words, starts_after_breaks
 
@@ -75,12 +77,6 @@ class _Cue:
 _CUES = [_Cue.read(**row) for row in _DATA["cue"]]
 
 
-class _Hit(NamedTuple):
-    start: int
-    end: int
-    cue: _Cue
-
-
 def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
     """The assertion of each entity of a text, one of `ASSERTIONS`, in linear time.
 
@@ -96,14 +92,11 @@ def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
     sections = [_SECTIONS.get(match[1].strip()) for match in headings]
     places = [match.start() for match in headings]
     edges = _clause_edges(text, masked)
-    clauses: dict[int, _Clause] = {}
+    clause = cache(lambda number: _Clause(masked, edges[number], edges[number + 1]))
     results = []
     for start, end, label in spans:
-        number = bisect_right(edges, start) - 1
-        if number not in clauses:
-            clauses[number] = _Clause(masked, edges[number], edges[number + 1])
         is_drug = label.casefold() in DRUGS
-        names = clauses[number].assertions(start, end, is_drug=is_drug)
+        names = clause(bisect_right(edges, start) - 1).assertions(start, end, is_drug=is_drug)
         at = bisect_right(places, start) - 1
         if at >= 0 and (by_heading := sections[at]):
             names.add(by_heading[is_drug])
@@ -133,14 +126,14 @@ class _Clause:
     def __init__(self, masked: str, start: int, end: int) -> None:
         self._text, self._end = masked, end
         none = {at for m in _NOT_A_CUE.finditer(masked, start, end) for at in range(*m.span())}
-        hits = (
-            _Hit(*match.span(), cue)
+        hits = [
+            (*match.span(), cue)
             for cue in _CUES
             for match in cue.pattern.finditer(masked, start, end)
-        )
-        kept = (hit for hit in hits if hit.cue.assertion == "possible" or hit.start not in none)
-        self._hits = sorted(kept, key=lambda hit: (hit.start, hit.end))
-        self._starts = [hit.start for hit in self._hits]
+            if cue.assertion == "possible" or match.start() not in none
+        ]
+        self._hits = sorted(hits, key=itemgetter(0, 1))
+        self._starts = [first for first, _, _ in self._hits]
         self._stops = [match.span() for match in _TERMINATORS.finditer(masked, start, end)]
 
     def assertions(self, start: int, end: int, *, is_drug: bool) -> set[str]:
@@ -150,29 +143,29 @@ class _Clause:
         stop = self._stops[last][0] if last >= 0 else -1
         seen: set[_Cue] = set()
         for number in range(bisect_left(self._starts, start) - 1, -1, -1):
-            hit = self._hits[number]
-            if start - hit.start > _FARTHEST:
+            begin, until, cue = self._hits[number]
+            if start - begin > _FARTHEST:
                 break
-            fits = hit.end <= start and not hit.cue.after and hit.cue.fits(is_drug=is_drug)
-            if fits and hit.end > stop and hit.cue not in seen:
-                seen.add(hit.cue)
-                if self._reaches_forward(hit, start, end):
-                    names.add(hit.cue.assertion)
+            fits = stop < until <= start and not cue.after and cue.fits(is_drug=is_drug)
+            if fits and cue not in seen:
+                seen.add(cue)
+                if self._reaches_forward(cue, until, start, end):
+                    names.add(cue.assertion)
         first = bisect_left(self._stops, (end,))
         stop = self._stops[first][0] if first < len(self._stops) else self._end
         for number in range(bisect_left(self._starts, end), len(self._hits)):
-            hit = self._hits[number]
-            if hit.start > min(stop, end + _NEAR):
+            begin, _, cue = self._hits[number]
+            if begin > min(stop, end + _NEAR):
                 break
-            if hit.cue.after and hit.cue.fits(is_drug=is_drug):
-                gap = _JOINED.sub(" ", self._text[end : hit.start])
-                if "," not in gap and len(gap.split()) <= hit.cue.reach:
-                    names.add(hit.cue.assertion)
+            if cue.after and cue.fits(is_drug=is_drug):
+                gap = _JOINED.sub(" ", self._text[end:begin])
+                if "," not in gap and len(gap.split()) <= cue.reach:
+                    names.add(cue.assertion)
         return names
 
-    def _reaches_forward(self, hit: _Hit, start: int, end: int) -> bool:
-        """Whether a cue before an entity reaches it."""
-        gap, cue = self._text[hit.end : start], hit.cue
+    def _reaches_forward(self, cue: _Cue, until: int, start: int, end: int) -> bool:
+        """Whether a cue that ends at `until` reaches an entity after it."""
+        gap = self._text[until:start]
         if cue.barriers and cue.barriers.search(gap):
             return False
         first, *others = gap.split(",")

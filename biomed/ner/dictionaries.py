@@ -108,10 +108,7 @@ class Dictionary:
 
 
 def build_dictionary(
-    tables: Sequence[Path],
-    *,
-    mappings: Path | None = None,
-    system: str | None = None,
+    tables: Sequence[Path], *, mappings: Path | None = None, system: str | None = None
 ) -> pd.DataFrame:
     """The names of the concepts of several tables.
 

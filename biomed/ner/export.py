@@ -116,15 +116,12 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
 
 
 def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list[Path]:
-    """Write a table of entities in another form, beside the table.
+    """Write a table from `biomed ner tag` in another form, beside it; returns the files.
 
     Args:
-        table: from `biomed ner tag`, with its summary beside it.
+        table: with its summary beside it.
         form: "omop" or "fhir"; `forms/*.sql` have the columns, and what assertions become.
         named: our name of an id -> the table's, where it is not recognised.
-
-    Returns:
-        The files.
 
     Raises:
         TableError: an entity without the id that the form needs, or one that OMOP cannot hold.

@@ -121,14 +121,8 @@ def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndar
     """The window in which each word has the most context on its shorter side; the first if equal.
 
     The beginning and the end of the text count as unlimited context, so consecutive windows meet
-    in the middle of their overlap.
-
-    Args:
-        first: index of each word's first piece, shape (words,).
-        ranges: windows that together cover all pieces, in order.
-
-    Returns:
-        Window number of each word, shape (words,).
+    in the middle of their overlap. `first` is the index of each word's first piece, shape (words,),
+    and `ranges` are the windows in order; the result has the number of each word's window.
     """
     starts, stops = np.array(ranges, dtype=np.int64).reshape(-1, 2).T
     return np.searchsorted((starts[1:] + stops[:-1] - 1) / 2, first)

@@ -114,9 +114,6 @@ class Tagger:
             kind = type(texts).__name__
             fix = "use tag for one text, and tag_frame for a DataFrame"
             raise UserError(f"tag_many: expected a list of texts, got {kind}; {fix}")
-        return self._tag_many(texts)
-
-    def _tag_many(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
         read = (self._read(text, number) for number, text in enumerate(texts))
         limit = self.network.runner.buffer_tokens
         for chunk in read_ahead(chunked(read, size=lambda text: len(text.pieces), limit=limit)):

@@ -99,11 +99,7 @@ class TagObjective(Objective):
         return {"objective": "tags", "corpora": corpora, "start": start and Path(start).name}
 
 
-def fit(
-    corpora: Sequence[Corpus],
-    recipe: EntityRecipe | None = None,
-    **place: Any,
-) -> WordTagger:
+def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: Any) -> WordTagger:
     """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
 
     The manifest has the scores on devel and test.

@@ -3,6 +3,8 @@ import pytest
 from biomed.corpora import CorpusError, TaggedText
 from biomed.corpora.formats import read_iob2
 
+ILLEGAL = ("secret", "X", "B-", "I-", "b-Drug", "B", "S-Drug")
+
 
 def write(tmp_path, text):
     path = tmp_path / "train.tsv"
@@ -37,9 +39,9 @@ def test_odd_line_ends_are_words(tmp_path):
     [
         ("a\tO\nsecret\n", "line 2: expected a word and a tag, separated by a tab"),
         ("a\tO\n\tO\n", "line 2: expected a word and a tag"),
-        ("a\tO\nb\tsecret\n", "line 2: expected a tag O, B-type or I-type"),
-        ("a\tO\n\nb\tI-Disease\n", "line 3: I-Disease continues no entity: IOB2 starts every"),
-        ("a\tB-Drug\nb\tI-Disease\n", "line 2: I-Disease continues no entity"),
+        *((f"a\tB-Drug\nb\t{tag}\n", "line 2: expected a tag O, B-type, or") for tag in ILLEGAL),
+        ("a\tO\n\nb\tI-Disease\n", "line 3: expected a tag O, B-type, or I-type that continues"),
+        ("a\tB-Drug\nb\tI-Disease\n", "line 2: expected a tag O, B-type, or I-type that"),
     ],
 )
 def test_faults_are_named_by_their_line(tmp_path, text, message):

@@ -181,7 +181,7 @@ def test_what_is_no_text(tagger, text):
 @pytest.mark.parametrize("text", ["asthma", b"asthma"])
 def test_one_text_for_many(tagger, text):
     with pytest.raises(UserError, match=r"got (str|bytes); use tag for one text"):
-        tagger.tag_many(text)
+        list(tagger.tag_many(text))
 
 
 def test_a_table_for_many(tagger):
@@ -189,7 +189,7 @@ def test_a_table_for_many(tagger):
         with pytest.raises(
             UserError, match=r"got (DataFrame|dict); use tag for one text, and tag_frame"
         ):
-            tagger.tag_many(table)
+            list(tagger.tag_many(table))
     column = pd.Series(["heart"])
     for texts in (column, column.to_numpy(), ("heart",), iter(["heart"])):
         (entities,) = tagger.tag_many(texts)
