@@ -28,7 +28,7 @@ from domainbert.text.runner import plan_batches
 from domainbert.training.checkpoints import last_checkpoint, resume_hint
 from domainbert.training.objective import LengthBatches, Objective, fingerprint
 from domainbert.training.settings import Schedule, TrainingSettings
-from domainbert.training.trainer import ObjectiveTrainer
+from domainbert.training.trainer import fit
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -123,7 +123,7 @@ def train(
     network.to("cuda" if torch.cuda.is_available() else "cpu")
     before = objective.score(network)
     shared = objective.plan.model_dump(include=set(Schedule.model_fields))
-    trainer, _ = ObjectiveTrainer.run(
+    trained, _ = fit(
         network,
         objective,
         settings=TrainingSettings(epochs=1.0, **shared),
@@ -136,7 +136,6 @@ def train(
         load_best_model_at_end=False,
         metric_for_best_model=None,
     )
-    trained = trainer.trained()
     return trained, before, objective.score(trained)
 
 

@@ -14,7 +14,7 @@ import torch
 from domainbert import __version__
 from domainbert.encoders.lora import add_lora, set_adapter
 from domainbert.errors import UserError
-from domainbert.training.trainer import ObjectiveTrainer
+from domainbert.training.trainer import fit
 
 if TYPE_CHECKING:
     from domainbert.models.model import Model
@@ -75,7 +75,7 @@ def train(
         folder = checkpoints
         if checkpoints and len(stages) > 1:
             folder = Path(checkpoints) / f"stage-{number}"
-        trainer, best = ObjectiveTrainer.run(
+        network, best = fit(
             network,
             objective,
             settings=stage.settings,
@@ -83,7 +83,6 @@ def train(
             folder=folder,
             resume=resume,
         )
-        network = trainer.trained()
     if share != 1:
         with torch.no_grad():
             for name, weights in network.named_parameters():

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -37,17 +37,67 @@ SAVE_SECONDS, LOG_SECONDS = 300.0, 60.0
 log = logging.getLogger(__name__)
 
 
+def fit(
+    network: PreTrainedModel,
+    objective: Objective,
+    *,
+    settings: TrainingSettings,
+    facts: Mapping[str, object],
+    folder: str | Path | None = None,
+    resume: bool = False,
+    **arguments: Any,
+) -> tuple[PreTrainedModel, dict[str, float]]:
+    """Train a network, and put back its best weights.
+
+    Args:
+        network: plain or wrapped by peft.
+        objective: what to train on.
+        settings: how to train.
+        facts: what identifies the run beside the settings, as JSON; a run resumes only if all are
+            the same.
+        folder: keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there.
+        **arguments: of Hugging Face's trainer, in place of the usual ones.
+
+    Returns:
+        The network, and the best scores.
+
+    Raises:
+        UserError: `resume` with other facts; or checkpoints in the folder and no `resume`.
+    """
+    with ExitStack() as stack:
+        place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
+        facts = {**facts, "training": settings.model_dump()}
+        checkpoint = stack.enter_context(resume_point(place, facts, resume=resume))
+        steps = arguments.get("max_steps") or len(objective.batches)
+        args = training_arguments(
+            settings, folder=place, steps=steps, metric=objective.metric, **arguments
+        )
+        watch = _Watch(settings.patience)
+        stack.enter_context(watch.bar)  # closed after an error too, because it hides the cursor
+        trainer = ObjectiveTrainer(network, objective, args=args, watch=watch)
+        total = int(max(args.max_steps, math.ceil(args.num_train_epochs * steps)))
+        log.info("training %s: %d steps", place.name, total)
+        if total < FEW_STEPS:
+            log.warning(
+                "%d steps are few, and the model may have learned little: with a small corpus "
+                "raise the epochs or lower batch_size and batch_tokens, to reach %d or more",
+                *(total, FEW_STEPS),
+            )
+        with training_attention(network, settings.attention), quiet():
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        metric = f"eval_{objective.metric}"
+        rows = [row for row in trainer.state.log_history if metric in row]
+        best: Mapping[str, float] = max(rows, key=lambda row: row[metric], default={})
+        scores = {k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")}
+        return trainer.trained(), scores
+
+
 class ObjectiveTrainer(Trainer):
     """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
     A checkpoint is written at every evaluation and every five minutes; it holds the weights that
     train. The best weights are put back at the end.
-
-    Args:
-        network: plain or wrapped by peft.
-        objective: see `Objective`.
-        args: from `training_arguments`.
-        settings: their attention and patience are used.
     """
 
     def __init__(
@@ -56,80 +106,20 @@ class ObjectiveTrainer(Trainer):
         objective: Objective,
         *,
         args: TrainingArguments,
-        settings: TrainingSettings,
+        watch: _Watch,
     ) -> None:
         self.objective, self._network = objective, network
         if objective.head is not None:
             network.add_module(HEAD, objective.head)
-        self._attention, self._watch = settings.attention, _Watch(settings.patience)
         self._data = _EpochData(objective, self, passes=args.gradient_accumulation_steps)
         super().__init__(
             model=network,
             args=args,
             train_dataset=self._data,
             eval_dataset=self._data,  # unused: see `evaluate`
-            callbacks=[self._watch],
+            callbacks=[watch],
         )
         self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
-
-    @classmethod
-    def run(
-        cls,
-        network: PreTrainedModel,
-        objective: Objective,
-        *,
-        settings: TrainingSettings,
-        facts: Mapping[str, object],
-        folder: str | Path | None = None,
-        resume: bool = False,
-        **arguments: Any,
-    ) -> tuple[Self, dict[str, float]]:
-        """Train, and put back the best weights.
-
-        Args:
-            network: see the class.
-            objective: see the class.
-            settings: how to train.
-            facts: what identifies the run beside the settings, as JSON; a run resumes only if all
-                are the same.
-            folder: keeps the checkpoints; a temporary one by default.
-            resume: continue from the last checkpoint there.
-            arguments: of Hugging Face's trainer, in place of the usual ones.
-
-        Returns:
-            The trainer, and the best scores.
-
-        Raises:
-            UserError: `resume` with other facts; or checkpoints in the folder and no `resume`.
-        """
-        with ExitStack() as stack:
-            place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
-            facts = {**facts, "training": settings.model_dump()}
-            checkpoint = stack.enter_context(resume_point(place, facts, resume=resume))
-            metric = objective.metric
-            steps = arguments.get("max_steps") or len(objective.batches)
-            args = training_arguments(
-                settings, folder=place, steps=steps, metric=metric, **arguments
-            )
-            trainer = cls(network, objective, args=args, settings=settings)
-            total = int(max(args.max_steps, math.ceil(args.num_train_epochs * steps)))
-            log.info("training %s: %d steps", place.name, total)
-            if total < FEW_STEPS:
-                log.warning(
-                    "%d steps are few, and the model may have learned little: with a small corpus "
-                    "raise the epochs or lower batch_size and batch_tokens, to reach %d or more",
-                    *(total, FEW_STEPS),
-                )
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-            return trainer, best_scores(trainer.state.log_history, metric)
-
-    def train(self, *args: object, **kwargs: object) -> object:
-        """Train, with the attention that is fastest for training; see `TrainingSettings`."""
-        try:
-            with training_attention(self._network, self._attention), quiet():
-                return super().train(*args, **kwargs)
-        finally:
-            self._watch.bar.close()  # after an error too, because the bar hides the cursor
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches, in order."""
@@ -137,15 +127,10 @@ class ObjectiveTrainer(Trainer):
         return self.accelerator.prepare(loader)
 
     def compute_loss(
-        self,
-        model: PreTrainedModel,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,  # noqa: FBT001, FBT002  (Trainer's own signature)
-        **_: object,
-    ) -> torch.Tensor | tuple[torch.Tensor, None]:
+        self, model: PreTrainedModel, inputs: dict[str, torch.Tensor], **_: object
+    ) -> torch.Tensor:
         """The objective's loss."""
-        loss = self.objective.loss(model, inputs)
-        return (loss, None) if return_outputs else loss
+        return self.objective.loss(model, inputs)
 
     def trained(self) -> PreTrainedModel:
         """The network after training, without the objective's head and mixed precision."""
@@ -225,13 +210,6 @@ def training_attention(network: PreTrainedModel, name: str) -> Iterator[None]:
         plain.set_attn_implementation(usual)
 
 
-def best_scores(history: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
-    """The scores of the evaluation that chose the weights."""
-    rows = [row for row in history if f"eval_{metric}" in row]
-    best: Mapping[str, float] = max(rows, key=lambda row: row[f"eval_{metric}"], default={})
-    return {k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")}
-
-
 def training_arguments(
     settings: TrainingSettings,
     *,
@@ -242,8 +220,7 @@ def training_arguments(
 ) -> TrainingArguments:
     """The arguments of a trainer; `changes` replace the usual ones.
 
-    The best and the last checkpoint are kept in `folder`. `steps` is the number per epoch. A
-    larger `metric` is better; it chooses the weights to keep.
+    The best (by `metric`) and the last checkpoint are kept in `folder`; `steps` is per epoch.
     """
     every = max(1, int(steps * min(1.0, settings.epochs)) // settings.evaluations)
     usual = {
