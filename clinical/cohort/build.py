@@ -56,25 +56,24 @@ def build_cohort(
             `postgresql://…` or `sqlite:///…`.
         schema: "mimic3", "mimic4", "omop", "meds", "fhir" or "generic"; by default
             what the tables are.
-        notes: "discharge" for prediction at discharge, from the discharge summary and its addenda
-            in time order; "early" for prediction `hours` after admission, from every other note
-            charted by then, of stays that are still in hospital.
-        hours: hours after admission, > 0; for "early" only.
+        notes: "discharge": predict at discharge, from the discharge summary and its addenda;
+            "early": predict `hours` (> 0) after admission, from every other note charted by then,
+            of stays that are still in hospital.
+        hours: for "early" only.
         definition: an outcome and its rules: a TOML file, or the name of a shipped one:
             "readmission-30d" (default), "death-30d", or "long-stay-7d", which reads early notes.
         mapping: for "generic", a TOML file with the names of the source's tables and columns.
         seed: seed of the split by patient.
         out: the Parquet file to write, with a list of the source's faults (`NAME.issues.csv`)
             beside it. By default a temporary file that is deleted with the result.
-        data_end: until when admissions were recorded; stays discharged less than the horizon
-            before it are excluded. A date without a time is the midnight at which the day begins.
-            By default it is the last admission, and unknown for MIMIC, whose dates are shifted;
-            "none" keeps such stays.
+        data_end: until when admissions were recorded, the midnight before a date; stays
+            discharged less than the horizon before it are excluded. By default the last admission,
+            and unknown for MIMIC, whose dates are shifted; "none" keeps such stays.
         delimiter: of CSV files, such as ";" or "tab"; a tab for .tsv, else a comma by default.
         encoding: of CSV files, such as "cp1252"; UTF-8 by default.
-        split_by: "patient" for sides at random by patient; "time" for training on the earliest
-            discharges, then validation, and the latest as the test side. A patient is on the side
-            of the last stay, and earlier stays that fall into an earlier period are excluded.
+        split_by: "patient" for sides at random; "time" for the earliest discharges to train on,
+            and the latest to test on. A patient is on the side of the last stay; earlier stays that
+            fall into an earlier period are excluded.
         fractions: shares of train, val and test, which sum to 1.
 
     Raises:
@@ -132,18 +131,16 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     import duckdb
 
+    # Nothing may be downloaded at run time.
+    settings = {"memory_limit": MEMORY_LIMIT, "autoinstall_known_extensions": "false"}
     with (
         folder_beside(folder / "cohort", private=True) as private,
-        duckdb.connect() as con,
+        duckdb.connect(config={**settings, "temp_directory": str(private)}) as con,
     ):
-        con.execute("SET temp_directory = $path", {"path": str(private)})
-        con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         con.execute("SET TimeZone = 'UTC'")
         # In a notebook without widgets there is no progress bar, and switching it off fails.
         with suppress(duckdb.InvalidInputException):
             con.execute("SET enable_progress_bar = false")
-        # Nothing may be downloaded at run time.
-        con.execute("SET autoinstall_known_extensions = false")
         con.create_function(
             "python_id_key", id_key, ["VARCHAR"], "VARCHAR", null_handling="special"
         )

@@ -66,7 +66,6 @@ def cohort(
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""
     from clinical.cohort.build import build_cohort
     from clinical.cohort.result import meds_labels
-    from domainbert.statistics.figures import save_figure
     from domainbert.tables import write_table
 
     built = build_cohort(
@@ -93,5 +92,5 @@ def cohort(
         write_table(meds_labels(built.labels()), labels)
         say(f"labels in {labels}")
     built.save_flow_json(out.with_suffix(".flow.json"))
-    save_figure(built.plot_flow(), out.with_suffix(".flow.png"))
-    say(f"cohort in {out}, its flow in .flow.json and .flow.png next to it")
+    out.with_suffix(".flow.svg").write_text(built.flow_svg(), encoding="utf-8")
+    say(f"cohort in {out}, its flow in .flow.json and .flow.svg next to it")

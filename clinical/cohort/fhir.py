@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     Fields = Mapping[str, str]  # name -> place
 
-_BATCH_ROWS, _BATCH_CHARACTERS = 20_000, 8_000_000
+_BATCH_ROWS = 500  # notes among them
 _MANY = ("codes", "encounters", "disposition_codes")  # all values, with spaces between them
 _CHARSET = re.compile(r'charset="?([\w.:-]{1,40})', re.IGNORECASE)
 _BLOCKS = re.compile("p|div|br|tr|li|h[1-6]|table|ul|ol|section")
@@ -48,9 +49,7 @@ def stream(
 
     schema = pa.schema([(name, pa.string()) for name in columns_of(fields)])
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        rows: list[dict[str, str | None]] = []
-        size = 0
+    def rows() -> Iterator[dict[str, str | None]]:
         for path, resource in _resources(paths, flaws):
             if resource.get("resourceType") != kind:
                 continue
@@ -58,14 +57,12 @@ def stream(
                 error = TableError(f"{path.name} is FHIR {release}; expected R4, fhirVersion 4.0.1")
                 on_error(error)
                 raise error
-            rows.append(read_resource(resource, fields))
-            size += sum(map(len, filter(None, rows[-1].values())))
-            if size > _BATCH_CHARACTERS or len(rows) > _BATCH_ROWS:
-                yield pa.RecordBatch.from_pylist(rows, schema)
-                rows, size = [], 0
-        yield pa.RecordBatch.from_pylist(rows, schema)
+            yield read_resource(resource, fields)
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    found = rows()
+    pieces = iter(lambda: list(islice(found, _BATCH_ROWS)), [])
+    batches = (pa.RecordBatch.from_pylist(piece, schema) for piece in pieces)
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def _resources(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from clinical.cohort.definition import SHIPPED
 from clinical.cohort.source import step
 from domainbert.tables.csv_files import NO_ROW
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from clinical.cohort.source import Tables
 
 SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of the file
-_SHOWN = 10  # values in a caveat
+_DEFINITION = ("name", "version", "sha256", "horizon_days", "event")
 
 
 def summarise(
@@ -39,13 +40,7 @@ def summarise(
         "seed": request.seed,
         "split_by": request.split_by,
         "data_end": data_end.isoformat() if data_end else None,
-        "definition": {
-            "name": definition.name,
-            "version": definition.version,
-            "sha256": definition.sha256,
-            "horizon_days": definition.horizon_days,
-            "event": definition.event,
-        },
+        "definition": {name: getattr(definition, name) for name in _DEFINITION},
         "steps": steps,
         "kept": total,
         "deaths": _deaths(con, definition.horizon_days),
@@ -74,28 +69,25 @@ def _deaths(con: duckdb.DuckDBPyConnection, horizon: float) -> str:
 
 def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
     """The caveats of a cohort as sentences, most general first; `caveats.j2` has their words."""
-    from jinja2 import Environment
-
-    definition, schema = request.definition, request.schema
-    environment = Environment(autoescape=False)  # noqa: S701 - plain text
-    environment.filters["listed"] = _listed
-    template = (resources.files(__package__) / "caveats.j2").read_text("utf-8")
-    lines = environment.from_string(template).render(
-        **_rows(con, step("caveats"))[0],
-        known=tables.known,
-        absent=", ".join(tables.absent),
-        has_notes=bool(tables.notes),
-        has_patients=tables.patients is not None,
-        schema=schema,
-        others=dict(con.execute("SELECT other, rows FROM others ORDER BY 2 DESC, 1").fetchall()),
-        unmatched=_unmatched(con),
-        died_locations=definition.index.died_locations,
-        given_end=request.data_end,
-        outcome=definition.outcome,
-        days=f"{definition.horizon_days:g}",
-    )
+    others = con.execute("SELECT other, rows FROM others ORDER BY rows DESC, other").fetchall()
+    (counts,) = _rows(con, step("caveats"))
+    counts |= {"others": dict(others), "unmatched": _unmatched(con)}
+    lines = render("caveats.j2", {"request": request, "tables": tables, **counts})
     first, *rest = [line for line in lines.splitlines() if line]
-    return [first, *schema.caveats, *rest]
+    return [first, *request.schema.caveats, *rest]
+
+
+def render(name: str, values: Mapping[str, Any]) -> str:
+    """A template that lies beside this module, with these values."""
+    from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+    environment = Environment(
+        loader=FileSystemLoader(SHIPPED),
+        autoescape=select_autoescape(["svg.j2"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name).render(values)
 
 
 def _unmatched(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
@@ -108,9 +100,3 @@ def _unmatched(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
 
 def _rows(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
     return con.sql(query).to_arrow_table().to_pylist()
-
-
-def _listed(counts: dict[str, int]) -> str:
-    """`HOME (2,301), SNF (210) and more`."""
-    parts = [f"{value} ({count:,})" for value, count in list(counts.items())[:_SHOWN]]
-    return ", ".join(parts) + (" and more" if len(counts) > _SHOWN else "")

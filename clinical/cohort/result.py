@@ -1,30 +1,23 @@
-"""A built cohort: a Parquet file with its definition and its flow, and the figure of the flow."""
+"""A built cohort: a Parquet file with its definition and its flow."""
 
 from __future__ import annotations
 
 import glob
 import json
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.flow import SUMMARY_KEY
+from clinical.cohort.flow import SUMMARY_KEY, render
 from clinical.cohort.source import step
 from clinical.stays.cohorts import read_stays
 from domainbert.errors import UserError
-from domainbert.files import atomic_path
-from domainbert.statistics.figures import drawing
+from domainbert.files import write_json
 from domainbert.tables import TableError
 from domainbert.tables.frames import read_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
-
-_SIZE = 8.5  # of the letters of the figure, in points; its axes count lines of text
-_LEFT, _RIGHT, _WIDTH, _LINE = 0.2, 1.2, 6.4, _SIZE * 1.2 / 72  # inches
-_SIDES = {"train": "Training", "val": "Validation", "test": "Test"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +93,13 @@ class Cohort:
 
     def save_flow_json(self, path: str | Path) -> None:
         """Write the flow, the counts, the issues and the caveats as JSON."""
-        with atomic_path(path) as temporary:
-            text = json.dumps(self.summary, indent=2, ensure_ascii=False)
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_json(self.summary, Path(path))
 
-    def plot_flow(self) -> Figure:
-        """The flow as a figure: `cohort.plot_flow().savefig("flow.png", dpi=200)`."""
-        return plot_flow(self.summary)
+    def flow_svg(self) -> str:
+        """The flow as a figure: `Path("flow.svg").write_text(cohort.flow_svg())`."""
+        return render("flow.svg.j2", self.summary)
+
+    _repr_svg_ = flow_svg  # in a notebook
 
 
 def meds_labels(stays: pd.DataFrame) -> pd.DataFrame:
@@ -133,46 +126,3 @@ def whole_ids(ids: pd.Series) -> pd.Series:
 def issues_path(path: str | Path) -> Path:
     """The list of faulty rows of a cohort: `NAME.issues.csv` beside `NAME.parquet`."""
     return Path(path).with_suffix(".issues.csv")
-
-
-@drawing
-def plot_flow(summary: dict[str, Any]) -> Figure:
-    """Draw a flow, as `Cohort.save_flow_json` writes it: what is left, and what was left out.
-
-    Reasons that removed nothing are not drawn, nor are the boxes after them, except for the last.
-    """
-    from matplotlib.figure import Figure
-
-    boxes = [[f"Admissions (n = {summary['steps'][0]['left']:,})"]]
-    removed = [row for row in summary["steps"] if row["removed"]]
-    for title, group in groupby(removed, key=lambda row: row["box"]):
-        rows = list(group)
-        reasons = [f"   {row['reason']} (n = {row['removed']:,})" for row in rows]
-        boxes.append([f"Left out (n = {sum(row['removed'] for row in rows):,})", *reasons])
-        if title != summary["steps"][-1]["box"]:
-            boxes.append([f"{title} (n = {rows[-1]['left']:,})"])
-    is_early, event = summary["notes"] == "early", summary["definition"]["event"]
-    when = f"{summary['hours']:g} h after admission" if is_early else "at discharge"
-    boxes.append([*_counted("Cohort", summary["kept"], event), f"prediction {when}"])
-    sides = [_counted(_SIDES[side], each, "outcome") for side, each in summary["splits"].items()]
-    height = sum(len(lines) + 2 for lines in [*boxes, *sides[:1]])
-    figure = Figure(figsize=(_WIDTH, height * _LINE))
-    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(height, 0))
-    axes.axis("off")
-    axes.plot([_LEFT + 0.4] * 2, [1, height - 2], color="black", linewidth=1)
-    box: dict[str, Any] = {"boxstyle": "square,pad=0.5", "facecolor": "white"}
-    look: dict[str, Any] = {"va": "top", "fontsize": _SIZE, "linespacing": 1.2, "bbox": box}
-    y = 1
-    for lines in boxes:
-        x = _RIGHT if lines[0].startswith("Left out") else _LEFT
-        axes.text(x, y, "\n".join(lines), **look)
-        y += len(lines) + 2
-    for number, lines in enumerate(sides):
-        axes.text(_LEFT + number * _WIDTH / 3, y, "\n".join(lines), **look)
-    return figure
-
-
-def _counted(title: str, counts: dict[str, int], event: str) -> list[str]:
-    rate = f" ({counts['readmitted'] / counts['stays']:.1%})" if counts["stays"] else ""
-    outcome = f"{event}: {counts['readmitted']:,}{rate}"
-    return [f"{title} (n = {counts['stays']:,})", f"patients: {counts['patients']:,}", outcome]

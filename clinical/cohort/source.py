@@ -58,13 +58,12 @@ class Found:
         columns = [f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns]
         scan = source.scan(self.name, list(dict.fromkeys([*self.chosen.values(), *self.where])))
         row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
-        others = ["NULL"]
+        others = []
         for name, values in self.where.items():
-            value = f"coalesce(trim(CAST({identifier(name)} AS VARCHAR)), 'missing')"
             known = ", ".join(map(quoted, values))
-            text = f"concat({quoted(name)}, ' ', {value})"
-            others.append(f"CASE WHEN upper({value}) NOT IN ({known}) THEN {text} END")
-        other = f"nullif(concat_ws(', ', {', '.join(others)}), '') AS other"
+            value = f"CAST({identifier(name)} AS VARCHAR)"
+            others.append(f"unlike({quoted(name)}, {value}, [{known}])")
+        other = f"nullif(concat_ws(', ', {', '.join(others) or 'NULL'}), '') AS other"
         return f"SELECT {row} AS row, {', '.join(columns)}, {other} FROM {scan}"  # noqa: S608
 
     def _column(self, ours: str, schema: Schema) -> str:
@@ -75,14 +74,8 @@ class Found:
             return "NULL::VARCHAR"
         column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
         formats = self.table.time_format if ours in _TIMES else ()
-        return f"coalesce({', '.join([*(_iso(column, form) for form in formats), column])})"
-
-
-def _iso(column: str, time_format: str) -> str:
-    """Text in a format as ISO 8601, as a date if it has no clock; NULL if it does not fit."""
-    has_clock = any(code in time_format for code in ("%H", "%-H", "%I", "%-I", "%c", "%X"))
-    iso = "%Y-%m-%d %H:%M:%S.%f" if has_clock else "%Y-%m-%d"
-    return f"strftime(try_strptime(trim({column}), {quoted(time_format)}), {quoted(iso)})"
+        as_iso = [f"iso_text({column}, {quoted(time_format)})" for time_format in formats]
+        return f"coalesce({', '.join([*as_iso, column])})"
 
 
 @dataclass(frozen=True)
@@ -108,19 +101,19 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
         UserError: an early prediction from notes without a category or a time.
     """
     admissions = _find(source, schema.admissions, schema)
-    if admissions is None:
-        raise TableError(f"[admissions] of the schema {schema.name!r} cannot be optional")
-    patients = _find(source, schema.patients, schema) if schema.patients else None
+    patients = schema.patients
+    if patients and patients.may_be_absent and source.columns(patients.table) is None:
+        patients = None
     found: list[Found] = []
     absent: list[str] = []
     for table in schema.notes_for(notes):
-        if match := _find(source, table, schema):
-            found.append(match)
-            if notes == "early":
-                _check_early(match, schema)
-        else:
+        if table.may_be_absent and source.columns(table.table) is None:
             absent.append(table.table)
-    return Tables(admissions, patients, found, absent)
+            continue
+        found.append(_find(source, table, schema))
+        if notes == "early":
+            _check_early(found[-1], schema)
+    return Tables(admissions, patients and _find(source, patients, schema), found, absent)
 
 
 def detect_schema(source: Source) -> Schema:
@@ -147,12 +140,10 @@ def detect_schema(source: Source) -> Schema:
     return load_schema(max(known, key=lambda name: known[name]))
 
 
-def _find(source: Source, table: TableMap, schema: Schema) -> Found | None:
-    """Match one table; None if it is absent and may be."""
+def _find(source: Source, table: TableMap, schema: Schema) -> Found:
+    """Match one table."""
     available = source.columns(table.table)
     if available is None:
-        if table.may_be_absent:
-            return None
         there = ", ".join(source.tables()) or "nothing"
         raise TableError(f"{source.name} has no table {table.table}. Found there: {there}")
     named = f"{table.table} in {source.name}"
@@ -199,9 +190,6 @@ class Reader:
 
         run = self.con.execute
         self._scan("CREATE TABLE raw_admissions AS", tables.admissions, numbered=True)
-        run("CREATE TABLE others AS SELECT other, count(*) AS rows FROM raw_admissions "
-            "WHERE other IS NOT NULL GROUP BY other")  # fmt: skip
-        run("DELETE FROM raw_admissions WHERE other IS NOT NULL")
         if tables.patients:
             self._scan("CREATE TABLE raw_patients AS", tables.patients, numbered=True)
         else:
@@ -230,10 +218,6 @@ class Reader:
         self._scan(view, table, numbered=numbered, then="notes")
         run("RESET preserve_insertion_order")
         run("RESET disabled_optimizers")
-        unreadable = "SELECT count_if(is_unreadable) FROM notes WHERE source = $name"
-        if run(unreadable, {"name": table.name}).fetchall()[0][0]:
-            # Rare enough to read the table again for the row numbers.
-            self._scan(view, table, numbered=True, then="unreadable_notes")
 
     def _scan(self, create: str, table: Found, *, numbered: bool, then: str = "") -> None:
         """Scan a table; its malformed lines are listed and left out."""

@@ -65,21 +65,17 @@ def synthesize(
     PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv have the columns of MIMIC-III. TRUE_RISK.csv
     holds the probability with which the 30-day readmission of each index stay was drawn (the
     logistic function of the weights of its facts in `phrases.toml`); newborns, deaths in hospital
-    and stays that end in a transfer have none. TOLD.csv lists every sentence of the notes that
-    names a fact: "true" of the stay, "denied", or told of "elsewhere", another time or person.
+    and stays that end in a transfer have none.
 
     Args:
-        folder: where to write; created if absent. Existing tables of these names are replaced.
+        folder: where to write; tables of these names are replaced.
         stays: number of index stays, at least 1.
         seed: the same seed and options give the same bytes.
-        brief: write discharge summaries with the hospital course only, about 200 word-pieces
-            instead of 1,000 to 4,000.
+        brief: summaries of about 200 word-pieces, the hospital course, instead of 1,000 to 4,000.
         notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, each with
             half of the true facts; "many" gives 20 to 60, most without any.
-        dates: "shifted" spreads the admissions over 90 years from 2100, as MIMIC-III's are;
-            "real" over 2018 and 2019.
-        form: "mimic3", or one of `FORMS`: the same hospital with other tables (`forms/*.sql` say
-            what is lost).
+        dates: "shifted": over 90 years from 2100, as MIMIC-III's; "real": over 2018 and 2019.
+        form: "mimic3", or one of `FORMS`, other tables; `forms/*.sql` say what is lost.
 
     Raises:
         UserError: `stays` is less than 1, or an option is not one of those above.
@@ -101,20 +97,19 @@ def synthesize(
         "ADMISSIONS": writer.admissions(),
         "NOTEEVENTS": writer.notes(),
         "TRUE_RISK": writer.risks(),
-        "TOLD": writer.told,
     }
     with tempfile.TemporaryDirectory(dir=folder) as work:
         rows = {name: _write(Path(work), name, table) for name, table in tables.items()}
         if form != "mimic3":
             _translate(Path(work), folder, form)
-        for path in Path(work).glob("*.csv"):
-            path.replace(folder / path.name)
+        for name in tables if form == "mimic3" else ("TRUE_RISK",):
+            (Path(work) / f"{name}.csv").replace(folder / f"{name}.csv")
     named = rows["PATIENTS"], rows["ADMISSIONS"], rows["TRUE_RISK"], rows["NOTEEVENTS"]
     return Hospital(folder, *named)
 
 
 def _translate(mimic3: Path, folder: Path, form: str) -> None:
-    """Write the tables of MIMIC-III in another form, and delete them."""
+    """Write the tables of MIMIC-III in another form."""
     import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -130,16 +125,12 @@ def _translate(mimic3: Path, folder: Path, form: str) -> None:
         con.register(
             "SPLITS", pa.table([subjects, list(assign_splits(subjects))], ["subject_id", "split"])
         )
-        for place, path in (("folder", str(folder)), ("pattern", glob.escape(str(folder)))):
-            script = script.replace(f"{{{place}}}", path.replace("'", "''"))
-        con.execute(script)
+        con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
     for shard in folder.glob("data/*.parquet"):  # MEDS wants large strings, which DuckDB lacks
         table = pq.read_table(shard)
         place = table.schema.get_field_index("text_value")
         texts = table["text_value"].cast(pa.large_string())
         pq.write_table(table.set_column(place, "text_value", texts), shard)
-    for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
-        (mimic3 / f"{name}.csv").unlink()
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:
@@ -161,7 +152,6 @@ class _Writer:
     ) -> None:
         self.rng, self.brief = rng, brief
         self.short_notes, self.told_share = NOTES_PER_STAY[notes_per_stay]
-        self.told: list[Cells] = []  # filled while the notes are written
         total = sum(len(patient.stays) for patient in patients)
         subjects = rng.sample(range(2, 2 + 3 * len(patients)), len(patients))
         # Another hospital has other patients: their numbers must not meet those of this one.
@@ -219,10 +209,6 @@ class _Writer:
                 chart = Chart(patient, stay, facts, self.rng)
                 for row in (*self._short_notes(chart), *self._summaries(chart)):
                     yield [subject, hadm, *row]
-                for sentence, parts in chart.told:
-                    for fact, truth, elsewhere in parts:
-                        meaning = "elsewhere" if elsewhere else "true" if truth else "denied"
-                        self.told.append([subject, hadm, fact.name, fact.weight, meaning, sentence])
 
     def _short_notes(self, chart: Chart) -> Iterator[Cells]:
         """Nursing and physician notes of the first two days; none of a newborn."""
@@ -258,7 +244,7 @@ class _Writer:
             return
         if rng.random() < ERRORS:
             wrong = copy.copy(chart)
-            wrong.true, wrong.told = draw_facts(rng), []
+            wrong.true = draw_facts(rng)
             yield row("Report", wrong.discharge_summary(brief=self.brief), error="1")
         yield row("Report", chart.discharge_summary(brief=self.brief))
         if rng.random() < ADDENDA:

@@ -15,36 +15,29 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment
 
-from clinical.datasets.sentences import (
-    FILLER,
-    FILLINGS,
-    KIN,
-    NEUTRAL,
-    REFUTED,
-    Told,
-    fill,
-    statements,
-    tell,
-)  # fmt: skip
+from clinical.datasets import sentences
+from clinical.datasets.sentences import FILLER, REFUTED, statements
 
 if TYPE_CHECKING:
     import random
     from datetime import datetime
 
     from clinical.datasets.patients import Patient, Stay
-    from clinical.datasets.sentences import Names
 
 _TYPICAL_PIECES = 1330
 _LEAST_PIECES, _MOST_PIECES = 1120, 3400
 _SHORT_PIECES = (65, 125)  # of a nursing or physician note
 
 
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, 75, break_long_words=False, break_on_hyphens=False)
+def _date(moment: datetime) -> str:
+    return f"{moment.year}-{moment.month}-{moment.day}"
 
 
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - plain text
-_ENVIRONMENT.filters["wrap"] = _wrap
+_ENVIRONMENT.filters |= {
+    "date": _date,
+    "wrap": partial(textwrap.fill, width=75, break_long_words=False, break_on_hyphens=False),
+}
 _LAYOUT = _ENVIRONMENT.from_string(
     (resources.files(__package__) / "notes.j2").read_text(encoding="utf-8")
 )
@@ -60,20 +53,16 @@ class Chart:
         stay: with its dates.
         facts: names of the facts that its notes tell as true.
         rng: where all words are drawn from.
-
-    Attributes:
-        told: the sentences that the notes tell facts in.
     """
 
     def __init__(
         self, patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random
     ) -> None:
         self.patient, self.stay, self.rng = patient, stay, rng
-        self.true = facts | {fact.name for fact in NEUTRAL if rng.random() < fact.rate}
-        self.details = {slot: rng.choice(options) for slot, options in FILLINGS.items()}
+        self.true = facts | {f.name for f in sentences.NEUTRAL if rng.random() < f.rate}
+        self.details = {slot: rng.choice(words) for slot, words in sentences.FILLINGS.items()}
         self.complaint = rng.choice(FILLER["complaints"])
-        self.told: list[Told] = []
-        self.names: Names = {}
+        self.names: sentences.Names = {}
 
     def discharge_summary(self, *, brief: bool = False) -> str:
         """A discharge summary of about 1,000 to 4,000 word-pieces, usually nearer to 1,000.
@@ -111,11 +100,10 @@ class Chart:
         # Absent facts are denied less often in notes that tell less.
         parts = statements(self.true, rng, told=told, refuted=0.4 * told)
         story, lines = "", list[str]()
-        for one in tell(parts, self.names, rng, clause_share=0.6):
+        for one in sentences.tell(parts, self.names, rng, clause_share=0.6):
             if count_pieces(story + one.sentence) <= _SHORT_PIECES[1]:
                 story = f"{story} {one.sentence}".strip()
-                self.told.append(one)
-        for line in self._draw(kind, len(FILLER[kind])):
+        for line in self.draw(kind, len(FILLER[kind])):
             if lines and count_pieces(" ".join([story, *lines])) >= _SHORT_PIECES[0]:
                 break
             lines.append(line)
@@ -144,55 +132,35 @@ class Chart:
             "complaint": self.complaint,
             "age": str(years) if years < 90 else "[**Age over 90 **]",
             "pmh": " and ".join(rng.sample(FILLER["history"], 2)),
-            "kin": [kin for people in KIN.values() for kin in people],
+            "kin": [kin for people in sentences.KIN.values() for kin in people],
             "date": [_date(admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)],
         }
         return self._sections()
 
     def _sections(self) -> Any:
         """The sections of `notes.j2` as functions."""
-        rng = self.rng
-        known = {
-            "admitted": _date(self.stay.admitted),
-            "discharged": _date(self.stay.discharged),
-            "born": _date(self.patient.birth),
-            "sex": self.patient.sex,
-            "died": self.stay.kind == "death",
-            "complaint": self.complaint,
-            "filler": FILLER,
-        }
-        draws = {name: getattr(rng, name) for name in ("choice", "randint", "sample")}
-        draws |= {"fill": self._fill, "draw": self._draw, "tell": self._tell}
-        draws |= {"shuffled": self._shuffled}
-        return _LAYOUT.make_module({**known, **draws})
+        known = {"chart": self, "patient": self.patient, "stay": self.stay, "filler": FILLER}
+        return _LAYOUT.make_module({**known, "rng": self.rng})
 
-    def _shuffled(self, lines: list[str]) -> list[str]:
-        self.rng.shuffle(lines)
-        return lines
+    def fill(self, template: str) -> str:
+        """A template with the names and details of the note."""
+        return sentences.fill(template, self.names, self.rng)
 
-    def _fill(self, template: str) -> str:
-        return fill(template, self.names, self.rng)
-
-    def _draw(self, kind: str, least: int, most: int | None = None) -> list[str]:
+    def draw(self, kind: str, least: int, most: int | None = None) -> list[str]:
         """That many different lines of one kind of filler."""
         count = least if most is None else self.rng.randint(least, most)
-        return [self._fill(template) for template in self.rng.sample(FILLER[kind], count)]
+        return [self.fill(template) for template in self.rng.sample(FILLER[kind], count)]
 
-    def _tell(
+    def tell(
         self, *, clause_share: float, told: float = 1.0, refuted: float = REFUTED
     ) -> list[str]:
-        """Sentences for the facts, which the chart collects."""
+        """Sentences for the facts."""
         parts = statements(self.true, self.rng, told=told, refuted=refuted)
-        sentences = tell(parts, self.names, self.rng, clause_share=clause_share)
-        self.told += sentences
-        return [one.sentence for one in sentences]
+        told_in = sentences.tell(parts, self.names, self.rng, clause_share=clause_share)
+        return [one.sentence for one in told_in]
 
 
 def count_pieces(text: str) -> int:
     """A rough count of the word-pieces of an English text, within about a tenth."""
     tokens = re.findall(r"[A-Za-z]+|\d{1,3}|[^\w\s]", text)
     return sum(1 + (len(token) - 1) // 7 for token in tokens)
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment.year}-{moment.month}-{moment.day}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from clinical.datasets.sentences import FACTS, FILLER, INTERCEPT
@@ -69,14 +69,14 @@ def draw_patients(stays: int, rng: random.Random, *, dates: str = "shifted") -> 
         chain = _draw_chain(stays, rng, dates)
         stays -= sum(stay.risk is not None for stay in chain)
         years = min(max(rng.gauss(66, 15), 18.5), 97)
-        birth = _midnight(chain[0].admitted - timedelta(days=365.25 * years))
+        birth = datetime.combine(chain[0].admitted - timedelta(days=365.25 * years), time())
         if years >= 90:  # MIMIC-III hides the age of the very old in this way
             birth = birth.replace(year=chain[0].admitted.year - 300, day=1)
         patients.append(Patient(rng.choice("MF"), birth, tuple(chain)))
         if rng.random() < _NEWBORN:
             born = _random_start(rng, dates)
             baby = Stay("newborn", born, born + timedelta(days=rng.uniform(1.5, 4)), "NEWBORN")
-            patients.append(Patient(rng.choice("MF"), _midnight(born), (baby,)))
+            patients.append(Patient(rng.choice("MF"), datetime.combine(born, time()), (baby,)))
     return patients
 
 
@@ -127,7 +127,3 @@ def _draw_stay(admitted: datetime, rng: random.Random, *, planned: bool, dies: b
 def _random_start(rng: random.Random, dates: str) -> datetime:
     first, years = CALENDARS[dates]
     return first + timedelta(minutes=rng.randrange(years * 365 * 24 * 60))
-
-
-def _midnight(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -114,8 +114,7 @@ def statements(
     """What a passage says, in random order: true facts, distractors and neutral conditions.
 
     A true fact is told with the chance `told`, an absent one is denied with the chance `refuted`.
-    Neutral conditions fill up the passage, so the number of things told as true or as not true
-    hardly depends on how many facts are true.
+    Neutral conditions fill up, so that the number of things told hardly depends on the facts.
     """
     true = [fact for fact in FACTS if fact.name in true_names]
     absent = [fact for fact in FACTS if fact.name not in true_names]

@@ -77,8 +77,7 @@ def _needed(*, notes: bool) -> list[str]:
 def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
     """The rows to train and score on: no exclusion, a label, a side, and at least one note.
 
-    The columns are `patient_id`, `text` (list of notes), `readmitted` (0/1, missing on excluded
-    rows), `split` and optionally `exclusion`. Without `notes` the text is neither needed nor kept.
+    `text` is a list of notes, `readmitted` 0 or 1. Without `notes` there is no text.
 
     Raises:
         TableError: a column is missing.
@@ -106,8 +105,7 @@ def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
 def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table of new stays that are not excluded, with `patient_id` as a key.
 
-    The columns are `text` (a note or a list of notes) and where known `stay_id`, `patient_id`,
-    `exclusion` and what else there is.
+    Only `text`, a note or a list of notes, is needed.
 
     Raises:
         TableError: there is no column `text`.

@@ -53,11 +53,9 @@ def assign_splits(
 ) -> np.ndarray:
     """The side of every row, decided by its patient id alone, shape (rows,), dtype object.
 
-    A keyed hash maps each patient (see `patient_keys`) to a number in [0, 1), and the fractions
-    cut that interval. A patient therefore keeps its side when rows are added or reordered. The
-    sizes are fractions of the patients in expectation, not exact counts.
-
-    Rows without a patient id are split by their position. Another seed is another split.
+    A keyed hash maps each patient (see `patient_keys`) to a number in [0, 1), which the fractions
+    cut: a patient keeps its side when rows are added or reordered, and sizes are fractions in
+    expectation. Rows without a patient id are split by their position.
 
     Raises:
         UserError: fractions (shares of the patients of each side) that do not sum to 1.
@@ -94,31 +92,41 @@ _BYTES = 5
 
 
 def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
-    """Hashes of the patients a model is trained and chosen on, for its manifest.
+    """Hashes of the patients a model is trained and chosen on, for `overlap`; none of the test side.
 
-    They let `overlap` find patients of another cohort among them. They do not show ids, but
-    someone with the model folder and a list of candidate ids can test each of them: a folder with
-    these hashes is pseudonymous, not anonymous. Rows of the side "test" are left out.
+    They do not show ids, but whoever has the model and a list of ids can test each of them: a
+    model with these hashes is pseudonymous, not anonymous.
     """
-    salt = secrets.token_bytes(16)
-    sides = rows[rows["split"] != "test"].groupby("split")["patient_id"]
-    packed = {str(side): _pack(_hashes(ids, salt, _ROUNDS)) for side, ids in sides}
-    return {"salt": salt.hex(), "rounds": _ROUNDS, **packed}
+    stored: dict[str, Any] = {"salt": secrets.token_hex(16), "rounds": _ROUNDS}
+    for side, ids in rows[rows["split"] != "test"].groupby("split")["patient_id"]:
+        stored = with_patients(stored, ids, side=str(side))
+    return stored
 
 
 def with_patients(
     stored: Mapping[str, Any], patient_ids: Iterable[object], *, side: str
 ) -> dict[str, Any]:
     """What `patient_hashes` recorded, with more patients on one side."""
-    mine = _hashes(patient_ids, bytes.fromhex(stored["salt"]), stored["rounds"])
-    return {**stored, side: _pack(mine | _unpack(stored.get(side, "")))}
+    hashes = _hashes(patient_ids, stored) | _unpacked(stored.get(side, ""))
+    return {**stored, side: base64.b64encode(b"".join(sorted(hashes))).decode()}
 
 
 def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[str, int]:
     """How many of these patients are on each side that `patient_hashes` recorded."""
-    mine = _hashes(patient_ids, bytes.fromhex(stored["salt"]), stored["rounds"])
+    hashes = _hashes(patient_ids, stored)
     sides = sorted(stored.keys() - {"salt", "rounds"})
-    return {side: len(mine & _unpack(stored[side])) for side in sides}
+    return {side: len(hashes & _unpacked(stored[side])) for side in sides}
+
+
+def _hashes(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> set[bytes]:
+    salt, rounds = bytes.fromhex(stored["salt"]), stored["rounds"]
+    keys = {key.encode() for patient in patient_ids if (key := id_key(patient)) is not None}
+    return {hashlib.pbkdf2_hmac("sha256", key, salt, rounds, dklen=_BYTES) for key in keys}
+
+
+def _unpacked(hashes: str) -> set[bytes]:
+    packed = base64.b64decode(hashes)
+    return {packed[i : i + _BYTES] for i in range(0, len(packed), _BYTES)}
 
 
 def check_unseen(
@@ -126,15 +134,11 @@ def check_unseen(
 ) -> list[str]:
     """Check that a model was not trained on the patients of one side of a cohort.
 
-    Args:
-        patient_ids: of the side; a patient may occur more than once.
-        manifest: of the model; its `patients` come from `patient_hashes`.
-        side: what the patients are used as. The model's own patients of the side of this name
-            are allowed: validation patients may be used for validation again.
+    The model's own patients of the `side` of this name are allowed: validation patients may be
+    used for validation again. The `patients` of the manifest come from `patient_hashes`.
 
     Returns:
-        What a reader of the results should know, as sentences: that nothing could be checked, or
-        that the model has seen patients of this side. Normally empty.
+        Remarks: that nothing could be checked, or that the model has seen patients of this side.
 
     Raises:
         UserError: patients on another side of the model's training, with their number.
@@ -144,26 +148,12 @@ def check_unseen(
         return ["Not checked: whether the model was trained on these patients (no record)."]
     patients = {key for patient in patient_ids if (key := id_key(patient)) is not None}
     seen = {name: number for name, number in overlap(patients, stored).items() if number}
+    if not seen:
+        return []
     counts = ", ".join(f"{number} on its {name} side" for name, number in seen.items())
-    if seen.keys() - {side}:
+    if seen.keys() != {side}:
         raise UserError(
             f"the model was trained on patients of the side {side!r}: of {len(patients)}, "
             f"{counts}; use the split it was trained with, or other patients"
         )
-    return [
-        f"The model has seen patients of this side ({counts}): its numbers are optimistic."
-    ] * bool(seen)
-
-
-def _pack(hashes: set[bytes]) -> str:
-    return base64.b64encode(b"".join(sorted(hashes))).decode()
-
-
-def _unpack(packed: str) -> set[bytes]:
-    hashes = base64.b64decode(packed)
-    return {hashes[i : i + _BYTES] for i in range(0, len(hashes), _BYTES)}
-
-
-def _hashes(patient_ids: Iterable[object], salt: bytes, rounds: int) -> set[bytes]:
-    keys = {key for patient in patient_ids if (key := id_key(patient)) is not None}
-    return {hashlib.pbkdf2_hmac("sha256", key.encode(), salt, rounds, dklen=_BYTES) for key in keys}
+    return [f"The model has seen patients of this side ({counts}): its numbers are optimistic."]

@@ -87,11 +87,7 @@ class UnreadSpan:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of a stay was read: characters of its notes, tokens, and windows.
-
-    Special tokens do not count, and each token counts once where windows do not overlap. `unread`
-    is normally empty.
-    """
+    """How much of a stay was read; special tokens do not count, and `unread` is normally empty."""
 
     characters: int
     tokens: int

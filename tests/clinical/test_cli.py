@@ -108,7 +108,7 @@ def test_from_hospital_to_trained_model_and_report(tiny_encoder, tmp_path):
     for step in steps:
         result = run.invoke(app, step)
         assert result.exit_code == 0, result.output
-    assert (tmp_path / "cohort.flow.png").is_file()
+    assert (tmp_path / "cohort.flow.svg").is_file()
     flow = json.loads((tmp_path / "cohort.flow.json").read_text())
     assert flow
     card = (tmp_path / "model" / "README.md").read_text()

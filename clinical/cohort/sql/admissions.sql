@@ -1,6 +1,12 @@
 -- Every admission as it was read, with the fault that makes it unusable, if any.
--- In:  raw_admissions (row, then our columns as text), rules (one row).
+-- In:  raw_admissions (row, then our columns as text, and other), rules (one row).
 -- Out: admissions; fault is NULL or the name of a step of the flow.
+--      others: rows that are no admissions, by what the `where` of the table has against them.
+
+CREATE TABLE others AS
+SELECT other, count(*) AS rows FROM raw_admissions WHERE other IS NOT NULL GROUP BY other;
+
+DELETE FROM raw_admissions WHERE other IS NOT NULL;
 
 CREATE TABLE admissions AS
 WITH read AS (

@@ -1,7 +1,7 @@
 -- Everything that was wrong with the source, row by row; rows count from 1 below the header.
--- Notes are listed by their id if they have one; unreadable times have their row numbers as well.
+-- Notes are listed by their id, or by their row in a table without ids.
 -- Flaws of a CSV file have the line of the file, from 1.
--- In:  admissions, patients_read, patients, members, notes, repeated_notes, unreadable_notes, flaws.
+-- In:  admissions, patients_read, patients, members, notes, repeated_notes, flaws.
 -- Out: issues.
 
 CREATE TABLE issues AS
@@ -91,7 +91,7 @@ FROM notes
 WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'unreadable_text', 'empty',
                  'missing_category', 'after_return', 'missing_time')
 UNION ALL
-SELECT source, row, id, 'chart time unreadable' FROM unreadable_notes
+SELECT source, row, coalesce(note_id, stay_id), 'chart time unreadable' FROM notes WHERE is_unreadable
 UNION ALL
 SELECT source, line, NULL, problem FROM flaws
 UNION ALL

@@ -35,6 +35,16 @@ CREATE MACRO moment(x) AS iso_moment(trim(x));
 CREATE MACRO is_unreadable(x) AS clean(x) IS NOT NULL AND moment(x) IS NULL;
 CREATE MACRO is_date_only(x) AS length(trim(x)) <= 10;
 
+-- Text in a format of a mapping as ISO 8601, as a date if the format has no clock; NULL where it does
+-- not fit.
+CREATE MACRO iso_text(x, format) AS strftime(try_strptime(trim(x), format),
+    CASE WHEN regexp_matches(format, '%-?[HIcX]') THEN '%Y-%m-%d %H:%M:%S.%f' ELSE '%Y-%m-%d' END);
+
+-- What a `where` of the schema has against a value: "visit_concept_id 9202", NULL for those it names.
+CREATE MACRO unlike(name, x, known) AS CASE
+    WHEN NOT list_contains(known, upper(coalesce(trim(x), 'missing')))
+    THEN concat(name, ' ', coalesce(trim(x), 'missing')) END;
+
 CREATE MACRO is_true(x) AS
     coalesce(list_contains(['1', '1.0', 'true', 't', 'yes', 'y'], lower(clean(x))), false);
 CREATE MACRO is_neither(x) AS clean(x) IS NOT NULL AND NOT is_true(x)

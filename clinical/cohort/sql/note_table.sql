@@ -1,5 +1,4 @@
--- The status of every note, and the rows whose time is unreadable. notes.sql and
--- unreadable_notes.sql fill them, for one table of the source after the other.
+-- The status of every note; notes.sql fills it, for one table of the source after the other.
 CREATE TABLE notes (
     source VARCHAR,
     row BIGINT,
@@ -14,5 +13,3 @@ CREATE TABLE notes (
     text_hash UBIGINT,
     text VARCHAR
 );
-
-CREATE TABLE unreadable_notes (source VARCHAR, row BIGINT, id VARCHAR);

@@ -179,7 +179,7 @@ def test_an_empty_table_gives_an_empty_cohort(hospital, tmp_path):
     assert list(cohort.to_frame().columns[:6]) == [
         "patient_id", "stay_id", "admit_time", "discharge_time", "text", "readmitted",
     ]  # fmt: skip
-    assert cohort.plot_flow() is not None
+    assert cohort.flow_svg().startswith("<svg")
 
 
 def test_a_missing_table_says_what_is_there(hospital):
