@@ -101,19 +101,15 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
         UserError: an early prediction from notes without a category or a time.
     """
     admissions = _find(source, schema.admissions, schema)
-    patients = schema.patients
-    if patients and patients.may_be_absent and source.columns(patients.table) is None:
-        patients = None
-    found: list[Found] = []
-    absent: list[str] = []
-    for table in schema.notes_for(notes):
-        if table.may_be_absent and source.columns(table.table) is None:
-            absent.append(table.table)
-            continue
-        found.append(_find(source, table, schema))
-        if notes == "early":
-            _check_early(found[-1], schema)
-    return Tables(admissions, patients and _find(source, patients, schema), found, absent)
+    patients = None
+    if schema.patients and not _is_absent(source, schema.patients):
+        patients = _find(source, schema.patients, schema)
+    wanted = schema.notes_for(notes)
+    absent = [table.table for table in wanted if _is_absent(source, table)]
+    found = [_find(source, table, schema) for table in wanted if table.table not in absent]
+    for table in found if notes == "early" else ():
+        _check_early(table, schema)
+    return Tables(admissions, patients, found, absent)
 
 
 def detect_schema(source: Source) -> Schema:
@@ -138,6 +134,10 @@ def detect_schema(source: Source) -> Schema:
             f"{there}. Describe your own tables: clinical cohort ... --mapping columns.toml"
         )
     return load_schema(max(known, key=lambda name: known[name]))
+
+
+def _is_absent(source: Source, table: TableMap) -> bool:
+    return table.may_be_absent and source.columns(table.table) is None
 
 
 def _find(source: Source, table: TableMap, schema: Schema) -> Found:

@@ -92,7 +92,7 @@ _BYTES = 5
 
 
 def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
-    """Hashes of the patients a model is trained and chosen on, for `overlap`; none of the test side.
+    """Hashes of the patients a model is trained and chosen on, by side, for `overlap`.
 
     They do not show ids, but whoever has the model and a list of ids can test each of them: a
     model with these hashes is pseudonymous, not anonymous.
