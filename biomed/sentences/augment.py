@@ -109,7 +109,8 @@ def augment(
     plan = recipe.replaced(model=model, training=recipe.cross, card=Card())
     trained = train_from_recipe(plan, rated, validation, **place("cross-encoder"))
     cross = cast("CrossEncoder", trained)
-    silver = rate(cross, new, rated, recipe)
+    given = np.array([result.score for result in cross.predict_many(new)])
+    silver = silver_pairs(new, given, rated, recipe)
     log.info("%d of %d new pairs are silver pairs", len(silver), len(new))
     if silver_only and silver.empty:
         msg = f"no silver pair: none of {len(new)} new pairs scores as rated ones; use fewer bins"
@@ -162,46 +163,30 @@ def candidates(
     return list(new.values())
 
 
-def rate(
-    cross: CrossEncoder, new: Sequence[Pair], rated: pd.DataFrame, recipe: AugmentRecipe
+def silver_pairs(
+    new: Sequence[Pair], given: np.ndarray, rated: pd.DataFrame, recipe: AugmentRecipe
 ) -> pd.DataFrame:
-    """The silver pairs: scored by the cross-encoder, and drawn to score as the rated pairs do.
+    """New pairs, drawn at random so that they score as the rated pairs do.
 
     Args:
-        cross: gives the scores.
         new: from `candidates`.
+        given: their scores in [0, 1], shape (pairs,).
         rated: pairs whose distribution of scores is kept.
-        recipe: its `[silver]` table, scale and seed.
+        recipe: its `[silver]` table (fewer pairs are drawn where a bin has too few), scale, seed.
 
     Returns:
-        `first, second, label`.
+        `first, second, label`, in the order of `new`.
     """
     import pandas as pd
 
-    given = np.array([result.score for result in cross.predict_many(new)])
-    rows = alike(given, scores(rated, recipe.data.scale), recipe.silver, recipe.training.seed)
-    pairs = pd.DataFrame(list(new), columns=["first", "second"])
-    return pairs.assign(label=(given * recipe.data.scale).astype(str)).iloc[rows]
-
-
-def alike(given: np.ndarray, wanted: np.ndarray, table: SilverTable, seed: int) -> np.ndarray:
-    """Rows drawn at random, so that their scores are distributed like others.
-
-    Args:
-        given: scores in [0, 1], shape (rows,).
-        wanted: scores in [0, 1] whose distribution is kept.
-        table: rows at most (fewer where a bin has too few), and equal bins of [0, 1].
-        seed: of the draw.
-
-    Returns:
-        Row numbers, sorted, shape (at most `table.pairs`,).
-    """
-    generator = np.random.default_rng(seed)
+    table, scale = recipe.silver, recipe.data.scale
+    generator = np.random.default_rng(recipe.training.seed)
     edges = np.linspace(0, 1, table.bins + 1)[1:-1]
     bins = np.digitize(given, edges)
-    shares = np.bincount(np.digitize(wanted, edges), minlength=table.bins) / len(wanted)
+    wanted = np.bincount(np.digitize(scores(rated, scale), edges), minlength=table.bins)
     drawn = [
         generator.permutation(np.flatnonzero(bins == number))[: round(share * table.pairs)]
-        for number, share in enumerate(shares)
+        for number, share in enumerate(wanted / len(rated))
     ]
-    return np.sort(np.concatenate(drawn))
+    pairs = pd.DataFrame(list(new), columns=["first", "second"])
+    return pairs.assign(label=(given * scale).astype(str)).iloc[np.sort(np.concatenate(drawn))]

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import mse_loss, normalize
 
 from biomed.sentences.encoder import SentenceEncoder
-from biomed.sentences.objectives import WINDOWS, check_texts, vectors_of, windows_of
+from biomed.sentences.objectives import check_texts, vectors_of, windows_of
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
@@ -152,7 +152,7 @@ class TeacherObjective(Objective):
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """See the class."""
-        vectors = vectors_of(self._student, network, *(batch[part] for part in WINDOWS))
+        vectors = vectors_of(self._student, network, batch)
         if self._student.settings.unit_norm:
             vectors = normalize(vectors)
         # Summed over dimensions: a mean would be too small for the optimiser's epsilon.

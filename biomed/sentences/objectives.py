@@ -42,9 +42,8 @@ _LOSSES: dict[Kind, Any] = {
     "regression": losses.CosineSimilarityLoss(None),
     "triplet": losses.TripletLoss(None, triplet_margin=1.0),
 }
-WINDOWS = ("ids", "lengths", "counts")
 _READ = 32  # windows read together in training
-_KEPT = 8192  # padded tokens of a column; larger batches use gradient checkpointing
+_KEPT = 16_384  # padded tokens of a batch; larger batches use gradient checkpointing
 _TIE = 1e-6  # cosines that differ by less count as equal
 
 
@@ -138,27 +137,20 @@ class TextVectorsObjective(Objective):
         return list(pairs[names].itertuples(index=False, name=None)), labels
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
-        """For each column of texts the padded ids of its windows, their lengths and counts."""
+        """The windows of the texts, column by column, see `windows_of`; and the labels."""
         del epoch
         texts, labels = zip(*(self._rows[number] for number in batch), strict=True)
-        result = {"labels": torch.tensor(labels)}
-        for number, column in enumerate(zip(*texts, strict=True)):
-            for name, tensor in windows_of(self._embedder, column).items():
-                result[f"{name} {number}"] = tensor
-        return result
+        columns = [text for column in zip(*texts, strict=True) for text in column]
+        return {"labels": torch.tensor(labels), **windows_of(self._embedder, columns)}
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """See the class."""
-        vectors = [
-            vectors_of(self._embedder, network, *(batch[f"{part} {n}"] for part in WINDOWS))
-            for n in range(len(batch) // len(WINDOWS))
-        ]
+        labels = batch["labels"]
+        vectors = vectors_of(self._embedder, network, batch).split(len(labels))
         if self.head is not None:
             u, v = vectors
-            return cross_entropy(self.head(torch.cat([u, v, (u - v).abs()], 1)), batch["labels"])
-        loss: torch.Tensor = _LOSSES[self._kind].compute_loss_from_embeddings(
-            vectors, batch["labels"]
-        )
+            return cross_entropy(self.head(torch.cat([u, v, (u - v).abs()], dim=1)), labels)
+        loss: torch.Tensor = _LOSSES[self._kind].compute_loss_from_embeddings(vectors, labels)
         return loss
 
     def score(self, network: Any) -> dict[str, float]:
@@ -298,34 +290,31 @@ def _classes(sets: Collection[pd.DataFrame], validation: pd.DataFrame) -> list[s
 
 
 def windows_of(embedder: Embedder, texts: Sequence[str]) -> dict[str, torch.Tensor]:
-    """Texts -> the ids of their windows, the windows' lengths, and the windows of each text."""
+    """The windows of texts.
+
+    Returns:
+        `ids`, token ids of the windows, shape (windows, tokens); `lengths`, the tokens of each
+        window, shape (windows,); and `counts`, the windows of each text, shape (texts,).
+    """
     read = embedder.windower.split_many(texts)
     windows = [window.input_ids for text in read for window in text.windows]
     ids, _ = pad(windows, pad_token_id=embedder.tokenizer.pad_token_id)
     lengths = torch.tensor([len(window) for window in windows])
-    return {
-        "ids": ids,
-        "lengths": lengths,
-        "counts": torch.tensor([len(text.windows) for text in read]),
-    }
+    counts = torch.tensor([len(text.windows) for text in read])
+    return {"ids": ids, "lengths": lengths, "counts": counts}
 
 
 def vectors_of(
-    embedder: Embedder,
-    network: Any,
-    ids: torch.Tensor,
-    lengths: torch.Tensor,
-    counts: torch.Tensor,
+    embedder: Embedder, network: Any, windows: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
     """The vectors of texts, not scaled, with gradients, shape (texts, dimension).
 
     Args:
         embedder: its pooling is used.
         network: its network, plain or wrapped by peft.
-        ids: token ids of windows, shape (windows, tokens).
-        lengths: tokens of each window, shape (windows,).
-        counts: windows of each text, shape (texts,).
+        windows: from `windows_of`.
     """
+    ids, lengths, counts = windows["ids"], windows["lengths"], windows["counts"]
     # Windows of similar length are read together, because most of a batch would be padding.
     order = lengths.argsort()
     read: Callable[..., torch.Tensor] = partial(_pooled, embedder.settings, network)

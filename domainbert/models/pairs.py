@@ -171,25 +171,20 @@ class PairModel(Model):
         """
         return next(self.predict_many([(first, second)]))
 
-    def predict_many(
-        self, pairs: Iterable[tuple[str, str]], *, network: PreTrainedModel | None = None
-    ) -> Iterator[PairResult]:
+    def predict_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairResult]:
         """The results of many pairs, in the order given, in flat memory.
-
-        Args:
-            pairs: first and second texts.
-            network: used instead of the model's own (for example while it trains).
 
         Raises:
             UserError: see `predict`; the message has the number of the pair.
         """
-        read = (self.windower.split(*pair, number=n) for n, pair in enumerate(pairs))
-        return self.predict_windows(read, network=network)
+        return self.predict_windows(
+            self.windower.split(*pair, number=number) for number, pair in enumerate(pairs)
+        )
 
     def predict_windows(
         self, read: Iterable[Sequence[PairWindow]], *, network: PreTrainedModel | None = None
     ) -> Iterator[PairResult]:
-        """The results of pairs that `windower` has split, for callers that check pairs first."""
+        """The results of pairs that `windower` has split; by `network` while it trains."""
         runner = self.runner if network is None else self.runner.with_model(network)
         chunks = chunked(
             read,

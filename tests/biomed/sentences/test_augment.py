@@ -9,10 +9,17 @@ from typer.testing import CliRunner
 
 from biomed.cli import app
 from biomed.sentences import augment as augment_module
-from biomed.sentences.augment import AugmentRecipe, SilverTable, alike, augment, candidates, rate
+from biomed.sentences.augment import (
+    AugmentRecipe,
+    SilverTable,
+    augment,
+    candidates,
+    silver_pairs,
+)
 from biomed.sentences.data import keys, read_pairs, scores
 from domainbert.errors import UserError
 from domainbert.training.recipes import read_recipe
+from domainbert.training.settings import TrainingSettings
 
 QUICK = {
     "data.scale": 5.0,
@@ -40,13 +47,24 @@ def recipe(tiny_encoder):
 def test_silver_pairs_are_distributed_as_the_rated_ones_are():
     generator = np.random.default_rng(0)
     given, wanted = generator.uniform(0, 1, 5000), np.array([0.05] * 30 + [0.95] * 60 + [1.0] * 10)
-    table = SilverTable(pairs=200, bins=10)
-    rows = alike(given, wanted, table, 0)
+    rated = frame(["x"] * 100, ["y"] * 100, wanted)
+
+    def drawn(given, seed=0):
+        recipe = AugmentRecipe(
+            silver=SilverTable(pairs=200, bins=10), training=TrainingSettings(seed=seed)
+        )
+        new = [(str(number), "y") for number in range(len(given))]
+        pairs = silver_pairs(new, given, rated, recipe)
+        rows = pairs["first"].astype(int).to_numpy()
+        assert scores(pairs) == pytest.approx(given[rows])
+        return rows
+
+    rows = drawn(given)
     assert len(set(rows.tolist())) == len(rows) == 200
     counts = np.histogram(given[rows], bins=10, range=(0, 1))[0]
     assert counts.tolist() == [60, *[0] * 8, 140]
-    assert not np.array_equal(alike(given, wanted, table, 1), rows)
-    few = alike(np.array([0.11, 0.9, 0.95]), wanted, table, 0)
+    assert not np.array_equal(drawn(given, seed=1), rows)
+    few = drawn(np.array([0.11, 0.9, 0.95]))
     assert few.tolist() == [1, 2]  # a bin has what it has
 
 
@@ -66,13 +84,12 @@ def test_new_pairs_are_neighbours_and_random_texts_and_none_is_known(recipe):
         candidates(["pain", "fever"], recipe, without=[frame(["fever"], ["pain"])])
 
 
-def test_the_cross_encoder_rates_on_the_scale_of_the_recipe(recipe, cross):
-    new = [("fever", "pain"), ("edema", "insulin")]
-    low, high = sorted(cross.predict(*pair).score for pair in new)
-    rated = frame(["x", "y"], ["y", "x"], [str(5 * low), str(5 * high)])
+def test_silver_pairs_are_on_the_scale_of_the_recipe(recipe):
+    new, given = [("fever", "pain"), ("edema", "insulin")], np.array([0.25, 0.75])
+    rated = frame(["x", "y"], ["y", "x"], ["1.25", "3.75"])
     one_bin = recipe.replaced(silver=SilverTable(pairs=9, bins=1))
-    silver = rate(cross, new, rated, one_bin)
-    assert sorted(scores(silver, 5)) == pytest.approx([low, high], abs=1e-6)
+    silver = silver_pairs(new, given, rated, one_bin)
+    assert silver["label"].astype(float).tolist() == [1.25, 3.75]
     assert silver[["first", "second"]].to_numpy().tolist() == [list(pair) for pair in new]
 
 

@@ -10,7 +10,6 @@ from sentence_transformers.sentence_transformer import losses
 from biomed.sentences.encoder import SentenceEncoder
 from biomed.sentences.objectives import (
     METRICS,
-    WINDOWS,
     DifferentBatches,
     TextVectorsObjective,
     vectors_of,
@@ -60,8 +59,7 @@ def test_training_sees_the_vectors_of_prediction(new_network, tokenizer, pooling
         *OTHERS,
         *THIRDS,
     ] * 5  # several lengths, and more than are read at once
-    windows = windows_of(embedder, texts)
-    found = vectors_of(embedder, embedder.network, *(windows[part] for part in WINDOWS))
+    found = vectors_of(embedder, embedder.network, windows_of(embedder, texts))
     expected = np.concatenate([part.vectors for part in embedder.embed_many(texts)])
     assert embedder.scaled(found.detach().numpy()) == pytest.approx(expected, abs=1e-5)
 
