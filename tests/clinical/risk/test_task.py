@@ -3,7 +3,6 @@ import pytest
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.risk.task import ReadmissionTask
-from domainbert.errors import UserError
 from domainbert.scoring import score_file
 from domainbert.statistics.calibration import calibrated
 from domainbert.tables import TableError, read_table, write_table
@@ -195,11 +194,8 @@ def test_a_broken_line_is_an_error_row(model, tmp_path):
     assert "line 2: not a JSON object" in scores["reason"][1]
 
 
-def test_the_run_of_another_model_is_not_resumed(network, tokenizer, model, tmp_path):
-    (tmp_path / "in.csv").write_text("stay_id,text\n1,fever\n")
+def test_the_run_of_another_model_has_other_facts(network, tokenizer, model):
     other = ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(c=3.0))
-    out = tmp_path / "out"
-    score_file(ReadmissionTask(model), tmp_path / "in.csv", out)
-    assert score_file(ReadmissionTask(model), tmp_path / "in.csv", out).done == 1
-    with pytest.raises(UserError, match="a run with another task"):
-        score_file(ReadmissionTask(other), tmp_path / "in.csv", out)
+    facts = ReadmissionTask(model).facts()
+    assert facts == ReadmissionTask(model).facts()
+    assert facts != ReadmissionTask(other).facts()
