@@ -85,10 +85,11 @@ def trajectory(
 def _load(name: str, cache: Path | None, device: str | None) -> RiskModel:
     """The model, with the window cache if one was asked for."""
     from clinical.risk.model import RiskModel
-    from domainbert.scoring.cache import WindowCache
 
     model = RiskModel.from_pretrained(name, device=device)
     if cache:
+        from domainbert.scoring.cache import WindowCache
+
         model.cache = WindowCache(cache, model=model.fingerprint())
     return model
 

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from domainbert import __version__
 from domainbert.errors import UserError
-from domainbert.scoring.plan import (
+from domainbert.scoring.store import RunStore
+from domainbert.scoring.task import (
+    Fault,
+    OutputRow,
     Plan,
     Survey,
+    Task,
     checked,
     gathered,
     grouped,
@@ -25,8 +29,6 @@ from domainbert.scoring.plan import (
     survey,
     together,
 )
-from domainbert.scoring.store import RunStore
-from domainbert.scoring.task import Fault, Task
 from domainbert.tables import ReadOptions, Row, iter_rows, table_columns, to_frame
 from domainbert.tables.rows import FIRST_LINES, frame_rows, spooled
 from domainbert.text.runner import chunked, read_ahead
@@ -35,10 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from domainbert.scoring.plan import OutputRow
-
 AnyTask = Task[Any, Any]
-_Scored: TypeAlias = "tuple[Sequence[Row], list[OutputRow]]"  # rows of an item, and those made
+_Scored: TypeAlias = tuple[Sequence[Row], list[OutputRow]]  # rows of an item, and those made
 
 # One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000

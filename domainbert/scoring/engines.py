@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.scoring.driver import score_chunks
-from domainbert.scoring.plan import grouped, make_plan, packed, unpacked
+from domainbert.scoring.task import Plan, grouped, make_plan, packed, unpacked
 from domainbert.tables import Row
 from domainbert.tables.parquet_files import arrow_cells
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
     from domainbert.scoring.driver import AnyTask
-    from domainbert.scoring.plan import Plan
 
 _NUMBER = "__number"  # the column that an engine adds: a different number for each row, ascending
 _PARTITIONS = 4  # for each worker, so that a slow one does not keep the others waiting

@@ -143,7 +143,7 @@ class Worker:
             TimeoutError: not done within `seconds`.
         """
         from domainbert.scoring.driver import score_items
-        from domainbert.scoring.plan import make_plan, together
+        from domainbert.scoring.task import make_plan, together
         from domainbert.tables.rows import Row, cell_of
 
         job = _Job([], sum(map(characters, records)))
