@@ -47,17 +47,17 @@ def score_ray(
 
     Args:
         dataset: see the task for its columns.
-        task: what to do with each row, or group of rows; pickled.
-        named: our column -> the dataset's, where its name is not recognised.
-        keep: further columns to carry along, as text.
+        task: pickled; for it, `named` and `keep` see `domainbert.scoring.score_frame`.
+        named: our column -> the dataset's.
+        keep: further columns.
         workers: actors; each loads the task once.
         threads: of each actor, and the CPUs that it reserves.
         partitions: of the shuffle; by default four for each worker. A partition of 100 MB of text
             is a good size. Without groups the dataset's own blocks are used.
 
     Returns:
-        The columns of `domainbert.scoring.score_frame`, in no particular order. `row` tells rows
-        apart and ascends in the dataset's order, but is not consecutive.
+        The rows of `score_frame`, in no particular order. `row` tells rows apart and ascends in the
+        dataset's order, but is not consecutive.
 
     Raises:
         TableError: a column that is needed is not there.

@@ -100,11 +100,7 @@ class RunStore:
             self._remove_parts()
             self._manifest = {}
             self._note(format=_FORMAT, salt=secrets.token_hex(_SALT))
-
-    @property
-    def salt(self) -> bytes:
-        """The key of the digest of this run's input."""
-        return bytes.fromhex(self._manifest["salt"])
+        self.salt = bytes.fromhex(self._manifest["salt"])  # the key of the digest of the input
 
     def start(self, facts: Mapping[str, object]) -> int:
         """Compare with what an earlier run was asked, and count the items that it did.

@@ -55,43 +55,47 @@ def read_table(
     Raises:
         TableError: no such source or column, a line that is not a row, or a cell of another type.
     """
-    names = table_columns(source, options, until=columns)
-    is_jsonl = str(source).lower().removesuffix(".gz").endswith(".jsonl")
-    if columns is not None and (names or not is_jsonl):  # an empty file has every column
-        require_columns(names, columns, source=Path(source).name)
-    names = list(names if columns is None else columns)
     if Path(source).suffix.lower() == ".parquet" and Path(source).is_file():
-        frame = _parquet_frame(Path(source), names)
+        frame = _parquet_frame(Path(source), columns)
     else:
-        frame = _text_frame(source, names, options)
-    kinds = {name: kind for name, kind in (schema or {}).items() if name in names}
+        frame = _text_frame(source, columns, options)
+    kinds = {name: kind for name, kind in (schema or {}).items() if name in frame}
     return frame.assign(**{name: _cast(frame[name], kinds[name], source) for name in kinds})
 
 
-def _parquet_frame(path: Path, names: list[str]) -> pd.DataFrame:
+def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
     with open_parquet(path) as file:
+        require_columns(file.schema_arrow.names, columns or (), source=path.name)
+        names = list(file.schema_arrow.names if columns is None else columns)
         frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
     ids = [name for name in names if is_id_column(name)] if len(frame) else []
     return frame.assign(**{name: frame[name].map(id_text).astype("str") for name in ids})
 
 
-def _text_frame(source: str | Path, names: list[str], options: ReadOptions) -> pd.DataFrame:
+def _text_frame(
+    source: str | Path, columns: Sequence[str] | None, options: ReadOptions
+) -> pd.DataFrame:
     import pandas as pd
 
-    cells: list[list[Any]] = []
+    there = dict.fromkeys(table_columns(source, options, lines=1))
+    rows: list[Mapping[str, Any]] = []
     faults: list[str] = []
-    for row in iter_rows(source, options, columns=names):
+    for row in iter_rows(source, options, columns=columns):
+        there |= dict.fromkeys(row.cells)  # lines of JSON may have more than the first one
         if row.fault:
             faults.append(f"{row.place}: {row.fault}")
         elif not faults:
-            cells.append([row.cells.get(name) for name in names])
+            rows.append(row.cells)
+    if columns is not None and there:  # an empty file of JSON lines has every column
+        require_columns(there, columns, source=Path(source).name)
     if faults:
         more = len(faults) - _LISTED_FAULTS
         rest = f"; and {more} more" if more > 0 else ""
         lines = "1 line" if len(faults) == 1 else f"{len(faults)} lines"
         listed = "; ".join(faults[:_LISTED_FAULTS])
         raise TableError(f"{lines} cannot be read as rows: {listed}{rest}. Correct or remove them")
-    frame = pd.DataFrame(cells, columns=names)
+    names = list(there if columns is None else columns)
+    frame = pd.DataFrame([[cells.get(name) for name in names] for cells in rows], columns=names)
     if not re.search(r"\.[ct]sv(\.gz)?\Z", str(source).lower()):
         return frame
     texts = [name for name in names if not is_id_column(name)]  # ids come without it

@@ -122,24 +122,17 @@ def _cells(source: str | Path, options: ReadOptions, columns: Wanted) -> Iterato
 
 
 def table_columns(
-    source: str | Path,
-    options: ReadOptions = DEFAULTS,
-    *,
-    until: Wanted = None,
-    lines: int | None = None,
+    source: str | Path, options: ReadOptions = DEFAULTS, *, lines: int | None = None
 ) -> list[str]:
     """The column names of a source, in order; see `iter_rows` for errors.
 
-    JSON lines are read to their end, until the columns of `until` were seen, or for `lines` lines
-    of each file.
+    JSON lines are read to their end, or for `lines` lines of each file.
     """
     names: dict[str, None] = {}
     for reader, path in _readers(source):
         with _read_errors(path):
             for columns in islice(reader.columns(path, options), lines):
                 names |= dict.fromkeys(columns)
-                if until is not None and names.keys() >= set(until):
-                    break
     return list(names)
 
 
