@@ -84,9 +84,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def folder_beside(folder: Path, *, private: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `folder`, for `replace_folder`; removed when the block ends.
+    """A temporary folder beside `folder`, removed when the block ends.
 
-    A private one, for work alone, is closed to other users.
+    A private one is closed to other users.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(folder)
@@ -158,16 +158,9 @@ def _temporary_name(path: Path, *, ending: str = "") -> Path:
 
 
 def remove_abandoned(folder: Path, *, deep: bool = False) -> list[Path]:
-    """Remove what processes that are gone left unfinished in a folder: files and work folders.
+    """Remove what processes that are gone left unfinished in a folder, or also deep below it.
 
-    A folder that was being replaced gets its name back.
-
-    Args:
-        folder: where to look.
-        deep: also in the folders below.
-
-    Returns:
-        What was there.
+    A folder that was being replaced gets its name back. Returns what was there.
     """
     removed = []
     for found in [*(folder.rglob if deep else folder.glob)(".*.partial-*")]:

@@ -64,12 +64,9 @@ def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     problems = error.errors(include_url=False)
     # A mistyped name is missing too: its own spelling says more.
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    loc: list[str] = []
-    for part in problem["loc"]:  # a number is a place in a list
-        loc[-1:] = (
-            [f"{loc[-1]}.{part}"] if isinstance(part, int) and loc else [*loc[-1:], str(part)]
-        )
-    *tables, name = loc or ["settings"]
+    # A number is a place in a list.
+    parts = (f".{part}" if isinstance(part, int) else f"\0{part}" for part in problem["loc"])
+    *tables, name = "".join(parts).split("\0")[1:] or ["settings"]
     place = f"[{'.'.join(tables)}] {name}" if tables else name
     if problem["type"] == "extra_forbidden":
         fields = _fields_at(kind, tables)

@@ -184,10 +184,10 @@ def score_source(
     done = 0
     with progress("rows") as advance:
 
-        def report(now: int, total: int) -> None:
+        def report(rows: int, total: int) -> None:
             nonlocal done
-            advance(now - done, total)
-            done = now
+            advance(rows, total)
+            done += rows
 
         try:
             counts = score_file(

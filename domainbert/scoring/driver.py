@@ -136,17 +136,17 @@ def score_file(
     SIGTERM) the items in work are finished, for ten seconds at most.
 
     Args:
-        task: what to do with each row, or group of rows; or a function that loads it, called once
+        task: see `score_frame`, as `named` and `keep`; or a function that loads it, called once
             the input is known to be readable.
         source: a file, a folder, a pattern or a database; see `domainbert.tables.iter_rows`.
         out: a table (.csv, .parquet, .jsonl, …).
-        named: our column -> the source's, where its name is not recognised.
-        keep: further columns to carry along, as text.
+        named: our column -> the source's.
+        keep: further columns.
         options: how to read the source.
         restart: start over instead of resuming.
         raw: leave text in CSV as it is, also where a spreadsheet would run it as a formula.
         summary: a JSON file for what the run did: task, model, rows, items by status, time.
-        progress: called with (rows scored, rows in all) after each item.
+        progress: called with (its rows, rows in all) after each item.
 
     Raises:
         TableError: a source that cannot be read, or lacks a column.
@@ -199,14 +199,12 @@ def _score(
     for item in islice(items, done):
         counts.done += len(item)
         total += 1
-    seen = counts.done
+    progress(counts.done, counts.rows)
 
     def scored() -> Iterator[_Scored]:
-        nonlocal seen
         for chunk in read_ahead(chunked(items, size=_size, limit=PART_CHARACTERS)):
             for pair in zip(chunk, score_items(task, plan, chunk), strict=True):
-                seen += len(pair[0])
-                progress(seen, counts.rows)
+                progress(len(pair[0]), counts.rows)
                 yield pair
 
     with _signals() as asked:
