@@ -1,11 +1,12 @@
 """A task from outside the packages: a text in, its number of words out."""
 
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 
 from domainbert.scoring import Fault, Task
-from domainbert.tables import TEXT, Column
+from domainbert.tables import STAY, TEXT, Column
 
 
 class WordCount(Task):
@@ -41,7 +42,7 @@ class WordCount(Task):
 class PatientWords(WordCount):
     """The same per stay: rows of one stay together, wherever they are."""
 
-    columns = (TEXT, Column("stay_id", "id", also=("hadm_id",)))
+    columns = (TEXT, replace(STAY, also=("hadm_id",)))
     group = "stay_id"
 
     def read(self, rows):
