@@ -123,7 +123,7 @@ def tag(
             paths = export_entities(out, form, named=scoring.named())
             say(f"as {form}: {', '.join(map(str, paths))}")
         return
-    names = ("keep", "restart", "stay", "patient", "time")
+    names = ("keep", "restart", "stay", "patient", "time", "query")
     scoring.refuse(*names, because="unless --out is a table of entities")
     texts = _texts(source, scoring)
     tagger = load()
@@ -144,7 +144,7 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     from domainbert.tables import is_text_file, iter_rows, match_columns, table_columns
 
     if source == STDIN:
-        scoring.refuse("text", "note", "delimiter", "query", because="on a text from stdin")
+        scoring.refuse("text", "note", "delimiter", because="on a text from stdin")
         yield "stdin", sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace")
         return
     reading = scoring.reading()

@@ -138,7 +138,8 @@ def score_file(
     Args:
         task: see `score_frame`, as `named` and `keep`; or a function that loads it, called once
             the input is known to be readable.
-        source: a file, a folder, a pattern or a database; see `domainbert.tables.iter_rows`.
+        source: a file, a folder or a pattern, see `domainbert.tables.iter_rows`; or
+            `postgresql://...` or `sqlite:///...` with a query.
         out: a table (.csv, .parquet, .jsonl, …).
         named: our column -> the source's.
         keep: further columns.

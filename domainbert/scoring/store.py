@@ -64,8 +64,7 @@ class RunStore:
     def held(self, *, restart: bool) -> Iterator[Path]:
         """Hold the folder, and give a private one within it, which is removed at the end.
 
-        Args:
-            restart: start over, whatever run is there.
+        With `restart` all begins anew, whatever run is there.
 
         Raises:
             UserError: another run holds the folder, it holds something else, its manifest is

@@ -45,8 +45,8 @@ def read_table(
     """Read a whole table. An empty one gives a frame without rows.
 
     Args:
-        source: a file, a folder, a pattern or a database; see `iter_rows`. Text in CSV loses the
-            apostrophe that guards it from spreadsheets, see `write_table`.
+        source: a file, a folder or a pattern; see `iter_rows`. Text in CSV loses the apostrophe
+            that guards it from spreadsheets, see `write_table`.
         columns: read only these, in this order.
         schema: types of columns that are not text. Parquet keeps its own types, but ids (columns
             called `id` or ending in `_id`) are text.

@@ -62,13 +62,11 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         raise TableError(msg) from None
 
 
-def arrow_cells(
-    batches: Iterable[pa.RecordBatch], name: str, columns: Wanted = None
-) -> Iterator[Cells]:
+def arrow_cells(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Cells]:
     """The rows of Arrow tables or record batches."""
     number = 0
     for batch in batches:
-        names = [n for n in batch.schema.names if columns is None or n in columns]
+        names = batch.schema.names
         cells = {n: _as_text(batch.column(n)) for n in names}
         for place in range(batch.num_rows):
             number += 1

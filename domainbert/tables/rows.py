@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +34,7 @@ from domainbert.tables.csv_files import (
     csv_columns,
     open_text,
 )
-from domainbert.tables.parquet_files import arrow_cells, parquet_cells, parquet_columns, plain
+from domainbert.tables.parquet_files import parquet_cells, parquet_columns, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +69,8 @@ def source_files(source: str | Path) -> list[Path]:
     Raises:
         TableError: nothing there, or a file that is no table.
     """
+    if str(source).startswith(DATABASES):
+        raise TableError("expected files, got a database; write the rows of a query to a table")
     path, endings = Path(source), tuple(READERS)
     if path.is_dir():
         files = [
@@ -96,7 +98,7 @@ def source_files(source: str | Path) -> list[Path]:
 def iter_rows(
     source: str | Path, options: ReadOptions = DEFAULTS, *, columns: Wanted = None
 ) -> Iterator[Row]:
-    """Stream the rows of a file, a folder, a pattern or a database query.
+    """Stream the rows of a file, a folder or a pattern.
 
     Every cell is text as it is spelled ("038", "NA"); only an empty cell, JSON's null or a NaN
     is missing (None). Numbers become their text. Lists in JSON lines and Parquet stay lists. An id
@@ -104,21 +106,36 @@ def iter_rows(
     `Row` with a fault.
 
     Args:
-        source: see `source_files`; or `postgresql://...`, `sqlite:///...` with a query.
+        source: see `source_files`; of a database, see `spooled`.
         options: how to read it.
         columns: read only these where a row has them; all by default.
 
     Raises:
         TableError: a source that cannot be opened or read to its end, or was changed meanwhile.
     """
-    for number, (place, cells, *rest) in enumerate(_cells(source, options, columns)):
-        yield Row(number, cells, place, *rest)
-
-
-def _cells(source: str | Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+    numbers = count()
     for reader, path in _readers(source):
         with _read_errors(path):
-            yield from reader.cells(path, options, columns)
+            for place, cells, fault, remark in reader.cells(path, options, columns):
+                yield Row(next(numbers), cells, place, fault, remark)
+
+
+def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
+    """The source; or a file in a private folder with the rows of a query, which runs once."""
+    if not str(source).startswith(DATABASES):
+        return source
+    import pyarrow.parquet as pq
+
+    from domainbert.tables import databases
+
+    kept = folder / "query.parquet"
+    with (
+        databases.query_batches(str(source), options.query) as batches,
+        pq.ParquetWriter(kept, batches.schema) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+    return kept
 
 
 def table_columns(
@@ -137,8 +154,6 @@ def table_columns(
 
 
 def _readers(source: str | Path) -> list[tuple[Reader, Path]]:
-    if str(source).startswith(DATABASES):
-        return [(_database(str(source)), Path("query"))]
     endings = tuple(READERS)
     return [(READERS[table_format(path, endings)], path) for path in source_files(source)]
 
@@ -168,42 +183,6 @@ def cell_of(value: Any) -> Any:
     if hasattr(value, "__len__"):
         return value
     return id_text(value)
-
-
-# --- databases
-
-
-def _database(uri: str) -> Reader:
-    from domainbert.tables import databases
-
-    def columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
-        del path
-        with databases.query_batches(uri, options.query) as batches:
-            yield batches.schema.names
-
-    def cells(path: Path, options: ReadOptions, wanted: Wanted) -> Iterator[Cells]:
-        with databases.query_batches(uri, options.query) as batches:
-            yield from arrow_cells(batches, path.name, wanted)
-
-    return Reader(columns, cells)
-
-
-def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
-    """The source; or a file in a private folder with the rows of a query, which runs once."""
-    if not str(source).startswith(DATABASES):
-        return source
-    import pyarrow.parquet as pq
-
-    from domainbert.tables import databases
-
-    kept = folder / "query.parquet"
-    with (
-        databases.query_batches(str(source), options.query) as batches,
-        pq.ParquetWriter(kept, batches.schema) as writer,
-    ):
-        for batch in batches:
-            writer.write_batch(batch)
-    return kept
 
 
 # --- JSON lines

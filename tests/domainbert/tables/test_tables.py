@@ -38,7 +38,7 @@ from domainbert.tables import (
 )
 from domainbert.tables.columns import FORMATS, guard, table_format
 from domainbert.tables.frames import read_metadata
-from domainbert.tables.rows import frame_rows
+from domainbert.tables.rows import frame_rows, spooled
 
 CANARY = "QUETZALCOATL"
 LISTS = (".parquet", ".jsonl", ".jsonl.gz")
@@ -657,21 +657,23 @@ def test_a_query_reads_a_database(tmp_path):
         database.commit()
     uri = f"sqlite:///{path}"
     options = ReadOptions(query="SELECT stay_id, note, day FROM notes ORDER BY stay_id")
-    found = list(iter_rows(uri, options))
+    kept = spooled(uri, options, folder=tmp_path)
+    found = list(iter_rows(kept))
     assert [tuple(row.cells.values()) for row in found] == [
         ("7", "a", "1.5"),
         ("8", None, "2"),
         ("9", "038", None),
     ]
-    assert [row.place for row in found] == ["query row 1", "query row 2", "query row 3"]
-    assert table_columns(uri, options) == ["stay_id", "note", "day"]
-    frame = read_table(uri, columns=["day"], schema={"day": "float"}, options=options)
-    assert frame["day"].fillna(0).tolist() == [1.5, 2, 0]
-    assert "say what to read with --query" in error_of(uri)
-    with pytest.raises(TableError, match="failed"):
-        list(iter_rows(uri, ReadOptions(query="SELECT nothing FROM nowhere")))
-    with pytest.raises(TableError, match="no such SQLite file"):
-        list(iter_rows("sqlite:///nowhere.db", options))
+    assert [row.place for row in found] == [f"query.parquet row {n}" for n in (1, 2, 3)]
+    assert table_columns(kept) == ["stay_id", "note", "day"]
+    for wrong, query, message in (
+        (uri, None, "say what to read with --query"),
+        (uri, "SELECT nothing FROM nowhere", "failed"),
+        ("sqlite:///nowhere.db", "SELECT 1", "no such SQLite file"),
+    ):
+        with pytest.raises(TableError, match=message):
+            spooled(wrong, ReadOptions(query=query), folder=tmp_path)
+    assert error_of("postgresql://me:secret@host/db").startswith("expected files, got a database")
 
 
 # --- a file that changes, and very large ones
