@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 Type = Literal["int", "float"]
 _LISTED_FAULTS = 5
-_TYPES = {"int": "Int64", "float": "float64"}
-_SPELLED = {"int": "a whole number", "float": "a number"}
+_TYPES = {"int": ("Int64", "a whole number"), "float": ("float64", "a number")}
 
 
 def read_table(
@@ -105,14 +104,13 @@ def _text_frame(
 def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
     import pandas as pd
 
-    # Without the empty cells, which would turn whole numbers into floats.
-    present = column.dropna()
+    dtype, expected = _TYPES[kind]
+    present = column.dropna()  # the empty cells would turn whole numbers into floats
     try:
-        return pd.to_numeric(present).astype(_TYPES[kind]).reindex(column.index)
+        return pd.to_numeric(present).astype(dtype).reindex(column.index)
     except (ValueError, TypeError):
-        name = Path(source).name
-        msg = f"{name}: column {column.name!r}: expected {_SPELLED[kind]} in every row"
-        raise TableError(msg) from None
+        place = f"{Path(source).name}: column {column.name!r}"
+        raise TableError(f"{place}: expected {expected} in every row") from None
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
@@ -138,27 +136,15 @@ def write_table(
     Raises:
         TableError: another ending, or values that the format cannot hold, such as lists in CSV.
     """
-    import pandas as pd
     import pyarrow as pa
 
     path, ending = Path(path), table_format(path)
-    is_whole = isinstance(table, pd.DataFrame)
     try:
         with atomic_path(path) as temporary:
             if ending == ".parquet":
-                whole = (pa.Table.from_pandas(piece, preserve_index=False) for piece in [table])
-                _write_parquet(whole if is_whole else iter(table), temporary)
-                return
-            opener = gzip.open if ending.endswith(".gz") else open
-            with opener(temporary, "wt", encoding="utf-8", newline="") as file:
-                for number, frame in enumerate([table] if is_whole else map(to_frame, table)):
-                    if ending.startswith(".jsonl"):
-                        _write_jsonl(frame, file)
-                    else:
-                        separator = "\t" if ending.startswith(".tsv") else ","
-                        form = {"index": False, "header": not number, "sep": separator}
-                        cells, quoting = _csv_cells(frame, path.name, raw=raw)
-                        cells.to_csv(file, quoting=quoting, **form)
+                _write_parquet(table, temporary)
+            else:
+                _write_text(table, temporary, name=path.name, ending=ending, raw=raw)
     except (pa.ArrowException, UnicodeError) as error:
         # The library's own message quotes the cell.
         column = re.search("for column (.+) with type", str(error.args[-1]))
@@ -167,6 +153,25 @@ def write_table(
             f"{path.name}: {name} holds values of more than one kind, or text that is "
             f"not Unicode ({type(error).__name__}); make it one type first"
         ) from None
+
+
+def _write_text(
+    table: pd.DataFrame | Iterable[pa.Table], path: Path, *, name: str, ending: str, raw: bool
+) -> None:
+    import pandas as pd
+
+    opener = gzip.open if ending.endswith(".gz") else open
+    with opener(path, "wt", encoding="utf-8", newline="") as file:
+        frames = [table] if isinstance(table, pd.DataFrame) else map(to_frame, table)
+        for number, frame in enumerate(frames):
+            if ending.startswith((".csv", ".tsv")):
+                separator = "\t" if ending.startswith(".tsv") else ","
+                form = {"index": False, "header": not number, "sep": separator}
+                cells, quoting = _csv_cells(frame, name, raw=raw)
+                cells.to_csv(file, quoting=quoting, **form)
+            elif len(frame):
+                form = {"orient": "records", "lines": True, "date_format": "iso"}
+                frame.to_json(file, force_ascii=False, double_precision=15, **form)
 
 
 def _csv_cells(frame: pd.DataFrame, source: str, *, raw: bool) -> tuple[pd.DataFrame, Any]:
@@ -187,15 +192,14 @@ def _csv_cells(frame: pd.DataFrame, source: str, *, raw: bool) -> tuple[pd.DataF
     return frame, quoting
 
 
-def _write_jsonl(frame: pd.DataFrame, file: Any) -> None:
-    if len(frame):
-        form = {"orient": "records", "lines": True, "date_format": "iso"}
-        frame.to_json(file, force_ascii=False, double_precision=15, **form)
-
-
-def _write_parquet(pieces: Iterator[pa.Table], path: Path) -> None:
+def _write_parquet(table: pd.DataFrame | Iterable[pa.Table], path: Path) -> None:
+    import pandas as pd
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if isinstance(table, pd.DataFrame):
+        table = [pa.Table.from_pandas(table, preserve_index=False)]
+    pieces = iter(table)
     first = next(pieces)
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
         for piece in chain([first], pieces):
