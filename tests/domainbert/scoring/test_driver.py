@@ -561,7 +561,7 @@ def test_a_folder_that_goes_while_it_is_locked_is_made_again(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "mkdir", mkdir)
     with locked(folder):
-        assert (folder / ".lock").read_text() == str(os.getpid())
+        assert (folder / ".lock").exists()
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name in ("file", "link"):
