@@ -179,7 +179,7 @@ def silver_pairs(
     """
     import pandas as pd
 
-    table, scale = recipe.silver, recipe.data.scale
+    table, scale = recipe.silver, recipe.model.scale
     generator = np.random.default_rng(recipe.training.seed)
     edges = np.linspace(0, 1, table.bins + 1)[1:-1]
     bins = np.digitize(given, edges)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import biomed
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
 from domainbert.training.checkpoints import TrainingOptions
@@ -44,7 +45,12 @@ def encode(
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.task import EncodeTask
 
-    options.score_source(lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring)
+    options.score_source(
+        lambda: EncodeTask(_encoder(model, scoring.device)),
+        source,
+        out,
+        scoring,
+    )
 
 
 @app.command()
@@ -129,7 +135,11 @@ def rerank(
     from biomed.sentences.task import PairTask
 
     options.score_source(
-        lambda: PairTask(_cross(model, scoring.device)), source, out, scoring, text="second"
+        lambda: PairTask(_cross(model, scoring.device)),
+        source,
+        out,
+        scoring,
+        text="second",
     )
 
 
@@ -157,7 +167,7 @@ def evaluate(
         {name: _encoder(name) for name in model or (DEFAULT,)},
         sts=read_pairs(sts) if sts else None,
         retrieval=read_pairs(retrieval) if retrieval else None,
-        cross={rerank: _cross(rerank)} if rerank else None,
+        cross=_cross(rerank) if rerank else None,
         with_words=words,
     )
     write_comparison(scores, out)
@@ -198,7 +208,7 @@ def train(
     from biomed.sentences.data import read_pairs
     from biomed.sentences.training import SentenceRecipe, train_from_recipe
 
-    changes = {"model.kind": kind, "model.objective": objective, "data.scale": scale}
+    changes = {"model.kind": kind, "model.objective": objective, "model.scale": scale}
     plan = training.plan(SentenceRecipe, changes)
     with training.run(out) as run:
         sides = read_pairs(pairs), read_pairs(validation)
@@ -230,7 +240,7 @@ def augment(
     from biomed.sentences.task import read_texts
     from domainbert.tables import write_table
 
-    changes = {"data.scale": scale, "cross.seed": training.seed}
+    changes = {"model.scale": scale, "cross.seed": training.seed}
     plan = training.plan(augmented.AugmentRecipe, changes, default="augmented")
     with training.run(out) as run:
         result = augmented.augment(
@@ -289,15 +299,11 @@ def distill(
 
 
 def _encoder(model: str, device: str | None = None) -> SentenceEncoder:
-    from biomed.sentences.encoder import SentenceEncoder
-
-    return SentenceEncoder.from_pretrained(model, device=device)
+    return biomed.SentenceEncoder.from_pretrained(model, device=device)
 
 
 def _cross(model: str, device: str | None = None) -> CrossEncoder:
-    from biomed.sentences.encoder import CrossEncoder
-
-    return CrossEncoder.from_pretrained(model, device=device)
+    return biomed.CrossEncoder.from_pretrained(model, device=device)
 
 
 def _validation(model: SentenceEncoder | CrossEncoder) -> str:

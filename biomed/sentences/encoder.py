@@ -20,7 +20,6 @@ class SentenceEncoder(Embedder):
     """
 
     package, task = "biomed", "sentences"
-    train_command = "biomed sentences train PAIRS --out MODEL"
 
     def encode(self, texts: str | Sequence[str]) -> np.ndarray:
         """The vectors of texts, shape (texts, dimension), or (dimension,) for one text.
@@ -35,4 +34,3 @@ class CrossEncoder(PairModel):
     """Two texts read together -> a score; see `domainbert.models.pairs.PairModel`."""
 
     package, task = "biomed", "pairs"
-    train_command = "biomed sentences train PAIRS --kind cross-encoder --out MODEL"

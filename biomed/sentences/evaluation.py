@@ -196,7 +196,7 @@ def evaluate_models(
     *,
     sts: pd.DataFrame | None = None,
     retrieval: pd.DataFrame | None = None,
-    cross: Mapping[str, PairModel] | None = None,
+    cross: PairModel | None = None,
     with_words: bool = False,
 ) -> dict[str, dict[str, Interval]]:
     """The scores of several models: model -> measure -> value with its interval.
@@ -205,7 +205,7 @@ def evaluate_models(
         encoders: by name.
         sts: rated pairs.
         retrieval: queries and their texts.
-        cross: a cross-encoder by name, which reranks, and is measured on `sts`.
+        cross: a cross-encoder, which reranks, and is measured on `sts`.
         with_words: measure BM25 too, alone and joined.
 
     Raises:
@@ -213,15 +213,14 @@ def evaluate_models(
     """
     if sts is None and retrieval is None:
         raise UserError("nothing to measure: name --sts or --retrieval")
-    cross = cross or {}
     rows: dict[str, dict[str, Interval]] = {name: {} for name in encoders}
     if sts is not None:
-        models: dict[str, Embedder | PairModel] = {**encoders, **cross}
-        rows = {name: evaluate_pairs(model, sts).scores for name, model in models.items()}
+        rows = {name: evaluate_pairs(encoder, sts).scores for name, encoder in encoders.items()}
+        if cross is not None:
+            rows[cross.name or "cross-encoder"] = evaluate_pairs(cross, sts).scores
     if retrieval is not None:
-        rerank = next(iter(cross.values()), None)
         for name, encoder in encoders.items():
-            ways = evaluate_retrieval(encoder, retrieval, rerank=rerank, with_words=with_words)
+            ways = evaluate_retrieval(encoder, retrieval, rerank=cross, with_words=with_words)
             rows[name] |= ways.pop("meaning").scores
             rows |= {f"{name}, {way}": measured.scores for way, measured in ways.items()}
     return rows

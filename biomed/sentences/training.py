@@ -14,7 +14,7 @@ from biomed.sentences.objectives import Kind, PairsObjective, TextVectorsObjecti
 from domainbert.errors import UserError
 from domainbert.models.pairs import PairSettings
 from domainbert.models.pooling import EmbeddingSettings
-from domainbert.settings import Positive, Settings
+from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it)
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import Stage, train
 
@@ -35,20 +35,12 @@ class SentenceTable(ModelTable, EmbeddingSettings):
         objective: of a bi-encoder, see `TextVectorsObjective`.
         share: of a bi-encoder, the share of the trained change that is kept; 0.5 averages the
             trained weights with the plain encoder's.
+        scale: the largest score of the pairs, such as 5 for the STS benchmark.
     """
 
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
     objective: Kind = "regression"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-
-
-class DataTable(Settings):
-    """The `[data]` table.
-
-    Attributes:
-        scale: the largest score of the pairs, such as 5 for the STS benchmark.
-    """
-
     scale: Positive = 1.0
 
 
@@ -56,7 +48,6 @@ class SentenceRecipe(Recipe):
     """A recipe of sentence models."""
 
     model: SentenceTable = SentenceTable()
-    data: DataTable = DataTable()
 
 
 def train_from_recipe(
@@ -107,7 +98,7 @@ def fit_encoder(
     Args:
         sets: pairs or triplets by name, see `TextVectorsObjective`.
         validation: pairs that choose the weights.
-        recipe: its `[model]`, `[data]` and `[training]` tables.
+        recipe: its `[model]` and `[training]` tables.
         model_class: `SentenceEncoder` or another embedder.
         **place: see `train_from_recipe`.
 
@@ -124,7 +115,7 @@ def fit_encoder(
         validation,
         kind=model.objective,
         training=training,
-        scale=recipe.data.scale,
+        scale=recipe.model.scale,
     )
     stage = Stage(objective, training)
     trained = train(embedder, stage, encoder=model.encoder, share=model.share, **place)
@@ -137,11 +128,13 @@ def fit_encoder(
 def _fit_cross(
     pairs: pd.DataFrame, validation: pd.DataFrame, recipe: SentenceRecipe, **place: Any
 ) -> CrossEncoder:
-    encoder, training = recipe.model.encoder, recipe.training
-    settings = PairSettings(window=recipe.model.window)
-    model = CrossEncoder.untrained(encoder, training=training, settings=settings, labels=("score",))
-    objective = PairsObjective(model, pairs, validation, training=training, scale=recipe.data.scale)
-    trained = train(model, Stage(objective, training), encoder=encoder, **place)
+    plan, training = recipe.model, recipe.training
+    settings = PairSettings(window=plan.window)
+    model = CrossEncoder.untrained(
+        plan.encoder, training=training, settings=settings, labels=("score",)
+    )
+    objective = PairsObjective(model, pairs, validation, training=training, scale=plan.scale)
+    trained = train(model, Stage(objective, training), encoder=plan.encoder, **place)
     trained.manifest["counts"] = {
         "pairs for training": len(pairs),
         "pairs to choose weights": len(validation),

@@ -263,17 +263,16 @@ class VectorIndex:
         from usearch.index import Index
 
         covered = self.head.graph
-        if covered is None:
-            raise UserError(f"{self.folder} has no graph; build it with build_graph")
-        if self._graph is None or len(self._graph) != covered:
-            try:
+        try:
+            if covered and (self._graph is None or len(self._graph) != covered):
                 self._graph = Index.restore(str(self.folder / GRAPH), view=True)
-                fits = len(self._graph) == covered
-            except (RuntimeError, OSError, TypeError, ValueError):
-                fits = False
-            if not fits:
-                msg = f"{self.folder / GRAPH} is missing or damaged; build it with build_graph"
-                raise UserError(msg)
+            fits = covered == 0 or len(self._graph) == covered
+        except (RuntimeError, OSError, TypeError, ValueError):
+            fits = False
+        if covered is None or not fits:
+            raise UserError(
+                f"{self.folder} has no graph, or a damaged one; build it with build_graph"
+            )
         return self._graph, covered
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:

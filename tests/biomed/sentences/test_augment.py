@@ -22,7 +22,7 @@ from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
 QUICK = {
-    "data.scale": 5.0,
+    "model.scale": 5.0,
     "cross.epochs": 4.0,
     "cross.learning_rate": 6e-3,
     "cross.evaluations": 1,

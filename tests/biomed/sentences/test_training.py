@@ -30,7 +30,7 @@ QUICK = {
     "training.dropout": 0.0,
     "training.evaluations": 1,
     "training.patience": 9,
-    "data.scale": 5.0,
+    "model.scale": 5.0,
 }
 
 
@@ -154,7 +154,7 @@ def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encode
     validation = train[:2].assign(first=["left heart", "left kidney"])
     assert labelled(validation)["label"].tolist() == ["1", "1", "0", "0"]
     changes = {**QUICK, "model.kind": "cross-encoder", "model.encoder": str(tiny_encoder)}
-    changes |= {"training.epochs": 10.0, "data.scale": 1.0}
+    changes |= {"training.epochs": 10.0, "model.scale": 1.0}
     model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
     good, bad = (model.predict("left heart", text).score for text in ("failure", "edema"))
     assert good > 0.5 > bad
@@ -223,8 +223,8 @@ def test_any_number_of_models_are_measured_side_by_side(encoder, new_network, to
     other = SentenceEncoder(new_network(seed=3).bert, tokenizer)
     words = "fever pain edema insulin".split()
     pairs = pd.DataFrame({"first": words, "second": words[1:] + words[:1], "label": list("3124")})
-    found = evaluate_models({"one": encoder, "two": other}, sts=pairs, cross={"cross": cross})
-    models = {"one": encoder, "two": other, "cross": cross}
+    found = evaluate_models({"one": encoder, "two": other}, sts=pairs, cross=cross)
+    models = {"one": encoder, "two": other, "cross-encoder": cross}
     assert found == {name: evaluate_pairs(model, pairs).scores for name, model in models.items()}
     with pytest.raises(UserError, match="nothing to measure: name --sts or --retrieval"):
         evaluate_models({"one": encoder})
