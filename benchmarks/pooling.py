@@ -58,7 +58,7 @@ def thirds(pairs: pd.DataFrame) -> pd.DataFrame:
     return pairs.assign(label=classes)
 
 
-@drawing
+@drawing()
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Spearman's correlation of each cell with its interval; trained and plain."""
     figure, (axes,) = new_axes((7.0, 3.4))

@@ -50,7 +50,7 @@ _NOTE = (
 )
 
 
-@drawing
+@drawing()
 def plot_reliability(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path) -> None:
     """Draw the share of right ones against the score, a line for each {name: (scores, right)}."""
     figure, (axes,) = new_axes((5, 4.2))

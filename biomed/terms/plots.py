@@ -156,7 +156,7 @@ def place_labels(
     return corners
 
 
-@drawing
+@drawing()
 def plot_layout(layout: TermLayout) -> Figure:
     """Draw a layout of terms, with a legend of the categories."""
     from matplotlib.figure import Figure

@@ -152,8 +152,8 @@ def holm(difference: Resampled) -> Floats:
     """Two-sided p-values after Holm's correction for all of the differences, NaN without one."""
     from scipy.stats import norm
 
-    errors = np.where(difference.error > 0, difference.error, np.nan)
-    p = 2 * norm.sf(np.abs(difference.value) / errors)
+    error = difference.spread[2]
+    p = 2 * norm.sf(np.abs(difference.value) / np.where(error > 0, error, np.nan))
     order = np.argsort(p, axis=None)[: np.count_nonzero(~np.isnan(p))]
     steps = p.flat[order] * np.arange(len(order), 0, -1)
     p.flat[order] = np.minimum(np.maximum.accumulate(steps), 1.0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _DOTTED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (1, 2))}
 
 
-@drawing
+@drawing()
 def plot_ranking(
     y: ArrayLike,
     scores: Mapping[str, ArrayLike],
@@ -72,7 +72,7 @@ def plot_ranking(
     return figure
 
 
-@drawing
+@drawing()
 def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     """Observed against predicted risk, over a histogram of the risks; both have shape (n,).
 
@@ -98,7 +98,7 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     return figure
 
 
-@drawing
+@drawing()
 def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) -> Figure:
     """Net benefit against the threshold probability; see `decision.decision_curve`.
 
@@ -123,7 +123,7 @@ def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) ->
     return figure
 
 
-@drawing
+@drawing()
 def plot_windows(risk: StayRisk) -> Figure:
     """Window probabilities along the notes of one stay, one note after the other.
 

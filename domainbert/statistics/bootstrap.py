@@ -56,24 +56,12 @@ class Resampled:
     value: Floats
     replicates: Floats = field(repr=False)
 
-    @property
-    def low(self) -> Floats:
-        """2.5% quantile of the replicates; NaN where fewer than 90% of them are defined."""
-        return self._summary[0]
-
-    @property
-    def high(self) -> Floats:
-        """97.5% quantile, likewise."""
-        return self._summary[1]
-
-    @property
-    def error(self) -> Floats:
-        """Standard error: the standard deviation of the replicates, likewise."""
-        return self._summary[2]
-
     @cached_property
-    def _summary(self) -> Floats:
-        """Low, high and error, shape (3, *value.shape)."""
+    def spread(self) -> Floats:
+        """Low and high, the 2.5% and 97.5% quantiles of the replicates, and their standard error.
+
+        Shape (3, *value.shape), NaN where fewer than 90% of the replicates are defined.
+        """
         summary = np.full((3, *self.value.shape), np.nan)
         defined = (~np.isnan(self.replicates)).sum(axis=0)
         enough = ~np.isnan(self.value) & (defined >= max(DEFINED * len(self.replicates), 1))
@@ -85,12 +73,13 @@ class Resampled:
 
     def interval(self) -> Interval:
         """A single number (shape ()) with its interval."""
-        known = (None if np.isnan(n) else float(n) for n in (self.value, self.low, self.high))
+        known = (None if np.isnan(n) else float(n) for n in (self.value, *self.spread[:2]))
         return Interval(*known)
 
     def columns(self, name: str) -> dict[str, Floats]:
         """Columns of a table: the value under its name, `NAME_low` and `NAME_high`."""
-        cells = {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+        low, high, _ = self.spread
+        cells = {name: self.value, f"{name}_low": low, f"{name}_high": high}
         return {column: cell[()] for column, cell in cells.items()}  # of one number, a scalar
 
     def __getitem__(self, place: Any) -> Resampled:
@@ -140,4 +129,5 @@ def ratio_interval(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
         np.arange(len(above)),
         fewest=1,
     )
-    return float(ratio.low), float(ratio.high)
+    low, high, _ = ratio.spread
+    return float(low), float(high)

@@ -5,19 +5,16 @@ Figures are outside pyplot's registry, so long jobs do not collect them.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
 
 # Okabe and Ito's colours, distinct with any colour vision; the line styles are distinct in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -35,17 +32,13 @@ STYLE = {
 }
 
 
-def drawing(plot: Callable[Given, Result]) -> Callable[Given, Result]:
+@contextmanager
+def drawing() -> Iterator[None]:
     """Decorate a function that draws a figure: `STYLE` holds for everything that it draws."""
+    import matplotlib as mpl
 
-    @functools.wraps(plot)
-    def styled(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        import matplotlib as mpl
-
-        with mpl.rc_context(STYLE):
-            return plot(*args, **kwargs)
-
-    return styled
+    with mpl.rc_context(STYLE):
+        yield
 
 
 def new_axes(

@@ -26,15 +26,15 @@ def test_intervals_are_quantiles_over_whole_groups():
         rows = np.concatenate([np.flatnonzero(codes == g) for g in random.integers(30, size=30)])
         drawn.append(values[rows].mean())
     assert found.replicates == pytest.approx(drawn)
-    assert [found.low, found.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
-    assert found.error == pytest.approx(np.std(drawn, ddof=1))
+    assert found.spread[:2] == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
+    assert found.spread[2] == pytest.approx(np.std(drawn, ddof=1))
 
 
 def test_a_paired_difference_has_a_narrow_interval():
     easy = np.random.default_rng(0).normal(size=200)
     both = resample(lambda w: np.array([w @ easy, w @ (easy + 0.1)]) / w.sum(), np.arange(200))
     assert (both[1] - both[0]).interval() == Interval(*[pytest.approx(0.1)] * 3)
-    assert both.high[0] - both.low[0] > 0.1
+    assert both.spread[1, 0] - both.spread[0, 0] > 0.1
 
 
 def test_numbers_that_few_resamples_can_give_have_no_interval():
@@ -69,4 +69,4 @@ def test_parts_keep_their_replicates():
     found = Resampled(values, np.stack([values - 1, values + 1]))
     assert found[1, 2].columns("x")["x"] == 5
     assert found[0].value.tolist() == [0, 1, 2]
-    assert found[:, 1].error == pytest.approx([2**0.5] * 2)
+    assert found[:, 1].spread[2] == pytest.approx([2**0.5] * 2)
