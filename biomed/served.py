@@ -10,7 +10,7 @@ def _entities(name: str, **_: object) -> Served:
     from biomed.ner.task import TagTask
 
     tagger = Tagger.from_pretrained(name)
-    return Served.of(name, tagger.network, {"entities": TagTask(tagger)})
+    return Served(tagger.network, {"entities": TagTask(tagger)})
 
 
 def _answers(name: str, **_: object) -> Served:
@@ -18,7 +18,7 @@ def _answers(name: str, **_: object) -> Served:
     from biomed.qa.task import AskTask
 
     model = AnswerModel.from_pretrained(name)
-    return Served.of(name, model, {"answers": AskTask(model)})
+    return Served(model, {"answers": AskTask(model)})
 
 
 def _similar(name: str, **_: object) -> Served:
@@ -26,7 +26,7 @@ def _similar(name: str, **_: object) -> Served:
     from biomed.terms.task import NearestTask
 
     model = TermEmbedder.from_pretrained(name)
-    return Served.of(name, model, {"similar": NearestTask(TermIndex(model))})
+    return Served(model, {"similar": NearestTask(TermIndex(model))})
 
 
 ENTITIES = Announced("entities", "biomed", _entities)

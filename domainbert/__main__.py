@@ -38,10 +38,6 @@ app.command()(serve)
 @app.command()
 @one_line_errors
 def doctor(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ENCODER...", help="Folders, or hub:owner/name to download."),
-    ] = None,
     clean: Annotated[
         list[Path] | None,
         typer.Option(help="Only remove what killed runs left in this folder and those below."),
@@ -58,7 +54,7 @@ def doctor(
 
     print_table(_installation(), ["what", "here"], title="Installation")
     print_table(
-        _encoders(names),
+        _encoders(),
         ["encoder", "layers", "hidden", "longest window", "SHA-256"],
         title="Encoders",
     )
@@ -95,15 +91,14 @@ def _installation() -> Iterator[tuple[str, object]]:
     yield "CUDA devices", torch.cuda.device_count()
 
 
-def _encoders(names: list[str] | None) -> Iterator[tuple[object, ...]]:
+def _encoders() -> Iterator[tuple[object, ...]]:
     from domainbert.encoders.loading import SHIPPED, find_encoder, load_config, window_limit
 
-    for name in names or SHIPPED:
+    for name in SHIPPED:
         encoder = find_encoder(name)
         config = load_config(encoder)
         shape = (config.num_hidden_layers, config.hidden_size, window_limit(config))
-        published = " (of its weights, as published)" if name in SHIPPED else ""
-        yield name, *shape, encoder.sha256 + published
+        yield name, *shape, f"{encoder.sha256} (of its weights, as published)"
 
 
 def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
@@ -118,7 +113,7 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
     with TemporaryDirectory() as folder:
         served = kind.load(name, cache=Path(folder) / "cache")
         numbers = DIFFERENT if served.self_test(score) else SAME
-    return name, kind.task, numbers if served.example else "no example"
+    return name, kind.task, numbers if "example" in served.model.manifest else "no example"
 
 
 @app.command()

@@ -41,8 +41,8 @@ def add_example(models: Annotated[list[Path], typer.Argument(help="Model folders
             found = {"record": record, "row": {column: row[column]}}
             config["domainbert"]["manifest"]["example"] = found
             file.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
-            card = kind.load(name, cache=Path(work) / "windows.sqlite").card
-            (folder / "README.md").write_text(card, "utf-8")
+            model = kind.load(name, cache=Path(work) / "windows.sqlite").model
+            (folder / "README.md").write_text(model.card(model.config, model.adapter), "utf-8")
 
 
 if __name__ == "__main__":

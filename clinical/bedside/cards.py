@@ -72,18 +72,17 @@ class ReadmissionService(HookService):
         read = [notes[note] for note in passages[0]["notes_read"]]
         unread["that the model does not choose"] = len(records) - len(read)
         name, settings = str(uuid.uuid4()), self._service.settings
-        self._service.ledger.served(self.id, self._served.fingerprint, [row], card=name)
+        self._service.ledger.served(self.id, self._served.model.fingerprint(), [row], card=name)
         key = self._keep({"records": read, "risk": row, "passages": passages})
-        url = f"{settings.address}/v1/models/{self._served.name}"
         text = _TEMPLATES.get_template("card.md.j2").render(
             row=row,
             outcome=self._outcome,
             passages=passages,
             records=read,
             unread=unread,
-            model=self._served,
+            name=self._served.name,
+            fingerprint=self._served.model.fingerprint(),
             version=domainbert.__version__,
-            url=url,
             report=settings.report,
         )
         summary, _, detail = text.partition("\n")
@@ -93,7 +92,10 @@ class ReadmissionService(HookService):
             "summary": summary,
             "detail": detail,
             "indicator": "warning" if row.get("alert") else "info",
-            "source": {"label": f"domainbert, {self._served.name[-60:]}", "url": url},
+            "source": {
+                "label": f"domainbert, {self._served.name[-60:]}",
+                "url": settings.report or settings.address,
+            },
             "overrideReasons": self.reasons,
             "links": [link | {"url": f"{settings.address}/#card={key}"}],
         }
@@ -133,11 +135,13 @@ _TEMPLATES = Environment(loader=PackageLoader(__package__, "texts"), autoescape=
 _TEMPLATES.filters["escaped"] = escaped
 
 
-def risk_assessments(model: str, outcome: str) -> Callable[..., Answer]:
+def risk_assessments(served: Served) -> Callable[..., Answer]:
     """Makes `?format=fhir`: one RiskAssessment, or for several stays a Bundle of them.
 
     A stay without a risk has an OperationOutcome.
     """
+    model: Any = served.model
+    method = f"{served.name} {model.fingerprint()[:12]}, domainbert {domainbert.__version__}"
 
     def assessment(row: Row, passages: Sequence[Row]) -> dict[str, Any]:
         if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
@@ -146,8 +150,8 @@ def risk_assessments(model: str, outcome: str) -> Callable[..., Answer]:
         of_stay = [passage for passage in passages if passage["stay_id"] == row["stay_id"]]
         return risk_assessment(
             row,
-            model,
-            outcome.capitalize(),
+            method,
+            model.outcome.capitalize(),
             time=now(),
             passages=[each["text"] for each in of_stay if each["direction"] == "raises"],
             documents=[note for note in of_stay[0]["notes_read"] if note],

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-import domainbert
 from clinical.evidence.task import ExplainTask
 from domainbert.service.served import Announced, Served
 
@@ -28,7 +27,6 @@ class PassagesTask(ExplainTask):
 
 def load(name: str, *, cache: Path) -> Served:
     """A readmission model with its tasks `readmission` and `passages`."""
-    from clinical.bedside.cards import risk_assessments
     from clinical.risk.model import RiskModel
     from clinical.risk.task import ReadmissionTask
     from domainbert.scoring.cache import WindowCache
@@ -36,19 +34,17 @@ def load(name: str, *, cache: Path) -> Served:
     model = RiskModel.from_pretrained(name)
     model.cache = WindowCache(cache, model=model.fingerprint())
     passages = PassagesTask(model, top=3, text=True)
-    tasks = {"readmission": ReadmissionTask(model), "passages": passages}
-    label = f"{Path(name).name} {model.fingerprint()[:12]}, domainbert {domainbert.__version__}"
-    fhir = risk_assessments(label, model.outcome)
-    return Served.of(name, model, tasks, forms={("readmission", "fhir"): fhir}, routes=_routes)
+    return Served(model, {"readmission": ReadmissionTask(model), "passages": passages}, _routes)
 
 
 def _routes(service: Any, served: Served) -> None:
     from starlette.staticfiles import StaticFiles
 
-    from clinical.bedside.cards import ReadmissionService
+    from clinical.bedside.cards import ReadmissionService, risk_assessments
     from clinical.bedside.hooks import add_services
 
     add_services(service, [ReadmissionService(service, served)])
+    service.forms["readmission", "fhir"] = risk_assessments(served)
     service.app.mount("/", StaticFiles(packages=[("clinical.bedside", "page")], html=True))
 
 

@@ -46,18 +46,12 @@ def command_line(name: str, about: str) -> typer.Typer:
     """A typer application called `name` with --version and `about` as its help."""
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-    def show_version(asked: bool) -> None:  # noqa: FBT001  (typer passes it by position)
-        if asked:
+    @app.callback(help=about, invoke_without_command=True)
+    def main(*, version: Annotated[bool, typer.Option(help="Print and exit.")] = False) -> None:
+        if version:
             stdout.print(f"{name} {__version__}")
             raise typer.Exit
 
-    show = typer.Option("--version", callback=show_version, is_eager=True, help="Print and exit.")
-
-    def main(*, version: bool = False) -> None:
-        del version
-
-    main.__annotations__ = {"version": Annotated[bool, show]}
-    app.callback(help=about)(main)
     return app
 
 
@@ -156,27 +150,10 @@ def _frames(error: BaseException) -> Iterator[str]:
 
 @contextmanager
 def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal.
+    """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    It shows the time so far and the time left.
-    """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     quiet = not sys.stderr.isatty()
     window = 300  # seconds of the estimate: steps may come in bursts
     with Progress(*columns, console=stderr, disable=quiet, speed_estimate_period=window) as bar:

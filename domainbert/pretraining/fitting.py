@@ -17,7 +17,6 @@ from domainbert.files import folder_beside
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, read_exclusions
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared, private_folder
 from domainbert.pretraining.model import (
-    check_free,
     load_start,
     new_manifest,
     save_encoder,
@@ -73,7 +72,8 @@ def pretrain(
         UserError: a length that the encoder cannot read, or another process trains this recipe.
     """
     out, recipe = Path(out), recipe or Recipe()
-    check_free(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"{out} exists already; move it away or choose another name")
     with folder_beside(out):
         pass  # fails before training if it cannot be written
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
@@ -110,12 +110,7 @@ def pretrain(
 def train(
     network: PretrainingNetwork, objective: MaskedWords, *, folder: Path
 ) -> tuple[PretrainingNetwork, Scores, Scores]:
-    """Train a network in place, from where a killed run was.
-
-    Args:
-        network: to start from.
-        objective: with the settings.
-        folder: keeps the checkpoints.
+    """Train a network in place, from where a killed run was; `folder` keeps the checkpoints.
 
     Returns:
         The network, and its scores on held-out documents before and after.
@@ -163,7 +158,7 @@ class MaskedWords(Objective):
         self, examples: Mapping[str, Dataset], *, plan: TrainingPlan, masker: Masker
     ) -> None:
         self.plan, self._examples, self._masker = plan, examples[TRAIN], masker
-        self._held_out = list(_held_out(examples[HELD_OUT], masker=masker, plan=plan))
+        self._held_out = list(self._held_out_batches(examples[HELD_OUT]))
         self.passes = math.ceil(plan.batch_tokens / plan.device_tokens)
         lengths = np.asarray(self._examples["length"][:])
         self.batches = LengthBatches(
@@ -172,6 +167,17 @@ class MaskedWords(Objective):
             batch_tokens=plan.batch_tokens // self.passes,
             seed=plan.seed,
         )
+
+    def _held_out_batches(self, examples: Dataset) -> Iterator[dict[str, torch.Tensor]]:
+        """Masked batches of a random choice of examples, as many as an evaluation reads."""
+        order = np.random.default_rng(self.plan.seed).permutation(len(examples))
+        lengths = np.asarray(examples["length"][:])
+        fits = np.cumsum(lengths[order]) < self.plan.evaluation_tokens
+        chosen = order[: int(fits.sum()) or 1]
+        batches = plan_batches(lengths[chosen], batch_tokens=EVALUATION_TOKENS)
+        for number, batch in enumerate(batches):
+            rows = examples[chosen[batch].tolist()]
+            yield self._masker.batch(rows, seed=(self.plan.seed, number))
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """A masked batch."""
@@ -211,19 +217,6 @@ class MaskedWords(Objective):
     def facts(self) -> dict[str, Any]:
         """The settings; `pretrain` names the folder of a run by these and its data."""
         return {"plan": self.plan.model_dump()}
-
-
-def _held_out(
-    examples: Dataset, *, masker: Masker, plan: TrainingPlan
-) -> Iterator[dict[str, torch.Tensor]]:
-    """Masked batches of a random choice of examples, as many as an evaluation reads."""
-    order = np.random.default_rng(plan.seed).permutation(len(examples))
-    lengths = np.asarray(examples["length"][:])
-    fits = np.cumsum(lengths[order]) < plan.evaluation_tokens
-    chosen = order[: int(fits.sum()) or 1]
-    batches = plan_batches(lengths[chosen], batch_tokens=EVALUATION_TOKENS)
-    for number, batch in enumerate(batches):
-        yield masker.batch(examples[chosen[batch].tolist()], seed=(plan.seed, number))
 
 
 def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.ndarray:

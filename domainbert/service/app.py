@@ -55,7 +55,8 @@ class Service:
         self.settings, self.work = settings, work
         self.ledger = Ledger(settings.ledger or work / "run.sqlite")
         self.trust = Trust(Path(settings.trust), self.ledger) if settings.trust else None
-        self.errors: dict[str, Callable[[int, str], Any]] = {}
+        self.errors: dict[str, Callable[[int, str], Any]] = {}  # by the start of the path
+        self.forms: dict[tuple[str, str], Callable[..., Response]] = {}  # by task and format
         self.most_bytes = _BYTES * settings.max_characters + (1 << 20)
         self._models: list[Served] = []
         self._workers: dict[str, tuple[Served, Worker]] = {}
@@ -104,7 +105,6 @@ class Service:
         app.get("/ready", summary="Whether the models answer as their cards say")(self._ready)
         app.get("/metrics", summary="Numbers for Prometheus")(_metrics)
         app.get("/v1", summary="The tasks, what they read and give, and the limits")(self._about)
-        app.get("/v1/models/{name}", summary="The card of a model")(self._card)
         for name, (model, worker) in self._workers.items():
             summary = (type(worker.task).__doc__ or name).splitlines()[0]
             app.post(f"/v1/{name}", summary=summary)(self._answer(name, model))
@@ -126,19 +126,19 @@ class Service:
             app.add_exception_handler(kind, lambda asked, why: self.refusal(asked.url.path, why))
         return app
 
-    def _answer(self, task: str, model: Served) -> Callable[..., Response]:
-        same = {"task": task, "model": model.name, "fingerprint": model.fingerprint}
+    def _answer(self, task: str, served: Served) -> Callable[..., Response]:
+        same = {"task": task, "model": served.name, "fingerprint": served.model.fingerprint()}
         same["version"] = domainbert.__version__
 
         def answer(body: Records, format: str = "json") -> Response:  # noqa: A002
             records = self.check(body.records)
-            if (task, format) in model.forms:
-                return model.forms[task, format](records, self.score)
+            if form := self.forms.get((task, format)):
+                return form(records, self.score)
             if format != "json":
                 raise HTTPException(400, "format: no such form; leave it out for JSON")
             rows = self.score(task, records)
             risks = [row for row in rows if row.get("stay_id") and "alert" in row]
-            self.ledger.served(task, model.fingerprint, risks)
+            self.ledger.served(task, same["fingerprint"], risks)
             return Answer({**same, "time": now(), "records": rows})
 
         return answer
@@ -175,12 +175,6 @@ class Service:
             "seconds": asked.seconds,
         }
         return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
-
-    async def _card(self, name: str) -> Response:
-        cards = [model.card for model in self._models if model.name == name]
-        if not cards:
-            raise HTTPException(404, "no model of this name is served here")
-        return PlainTextResponse(cards[0], media_type="text/markdown")
 
 
 async def _metrics() -> Response:

@@ -91,9 +91,8 @@ def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     try:
         with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as con:
-            return pd.read_sql("SELECT * FROM served", con), pd.read_sql(
-                "SELECT * FROM feedback", con
-            )
+            served = pd.read_sql("SELECT * FROM served", con)
+            return served, pd.read_sql("SELECT * FROM feedback", con)
     except (sqlite3.Error, pd.errors.DatabaseError):
         raise TableError(f"{path} is no file that `domainbert serve --ledger` wrote") from None
 

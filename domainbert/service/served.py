@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.models.shipped import shipped_models
@@ -32,38 +32,27 @@ class Served:
     """A loaded model and what it does.
 
     Attributes:
-        name: as it was asked for.
-        fingerprint: of the model.
+        model: its manifest has the example for the self-test, a record for the first task.
         tasks: last part of the address -> task, such as "readmission" for `/v1/readmission`.
-        card: of the model, Markdown.
-        example: task, record, and columns of its result that are known, for the self-test.
-        forms: (task, format) -> (records, score) -> the response for `?format=`.
-        routes: (service, this) -> None; adds the package's own routes.
+        routes: (service, this) -> None; adds the package's own routes and forms.
     """
 
-    name: str
-    fingerprint: str
+    model: Model
     tasks: Mapping[str, AnyTask]
-    card: str = ""
-    example: tuple[str, dict[str, Any], dict[str, float]] | None = None
-    forms: Mapping[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
     routes: Callable[[Any, Served], None] | None = None
 
-    @classmethod
-    def of(cls, name: str, model: Model, tasks: Mapping[str, AnyTask], **more: Any) -> Self:
-        """A model as it is served; its example is that of the first task."""
-        known = model.manifest.get("example")
-        example = (next(iter(tasks)), known["record"], known["row"]) if known else None
-        card = model.card(model.config, model.adapter) if model.config else ""
-        return cls(Path(name).name, model.fingerprint(), tasks, card, example, **more)
+    @property
+    def name(self) -> str:
+        """The last part of the name that was asked for."""
+        return Path(self.model.name).name
 
     def self_test(self, score: Callable[..., Any]) -> str:
         """What is wrong with the answer to the example, or ""."""
-        if self.example is None:
+        if not (example := self.model.manifest.get("example")):
             return ""
-        task, record, known = self.example
-        row = score(task, [record])[0]
-        wrong = [c for c, v in known.items() if not abs((row.get(c) or 0) - v) <= TOLERANCE]
+        row = score(next(iter(self.tasks)), [example["record"]])[0]
+        known = example["row"].items()
+        wrong = [c for c, v in known if not abs((row.get(c) or 0) - v) <= TOLERANCE]
         return f"{self.name}: {wrong[0]} of its card's example differs" if wrong else ""
 
 

@@ -1,5 +1,7 @@
 """`domainbert doctor`: the installation, its models' numbers, and what killed runs left."""
 
+import sys
+
 from typer.testing import CliRunner
 
 from clinical.bedside.served import READMISSION
@@ -19,6 +21,15 @@ def test_it_shows_versions_threads_encoders_and_right_numbers(monkeypatch):
         assert shown in result.output
     (row,) = [line for line in result.output.splitlines() if "readmission-demo" in line]
     assert command.SAME in row
+
+
+def test_the_numbers_need_no_extra(monkeypatch):
+    for name in ("cryptography", "fastapi", "starlette"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("clinical.bedside.")]:
+        monkeypatch.delitem(sys.modules, name)
+    _, _, numbers = command._self_test(READMISSION, "readmission-demo")
+    assert numbers == command.SAME
 
 
 def test_other_numbers_than_those_of_the_card_are_a_failure(monkeypatch):

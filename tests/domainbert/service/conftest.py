@@ -56,14 +56,13 @@ class LengthTask(Task):
 
 def announce(task, *, known=5.0):
     def load(name, *, cache):
-        return Served(
-            name,
-            "0" * 64,
-            {"lengths": task},
-            example=("lengths", {"text": "hello"}, {"length": known}),
-            card="# A card",
-            forms={("lengths", "short"): lambda records, score: Answer(len(records))},
+        model = SimpleNamespace(
+            name=name,
+            manifest={"example": {"record": {"text": "hello"}, "row": {"length": known}}},
+            fingerprint=lambda: "0" * 64,
         )
+        forms = {("lengths", "short"): lambda records, score: Answer(len(records))}
+        return Served(model, {"lengths": task}, lambda service, _: service.forms.update(forms))
 
     return Announced("lengths", "domainbert.pretraining", load)
 
