@@ -122,13 +122,7 @@ class Embedder(Model):
         return published or EmbeddingSettings()
 
     def embed(self, texts: str | Sequence[str]) -> np.ndarray:
-        """The vectors of texts.
-
-        Args:
-            texts: a text, or several.
-
-        Returns:
-            Shape (texts, dimension), or (dimension,) for one text; float32.
+        """The vectors of texts, shape (texts, dimension), or (dimension,) for one text; float32.
 
         Raises:
             UserError: a text is empty, not a string, or not in the vocabulary at all; the message
@@ -171,11 +165,7 @@ class Embedder(Model):
         """One vector per passage of each text, with its place in the text.
 
         Passages are consecutive and cover the text; they end at a sentence or line where possible.
-
-        Args:
-            texts: any number of them.
-            window: tokens of a passage at most, special tokens included; by default the window of
-                the settings.
+        `window` is their maximum of tokens, special ones included, by default that of the settings.
 
         Raises:
             UserError: one string instead of a list, or a window beyond the encoder's limit.
@@ -214,14 +204,10 @@ class Embedder(Model):
     def pooled(
         self, windows: Sequence[np.ndarray], *, network: PreTrainedModel | None = None
     ) -> np.ndarray:
-        """Token ids of windows -> their pooled hidden states, not scaled.
+        """Pooled hidden states, not scaled, shape (windows, dimension), float32.
 
-        Args:
-            windows: token ids with special tokens, each of shape (tokens,).
-            network: used instead of the embedder's own (for example while it trains).
-
-        Returns:
-            Shape (windows, dimension), float32.
+        `windows` are token ids with special tokens, each of shape (tokens,). A network in training
+        may take the place of the embedder's own.
         """
 
         def read(output: Any, mask: torch.Tensor | None) -> torch.Tensor:

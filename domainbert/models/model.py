@@ -126,13 +126,8 @@ class Model(ABC):
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too.
-
-        Args:
-            name: of the model; each class that has a shipped model has a default.
-            device: see the class.
-            batch_tokens: see the class.
-            **settings: in place of those of the model; see its `settings_class`.
+        A plain Hugging Face checkpoint with a head for the same task loads too. Classes with a
+        shipped model have a default. `settings` replace those of the model.
 
         Raises:
             EncoderError: see `domainbert.models.storage.load_task_model`.

@@ -51,8 +51,8 @@ def fit(
 
     Args:
         network: plain or wrapped by peft.
-        objective: what to train on.
-        settings: how to train.
+        objective: see `Objective`.
+        settings: see `TrainingSettings`.
         facts: what identifies the run beside the settings, as JSON; a run resumes only if all are
             the same.
         folder: keeps the checkpoints; a temporary one by default.
