@@ -17,7 +17,7 @@ from domainbert.errors import UserError
 from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.train import Stage, train
+from domainbert.training.train import train
 
 if TYPE_CHECKING:
     from biomed.corpora.corpus import Corpus
@@ -117,7 +117,7 @@ def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: 
     objective = TagObjective(model, corpora, recipe)
     model = train(
         model,
-        Stage(objective, training),
+        (objective, training),
         encoder=encoder,
         start=started_from(model, recipe=recipe) if recipe.model.start else None,
         **place,

@@ -20,7 +20,7 @@ from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.train import Stage, train
+from domainbert.training.train import train
 
 if TYPE_CHECKING:
     from biomed.qa.examples import Example
@@ -202,7 +202,7 @@ def fit(
         AnswerObjective(untrained, questions, validation, training=stage, choosing=choosing)
         for questions, stage in zip(sets, stages, strict=True)
     ]
-    model = train(untrained, *map(Stage, objectives, stages), encoder=encoder, **place)
+    model = train(untrained, *zip(objectives, stages, strict=True), encoder=encoder, **place)
     scores = evaluate(model, validation)
     row = f"{len(validation)} questions of {validation.name}"
     f1 = {"value": scores["f1"], "low": scores["f1_low"], "high": scores["f1_high"]}

@@ -17,7 +17,7 @@ from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
 from domainbert.training.objective import LengthBatches, Objective, fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.train import Stage, train
+from domainbert.training.train import train
 
 if TYPE_CHECKING:
     from domainbert.training.settings import TrainingSettings
@@ -82,7 +82,7 @@ def distill(
         sides["translations"] = translations
     check_sides(learner, sides)
     objective = TeacherObjective(learner, sides, teacher.embed(sentences), training)
-    stage = Stage(objective, training.replaced(full=True))
+    stage = (objective, training.replaced(full=True))
     trained = train(learner, stage, encoder=name, **place)
     trained.name = str(name)
     trained.manifest |= {

@@ -16,7 +16,7 @@ from domainbert.models.pairs import PairSettings
 from domainbert.models.pooling import EmbeddingSettings
 from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it)
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.train import Stage, train
+from domainbert.training.train import train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +117,7 @@ def fit_encoder(
         training=training,
         scale=recipe.model.scale,
     )
-    stage = Stage(objective, training)
+    stage = (objective, training)
     trained = train(embedder, stage, encoder=model.encoder, share=model.share, **place)
     trained.name = str(model.encoder)
     counts = {f"training rows, {name}": len(pairs) for name, pairs in sets.items() if len(pairs)}
@@ -134,7 +134,7 @@ def _fit_cross(
         plan.encoder, training=training, settings=settings, labels=("score",)
     )
     objective = PairsObjective(model, pairs, validation, training=training, scale=plan.scale)
-    trained = train(model, Stage(objective, training), encoder=plan.encoder, **place)
+    trained = train(model, (objective, training), encoder=plan.encoder, **place)
     trained.manifest["counts"] = {
         "pairs for training": len(pairs),
         "pairs to choose weights": len(validation),

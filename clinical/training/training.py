@@ -133,14 +133,14 @@ def _trained(
     rows: pd.DataFrame, recipe: ReadmissionRecipe, choice: NoteChoice | None, **run: Any
 ) -> tuple[RiskModel, ReadmissionObjective]:
     """A network trained on the train side of rows; `run` is for `domainbert.training.train`."""
-    from domainbert.training.train import Stage, train
+    from domainbert.training.train import train
 
     table, training = recipe.model, recipe.training
     around = table.model_dump(exclude={"encoder", "objective", "calibration"})
     settings = ReadmissionSettings(**around, notes=choice)
     model = RiskModel.untrained(table.encoder, training=training, settings=settings)
     objective = ReadmissionObjective(model, rows, table=table, training=training)
-    return train(model, Stage(objective, training), encoder=table.encoder, **run), objective
+    return train(model, (objective, training), encoder=table.encoder, **run), objective
 
 
 def _out_of_fold(

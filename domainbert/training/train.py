@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -24,17 +23,9 @@ if TYPE_CHECKING:
 AnyModel = TypeVar("AnyModel", bound="Model")
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One part of a training run: what to train on, and how."""
-
-    objective: Objective
-    settings: TrainingSettings
-
-
 def train(
     model: AnyModel,
-    *stages: Stage,
+    *stages: tuple[Objective, TrainingSettings],
     encoder: str | Path,
     start: Mapping[str, torch.Tensor] | None = None,
     share: float = 1.0,
@@ -48,7 +39,7 @@ def train(
 
     Args:
         model: from `Model.untrained`.
-        stages: in order.
+        stages: what to train on and how, in order.
         encoder: what `Model.untrained` was given.
         start: values of adapters and head, by the names of `lora.adapter_tensors`; by
             default new adapters and the head of `model`.
@@ -61,15 +52,14 @@ def train(
         UserError: `resume` with other data, another split, encoder, objective or setting;
             checkpoints in the folder and no `resume`; or a share without adapters.
     """
-    first = stages[0].settings
+    first = stages[0][1]
     if share != 1 and first.full:
         raise UserError("share needs adapters; train without full = true")
     network = model.network if first.full else add_lora(model.network, first.rank)
     if start is not None:
         set_adapter(network, start)
     best: dict[str, float] = {}
-    for number, stage in enumerate(stages, start=1):
-        objective = stage.objective
+    for number, (objective, settings) in enumerate(stages, start=1):
         if not len(objective.batches):
             raise UserError("there is nothing to train on: the training side has no examples")
         folder = checkpoints
@@ -78,7 +68,7 @@ def train(
         network, best = fit(
             network,
             objective,
-            settings=stage.settings,
+            settings=settings,
             facts={**model.facts(encoder), **objective.facts()},
             folder=folder,
             resume=resume,
@@ -88,14 +78,13 @@ def train(
             for name, weights in network.named_parameters():
                 if "lora_B" in name:
                     weights.mul_(share)
-        best = stages[-1].objective.score(network.eval())
+        best = stages[-1][0].score(network.eval())
     trained = model.finished(network, encoder=encoder, full=first.full)
-    settings = [stage.settings.model_dump() for stage in stages]
-    facts = [stage.objective.facts() for stage in stages]
-    one = len(stages) == 1
+    known = [(settings.model_dump(), objective.facts()) for objective, settings in stages]
+    training, facts = known[0] if len(known) == 1 else map(list, zip(*known, strict=True))
     trained.manifest = {
-        "training": settings[0] if one else settings,
-        "facts": facts[0] if one else facts,
+        "training": training,
+        "facts": facts,
         "versions": versions(),
         "validation": best,
     }

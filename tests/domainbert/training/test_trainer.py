@@ -31,7 +31,7 @@ from domainbert.training.checkpoints import (
 )
 from domainbert.training.objective import FreshBatches, LengthBatches, Objective
 from domainbert.training.settings import TrainingSettings
-from domainbert.training.train import Stage, train
+from domainbert.training.train import train
 
 SIGN = 7  # the token that makes an example positive in the toy problem
 
@@ -106,7 +106,7 @@ def run(tiny_encoder, tmp_path):
         model = ReadmissionModel.untrained(
             encoder, training=settings, settings=ReadmissionSettings(window=window)
         )
-        stages = [Stage(objective, settings) for objective in objectives]
+        stages = [(objective, settings) for objective in objectives]
         checkpoints = folder and tmp_path / folder
         return train(model, *stages, encoder=encoder, checkpoints=checkpoints, resume=resume)
 
