@@ -45,12 +45,7 @@ def encode(
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.task import EncodeTask
 
-    options.score_source(
-        lambda: EncodeTask(_encoder(model, scoring.device)),
-        source,
-        out,
-        scoring,
-    )
+    options.score_source(lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring)
 
 
 @app.command()
@@ -135,11 +130,7 @@ def rerank(
     from biomed.sentences.task import PairTask
 
     options.score_source(
-        lambda: PairTask(_cross(model, scoring.device)),
-        source,
-        out,
-        scoring,
-        text="second",
+        lambda: PairTask(_cross(model, scoring.device)), source, out, scoring, text="second"
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from domainbert.errors import UserError
 from domainbert.models.embedder import check_many
+from domainbert.search import Words, fuse
 from domainbert.search.vectors import VectorIndex
-from domainbert.search.words import Words, fuse
 
 if TYPE_CHECKING:
     import pandas as pd

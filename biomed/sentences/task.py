@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from biomed.sentences.search import Passage, SentenceIndex
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairResult, PairWindow
-    from domainbert.search.words import Words
+    from domainbert.search import Words
     from domainbert.tables import Row
 
 SENTENCE = replace(TEXT, also=("sentence", "sentences", "passage"))
@@ -157,12 +157,10 @@ class PairTask(Task):
 
     def read(self, rows: Sequence[Row]) -> list[PairWindow] | Fault:
         """The windows of a pair."""
-        pair = []
-        for name in ("first", "second"):
-            text = text_of(rows[0], name)
+        pair = [text_of(rows[0], name) for name in ("first", "second")]
+        for name, text in zip(("first", "second"), pair, strict=True):
             if isinstance(text, Fault):
                 return Fault(f"{name}: {text.reason}", text.status)
-            pair.append(text)
         try:
             return self._model.windower.split(*pair, number=rows[0].number)
         except UserError as error:

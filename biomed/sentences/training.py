@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from domainbert.models.embedder import Embedder
+    from domainbert.models.model import Model
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound="Embedder")
+AnyModel = TypeVar("AnyModel", bound="Model")
 log = logging.getLogger(__name__)
 
 
@@ -72,17 +74,9 @@ def train_from_recipe(
         raise UserError(f"all {given} pairs are in training and validation; train on others")
     if shared := given - len(pairs):
         log.warning("%d of %d pairs are in validation too; left out of training", shared, given)
-    trained: SentenceEncoder | CrossEncoder
     if recipe.model.kind == "cross-encoder":
-        trained = _fit_cross(pairs, validation, recipe, **place)
-    else:
-        trained = fit_encoder({"pairs": pairs}, validation, recipe, **place)
-    trained.manifest |= {
-        "card": recipe.card.model_dump(),
-        "scores": {"validation": trained.manifest["validation"]},
-        "scores_note": f"On {len(validation)} validation examples, which chose the weights.",
-    }
-    return trained
+        return _fit_cross(pairs, validation, recipe, **place)
+    return fit_encoder({"pairs": pairs}, validation, recipe, **place)
 
 
 def fit_encoder(
@@ -122,7 +116,7 @@ def fit_encoder(
     trained.name = str(model.encoder)
     counts = {f"training rows, {name}": len(pairs) for name, pairs in sets.items() if len(pairs)}
     trained.manifest |= {"objective": model.objective, "counts": counts}
-    return trained
+    return _described(trained, recipe, validation)
 
 
 def _fit_cross(
@@ -138,5 +132,15 @@ def _fit_cross(
     trained.manifest["counts"] = {
         "pairs for training": len(pairs),
         "pairs to choose weights": len(validation),
+    }
+    return _described(trained, recipe, validation)
+
+
+def _described(trained: AnyModel, recipe: SentenceRecipe, validation: pd.DataFrame) -> AnyModel:
+    """The model, with what its card says."""
+    trained.manifest |= {
+        "card": recipe.card.model_dump(),
+        "scores": {"validation": trained.manifest["validation"]},
+        "scores_note": f"On {len(validation)} validation examples, which chose the weights.",
     }
     return trained

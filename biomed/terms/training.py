@@ -73,10 +73,4 @@ def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any)
             f"{len(train)} pairs of names to train on and {len(held)} to choose the weights by: "
             "both are needed; give more concepts with two names or more"
         )
-    trained = fit_encoder({"names": train}, held, recipe, model_class=TermEmbedder, **place)
-    trained.manifest |= {
-        "card": recipe.card.model_dump(),
-        "scores": {"validation": trained.manifest["validation"]},
-        "scores_note": f"On {len(held)} names of held-out concepts, which chose the weights.",
-    }
-    return trained
+    return fit_encoder({"names": train}, held, recipe, model_class=TermEmbedder, **place)

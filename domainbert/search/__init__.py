@@ -1,14 +1,16 @@
-"""Search: vectors by cosine, texts by words, and the nearest rows of queries, block by block."""
+"""Rankings: the nearest vectors block by block, texts by words (BM25), and rankings joined."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from domainbert.errors import UserError
 
+RANK = 60  # added to each rank when rankings are joined
 QUERIES = 256  # compared with a block of rows at a time
 
 
@@ -63,3 +65,47 @@ def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int, first: i
         first += len(block)
     empty = ~np.isfinite(scores)
     return Hits(np.where(empty, -1, rows), np.where(empty, np.nan, scores))
+
+
+class Words:
+    """BM25 over texts (Robertson and Zaragoza 2009, by bm25s): the baseline by words.
+
+    Args:
+        texts: the texts, one row each.
+
+    Raises:
+        UserError: no text has a word that counts.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        import bm25s
+
+        self._count, self._index = len(texts), bm25s.BM25()
+        self._tokens = partial(bm25s.tokenize, stopwords="en", show_progress=False)
+        tokens = self._tokens(list(texts))
+        if not any(map(len, tokens.ids)):
+            raise UserError("no text has a word that BM25 counts; search by meaning alone")
+        self._index.index(tokens, show_progress=False)
+
+    def search(self, queries: Sequence[str], *, k: int) -> Hits:
+        """The k best rows of each query; a row without a word of the query is not among them."""
+        tokens, most = self._tokens(list(queries)), min(k, self._count)
+        rows, scores = self._index.retrieve(tokens, k=most, show_progress=False)
+        is_found = scores > 0
+        return Hits(np.where(is_found, rows, -1), np.where(is_found, scores, np.nan))
+
+
+def fuse(rankings: Sequence[Hits], *, k: int) -> Hits:
+    """The k best rows by reciprocal ranks in rankings of the same queries (Cormack et al. 2009)."""
+    number = len(rankings[0].rows)
+    rows, scores = np.full((number, k), -1), np.full((number, k), np.nan, dtype=np.float32)
+    for query in range(number):
+        total: dict[int, float] = {}
+        for hits in rankings:
+            for rank, row in enumerate(hits.rows[query].tolist(), start=1):
+                if row >= 0:
+                    total[row] = total.get(row, 0.0) + 1 / (RANK + rank)
+        best = sorted(total, key=lambda row: (-total[row], row))[:k]
+        rows[query, : len(best)] = best
+        scores[query, : len(best)] = [total[row] for row in best]
+    return Hits(rows, scores)

@@ -14,8 +14,7 @@ from biomed.sentences.task import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.scoring import score_frame
-from domainbert.search import Hits
-from domainbert.search.words import Words, fuse
+from domainbert.search import Hits, Words, fuse
 
 TEXTS = [
     "Heart failure with edema. " * 12 + "Treated with furosemide.",

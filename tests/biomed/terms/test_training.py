@@ -75,7 +75,7 @@ def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
     )
     trained = train_from_recipe(recipe, names)
     assert trained.manifest["counts"] == {"training rows, names": 2 * (40 - held)}
-    assert f"On {2 * held} names" in trained.manifest["scores_note"]
+    assert f"On {2 * held} validation examples" in trained.manifest["scores_note"]
     file.write_text("term,synonyms\npain,ache|soreness\nfever,\n")
     assert read_names(file).to_numpy().tolist() == [
         *(["pain", "pain"], ["ache", "pain"]),
