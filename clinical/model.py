@@ -44,8 +44,7 @@ class ReadmissionModel(RiskModel):
                 or one row a stay, with a list of notes as `text`.
             named: our column name -> the frame's, where they differ.
             keep: other columns to carry into the result.
-            notes: "chosen" for those that the model was trained on (which a cohort has; of a table
-                of notes the columns decide), "as-given" for all.
+            notes: "chosen" for those that the model was trained on, "as-given" for all.
 
         Raises:
             TableError: there is no column `text`, or none to choose the notes by.

@@ -133,12 +133,9 @@ def alert_burden(
 def alert_points(
     own: float | None, percentiles: Sequence[float], *, source: str
 ) -> dict[str, Point]:
-    """Alert thresholds from validation: the model's own, and one for each of `CAPACITIES`.
+    """Alert thresholds from validation: the model's own, if any, and one for each of `CAPACITIES`.
 
-    Args:
-        own: the model's own threshold, if it has one.
-        percentiles: 1 to 99 of validation risks; without them there is only the model's own.
-        source: whose validation stays they are, as a phrase.
+    The latter are from the `percentiles` 1 to 99 of validation risks; `source` says whose.
     """
     points = {}
     if own is not None:

@@ -1,7 +1,4 @@
-"""The sentences that raise or lower the risk of a stay, found by leaving each of them out.
-
-`evaluate_faithfulness` measures how much more of the risk they carry than random sentences do.
-"""
+"""The sentences that raise or lower the risk of a stay, found by leaving each of them out."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Explanations of risks, and their passages tinted in the notes: in notebooks, and as a page.
-
-Raising passages are orange with a solid underline, lowering ones blue with a dashed one (Okabe and
-Ito's colours, distinct with any colour vision); both have a mark in text, which survives a printer
-without colours.
-"""
+"""Explanations of risks, and their passages tinted in the notes: in notebooks, and as a page."""
 
 from __future__ import annotations
 

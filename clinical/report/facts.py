@@ -63,12 +63,10 @@ def gather(
     summary: Mapping[str, Any] | None = None,
     hospital: Settings | None = None,
 ) -> Facts:
-    """Facts as sentences by name, None where they are unknown.
-
-    The sentences are the blocks of `templates/facts.j2`.
+    """Facts as sentences by name, the blocks of `templates/facts.j2`; None where they are unknown.
 
     Args:
-        model: the one that was evaluated; None for scores of another origin.
+        model: None for scores of another origin.
         comparison: its evaluation.
         name: of the model, as the user gave it.
         summary: of the cohort, from `clinical.cohort.Cohort`; None for other tables.

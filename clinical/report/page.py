@@ -40,9 +40,8 @@ def write_report(
 ) -> Path:
     """Write `report.html`, its figures and `metrics.json`; returns the path of the report.
 
-    The page is one file with its figures and style inside, which loads nothing. With `about`, it
-    also has the source attributes, TRIPOD+AI and the open questions, which
-    `hospital-template.toml`, beside it, asks.
+    The page is one file that loads nothing. With `about`, it also has the source attributes,
+    TRIPOD+AI and the open questions, which `hospital-template.toml`, beside it, asks.
 
     Args:
         comparison: what was measured.

@@ -75,10 +75,9 @@ class ReadmissionSettings(ReadingSettings):
 class RiskModel(Model):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
-    It knows nothing of tables, explanations or figures: `clinical.ReadmissionModel`, the class that
-    users hold, adds these. The network is Hugging Face's
-    BERT for sequence classification with one label (CLS -> dense -> tanh -> logit -> sigmoid), or
-    the class for another encoder, such as ModernBERT, whose windows may have 8,192 tokens.
+    `clinical.ReadmissionModel`, which users hold, adds tables and explanations. The network is
+    Hugging Face's BERT for sequence classification with one label (CLS -> dense -> tanh -> logit ->
+    sigmoid), or the class for another encoder, such as ModernBERT with windows of 8,192 tokens.
 
     Args:
         network: with one label.

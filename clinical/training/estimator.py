@@ -25,9 +25,8 @@ log = logging.getLogger(__name__)
 class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
     """Fit and predict readmission from notes, the scikit-learn way; they are read as given.
 
-    Pass the patient of each stay, so that the inner validation split keeps patients together: as
-    the column `group` of X, which every splitter of scikit-learn carries along, or as `groups`,
-    which `fit` requests where metadata routing is enabled.
+    Pass the patient of each stay, so that the inner split keeps patients together: as the column
+    `group` of X, or as `groups`, which `fit` requests where metadata routing is enabled.
 
     Args:
         encoder: shipped name, folder or hub:owner/name.

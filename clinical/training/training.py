@@ -69,8 +69,7 @@ def fit(
 
     Positive stays are weighted up by the training prevalence; no side is resampled. Training
     keeps the weights with the best validation AUROC. Then c, a calibrator and an alert threshold
-    are fitted; see `ReadmissionTable.calibration`. If that fails, the log and the card say why. Too
-    few stays of an outcome are warned about before training.
+    are fitted; see `ReadmissionTable.calibration`. If that fails, the log and the card say why.
 
     Args:
         cohort: see `clinical.stays.cohorts.usable_stays`; the test side is not used.

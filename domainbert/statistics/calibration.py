@@ -47,11 +47,8 @@ def calibrated(probability: ArrayLike, slope: float, intercept: float) -> Floats
 def fit_platt(values: ArrayLike, outcome: ArrayLike) -> tuple[float, float]:
     """Slope and intercept that make values the probability of an outcome, by maximum likelihood.
 
-    Source: Platt 1999, without his correction of the outcomes for small samples.
-
-    Args:
-        values: shape (n,), any real numbers, from data kept from training.
-        outcome: shape (n,), 0 or 1 (or bool).
+    Source: Platt 1999, without his correction of the outcomes for small samples. Values (any real
+    numbers, from data kept from training) and outcomes (0 or 1) have shape (n,).
 
     Raises:
         UserError: no finite fit exists, or the slope is not positive, which would reverse the
