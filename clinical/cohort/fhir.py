@@ -18,6 +18,8 @@ from domainbert.tables.csv_files import NO_ROW
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from domainbert.tables.columns import Flaws
+
     Fields = Mapping[str, str]  # name -> place
 
 _BATCH_ROWS = 500  # notes among them
@@ -33,17 +35,12 @@ _RTF_HIDDEN = re.compile(
 _RTF_SIGNS = {"par": "\n", "line": "\n", "row": "\n", "tab": "\t", "cell": "\t", "~": " ", "_": "-"}
 
 
-def stream(
-    paths: Sequence[Path],
-    kind: str,
-    fields: Fields,
-    *,
-    flaws: list[tuple[str, int, str]],
-    on_error: Callable[[TableError], None],
-) -> pa.RecordBatchReader:
+def batches(
+    paths: Sequence[Path], kind: str, fields: Fields, flaws: Flaws
+) -> Iterator[pa.RecordBatch]:
     """The resources of a kind as rows, for one pass; lines that are not whole go to `flaws`.
 
-    `on_error` gets the error that ends the stream: the resources are of another release than R4.
+    Raises `TableError` for resources of another release than R4.
     """
     import pyarrow as pa
 
@@ -54,20 +51,15 @@ def stream(
             if resource.get("resourceType") != kind:
                 continue
             if release := _other_release(resource):
-                error = TableError(f"{path.name} is FHIR {release}; expected R4, fhirVersion 4.0.1")
-                on_error(error)
-                raise error
+                raise TableError(f"{path.name} is FHIR {release}; expected R4, fhirVersion 4.0.1")
             yield read_resource(resource, fields)
 
     found = rows()
-    pieces = iter(lambda: list(islice(found, _BATCH_ROWS)), [])
-    batches = (pa.RecordBatch.from_pylist(piece, schema) for piece in pieces)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    while piece := list(islice(found, _BATCH_ROWS)):
+        yield pa.RecordBatch.from_pylist(piece, schema)
 
 
-def _resources(
-    paths: Sequence[Path], flaws: list[tuple[str, int, str]]
-) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _resources(paths: Sequence[Path], flaws: Flaws) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as file:
             lines = [file.read()] if path.suffix == ".json" else file

@@ -84,12 +84,8 @@ class ViewSource(Source):
             return self._source.scan(table, columns)
         paths, fields = list(self._shards(table)), self._files[table].fields
         if fields:
-            flaws = self.flaws[table.lower()] = []  # a table may be read twice
-            on_error = partial(self.errors.__setitem__, table.lower())
-            stream = fhir.stream(paths, table, fields, flaws=flaws, on_error=on_error)
-            name = f"json_stream_{id(stream)}"
-            self._con.register(name, stream)
-            return name
+            read = partial(fhir.batches, paths, table, fields)
+            return self.stream(table, fhir.columns_of(fields), read)
         names = ", ".join(quoted(glob.escape(str(path.absolute()))) for path in paths)
         options = "union_by_name = true, hive_partitioning = false"
         return f"({select_text(columns, f'read_parquet([{names}], {options})')})"

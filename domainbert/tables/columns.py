@@ -34,6 +34,7 @@ _ADVICE = {
 
 READ_ERRORS = (OSError, EOFError, zlib.error, csv.Error)  # of a damaged file
 Cells: TypeAlias = tuple[str, Mapping[str, Any], str, str]  # place, values, fault, remark
+Flaws: TypeAlias = list[tuple[str, int, str]]  # file, line from 1, problem
 Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
 
 

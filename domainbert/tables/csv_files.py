@@ -24,7 +24,7 @@ from domainbert.text.runner import read_ahead
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from domainbert.tables.columns import Cells, ReadOptions, Wanted
+    from domainbert.tables.columns import Cells, Flaws, ReadOptions, Wanted
 
 NO_ROW = "line that is not a row"
 _LONG = "a line of more than 16 MB"
@@ -119,45 +119,29 @@ def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cel
         yield place, values, "", problem
 
 
-def stream_csv(
-    path: Path,
-    columns: Sequence[str],
-    options: ReadOptions,
-    *,
-    flaws: list[tuple[str, int, str]],
-    on_error: Callable[[TableError], None],
-) -> pa.RecordBatchReader:
-    """A stream of these columns as text, for one pass.
+def csv_batches(
+    path: Path, columns: Sequence[str], options: ReadOptions, flaws: Flaws
+) -> Iterator[pa.RecordBatch]:
+    """These columns as text, for one pass.
 
-    Args:
-        path: the file.
-        columns: names of its first line.
-        options: how to read it.
-        flaws: gets file, line (from 1) and problem of every flaw: where a line begins no row,
-            reading continues with the next line, and bytes that cannot be decoded become U+FFFD.
-        on_error: called with the error that ends the stream.
+    `flaws` gets file, line (from 1) and problem of every flaw: where a line begins no row, reading
+    continues with the next line, and bytes that cannot be decoded become U+FFFD.
     """
     import pyarrow as pa
 
     names, separator = csv_columns(path, options), _separator(path, options)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            for piece in _sound_pieces(path, len(names), separator, options, flaws):
-                yield from _parse(piece, columns, names=names, separator=separator)
-        except (TableError, pa.ArrowException, *READ_ERRORS) as error:
-            # Arrow's own words may quote the line, and a line may be a note.
-            msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
-            known = error if isinstance(error, TableError) else TableError(msg)
-            on_error(known)
-            raise known from None
-
-    schema = pa.schema([(name, pa.string()) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, read_ahead(batches()))
+    pieces = _sound_pieces(path, len(names), separator, options, flaws)
+    try:
+        for batches in read_ahead(_parse(piece, columns, names, separator) for piece in pieces):
+            yield from batches
+    except (pa.ArrowException, *READ_ERRORS) as error:
+        # Arrow's own words may quote the line, and a line may be a note.
+        msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
+        raise TableError(msg) from None
 
 
 def _sound_pieces(
-    path: Path, width: int, separator: str, options: ReadOptions, flaws: list[tuple[str, int, str]]
+    path: Path, width: int, separator: str, options: ReadOptions, flaws: Flaws
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
     piece = bytearray()
@@ -175,7 +159,7 @@ def _sound_pieces(
 
 
 def _parse(
-    piece: bytes, columns: Sequence[str], *, names: list[str], separator: str
+    piece: bytes, columns: Sequence[str], names: list[str], separator: str
 ) -> list[pa.RecordBatch]:
     """Whole rows as columns of text."""
     import pyarrow as pa

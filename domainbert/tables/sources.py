@@ -6,22 +6,23 @@ that CSV files and databases are read by the same rules.
 
 from __future__ import annotations
 
-import re
+import glob
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.tables.columns import TableError
-from domainbert.tables.csv_files import csv_columns, stream_csv, unchanged
+from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
 from domainbert.tables.parquet_files import parquet_columns
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
-    from domainbert.tables.columns import ReadOptions
+    from domainbert.tables.columns import Flaws, ReadOptions
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _DEEPEST = 5  # a table's file is looked for in four folders below the source
@@ -39,7 +40,7 @@ class Source(ABC):
     def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
         self.name = name
         self.errors: dict[str, TableError] = {}
-        self.flaws: dict[str, list[tuple[str, int, str]]] = {}
+        self.flaws: dict[str, Flaws] = {}
         self._con = con
 
     @abstractmethod
@@ -53,6 +54,30 @@ class Source(ABC):
     @abstractmethod
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """What to write after FROM: a relation of these columns as text, valid for one scan."""
+
+    def stream(
+        self,
+        table: str,
+        columns: Sequence[str],
+        read: Callable[[Flaws], Iterable[pa.RecordBatch]],
+    ) -> str:
+        """Register columns of text, for one scan; what ends it is in `errors`."""
+        import pyarrow as pa
+
+        flaws = self.flaws[table.lower()] = []  # a table may be read twice
+
+        def recorded() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from read(flaws)
+            except TableError as error:
+                self.errors[table.lower()] = error
+                raise
+
+        schema = pa.schema([(name, pa.string()) for name in columns])
+        stream = pa.RecordBatchReader.from_batches(schema, recorded())
+        name = f"stream_{id(stream)}"
+        self._con.register(name, stream)
+        return name
 
     def check_unchanged(self) -> None:  # noqa: B027 - a database reads in one transaction
         """Raise `TableError` if a file was changed or removed since it was opened."""
@@ -100,15 +125,11 @@ class FolderSource(Source):
             raise AssertionError(table)
         if path.suffix.lower() == ".parquet":
             # Every path is literal: DuckDB would read [ ] * ? as a pattern, and a=b as a column.
-            literal = quoted(re.sub(r"([*?\[])", r"[\1]", str(path.absolute())))
+            literal = quoted(glob.escape(str(path.absolute())))
             parquet = f"read_parquet({literal}, hive_partitioning = false)"
             return f"({select_text(columns, parquet)})"
-        flaws = self.flaws[table.lower()] = []  # a table may be read twice
-        on_error = partial(self.errors.__setitem__, table.lower())
-        stream = stream_csv(path, columns, self._options, flaws=flaws, on_error=on_error)
-        name = f"csv_stream_{id(stream)}"
-        self._con.register(name, stream)
-        return name
+        read = partial(csv_batches, path, columns, self._options)
+        return self.stream(table, columns, read)
 
     def check_unchanged(self) -> None:
         """Compare every file with what it was when it was opened."""

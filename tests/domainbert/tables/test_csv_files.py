@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domainbert.tables import ReadOptions, TableError, csv_files
-from domainbert.tables.csv_files import csv_columns, stream_csv
+from domainbert.tables.csv_files import csv_batches, csv_columns
 
 HEADER = "a,b,c\n"
 # What notes are made of, as far as CSV cares; a letter stands for all letters.
@@ -24,16 +24,14 @@ def small_blocks(monkeypatch):
 def read(path) -> tuple[list[tuple], list[tuple]]:
     """The rows and the flaws."""
     flaws: list[tuple[str, int, str]] = []
-    stream = stream_csv(
-        path, ["a", "b", "c"], ReadOptions(), flaws=flaws, on_error=lambda error: None
-    )
-    return rows_of(stream), [
+    batches = csv_batches(path, ["a", "b", "c"], ReadOptions(), flaws)
+    return rows_of(batches), [
         (line, problem.split(":")[0].split(",")[0]) for _, line, problem in flaws
     ]
 
 
-def rows_of(stream) -> list[tuple]:
-    return [tuple(row.values()) for row in stream.read_all().to_pylist()]
+def rows_of(batches) -> list[tuple]:
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
 @given(rows=st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6), end=st.sampled_from(["\n", "\r\n"]))
