@@ -1,14 +1,16 @@
 """Linking of gold mentions to MeSH: how many get the right concept, and how many links are right.
 
 Each different pair of a name and its id counts once, in the first document that has it; mentions of
-several concepts are left out, and so are ids that the dictionary does not have. The names in each
---corpus are added to the dictionary, and decide where several concepts share a name.
+several concepts are left out, and so are ids that the dictionary does not have. The dictionary gets
+further names of its concepts: those of a table without ids (--names), and those in each --corpus,
+which decide where several concepts share a name.
 
     cd ../shared/data
-    biomed ner dictionary names/mondo.csv.gz names/mesh_diseases.csv.gz --system MESH
-        --mappings names/mondo_mappings.csv.gz --out mesh.parquet
+    biomed ner dictionary names/mondo.csv.gz --mappings names/mondo_mappings.csv.gz
+        --system MESH --out mesh.parquet
     python benchmarks/linking.py mesh.parquet ner/bc5cdr-ids/devel.pubtator
-        --corpus ner/bc5cdr-ids/train.pubtator --corpus ner/ncbi-disease-ids/train.pubtator
+        --names names/mesh_diseases.csv.gz --corpus ner/bc5cdr-ids/train.pubtator
+        --corpus ner/ncbi-disease-ids/train.pubtator
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from biomed.corpora.formats import read_pubtator
 from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import MIN_SCORE, EntityLinker
-from biomed.terms.names import normalised
+from biomed.terms.names import Names, normalised, split_names
 from biomed.terms.similarity import TermEmbedder
 from domainbert.models.shipped import table
+from domainbert.tables import read_table
 
 LEAST = (0.0, 0.3, 0.4, 0.5, MIN_SCORE, 0.7, 0.8)
 
@@ -44,8 +47,22 @@ def mentions(path: Path, dictionary: Dictionary) -> Iterator[tuple[str, str, str
                 yield name, ids[code], expanded(name, known)
 
 
-def with_names(dictionary: Dictionary, corpora: list[Path]) -> Dictionary:
-    """The dictionary with the names in corpora, each for its most frequent id."""
+def with_names(dictionary: Dictionary, table: Path) -> Dictionary:
+    """With the names of rows whose first name, or else most names, belong to one concept."""
+    known, joined = Names(dictionary.pairs), []
+    for row in read_table(table).itertuples():
+        names = [row.name, *split_names(row.synonyms)]
+        ids = known.find(row.name)[0]
+        if len(ids) != 1:
+            counts = Counter(id_ for name in names for id_ in known.find(name)[0])
+            ids = [id_ for id_, count in counts.items() if count == max(counts.values())]
+        if len(ids) == 1:
+            joined += [(name, ids[0]) for name in names]
+    return Dictionary([*dictionary.pairs, *joined], codes=dictionary.codes)
+
+
+def as_in(dictionary: Dictionary, corpora: list[Path]) -> Dictionary:
+    """With the names in corpora, each for its most frequent id."""
     counts: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     for path in corpora:
         for _, id_, name in mentions(path, dictionary):
@@ -71,10 +88,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dictionary", type=Path)
     parser.add_argument("gold", type=Path)
+    parser.add_argument("--names", type=Path)
     parser.add_argument("--corpus", type=Path, action="append", default=[])
     parser.add_argument("--model", default="terms")
     asked = parser.parse_args()
-    dictionary = with_names(Dictionary.read(asked.dictionary), asked.corpus)
+    dictionary = Dictionary.read(asked.dictionary)
+    if asked.names:
+        dictionary = with_names(dictionary, asked.names)
+    dictionary = as_in(dictionary, asked.corpus)
     found: dict[tuple[str, str], str] = {}
     for name, id_, plain in mentions(asked.gold, dictionary):
         found.setdefault((name, id_), plain)

@@ -179,7 +179,7 @@ def dictionary(
         typer.Argument(
             metavar="TABLE...",
             help="Tables with id, name and synonyms (split by |), such as MONDO's or your own; "
-            "RxNorm's with rxcui, ingredient, brands; without ids, further names.",
+            "RxNorm's with rxcui, ingredient, brands.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The dictionary to write, such as names.parquet.")],

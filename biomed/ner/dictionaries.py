@@ -20,8 +20,6 @@ from domainbert.training.objective import fingerprint
 if TYPE_CHECKING:
     import pandas as pd
 
-    Pairs = list[tuple[str, str]]  # name and id
-
 NORMALISED = 0.95  # the score of a name that differs in form only
 # Systems of codes as tables of mappings spell them -> as dictionaries name them.
 SYSTEMS = {"MESH": "MESH", "UMLS": "UMLS", "SCTID": "SNOMED", "ICD10CM": "ICD10CM", "OMIM": "OMIM"}
@@ -115,8 +113,7 @@ def build_dictionary(
     Args:
         tables: each with `id`, `name` and perhaps `synonyms` (separated by "|"), or RxNorm's
             columns (`rxcui, ingredient, brands`). An id without a prefix gets the file's name
-            ("drugbank:DB01050"). A table without ids adds names to the concepts of the tables
-            before it that have the same name.
+            ("drugbank:DB01050").
         mappings: a table of ids and codes, in two columns, such as "MONDO:0005252, mesh:D006333".
         system: one of `SYSTEMS`: keep the concepts that have a code in it, which is then their id.
 
@@ -128,24 +125,20 @@ def build_dictionary(
     """
     import pandas as pd
 
-    pairs: Pairs = []
+    pairs: list[tuple[str, str]] = []  # name and id
     codes = _read_codes(mappings)
     known: dict[str, dict[str, None]] = {}  # id -> its codes
     for path in tables:
         table = read_table(path).rename(columns=_RXNORM)
-        require_cells(table, ["name"], source=path.name)
-        synonyms = table.get("synonyms", pd.Series("", index=table.index))
-        names = [[n, *split_names(s)] for n, s in zip(table["name"], synonyms, strict=True)]
-        if "id" not in table:
-            pairs += _joined(names, pairs)
-            continue
-        for own, each in zip(table["id"], names, strict=True):
+        require_cells(table, ["id", "name"], source=path.name)
+        rows = table.reindex(columns=["id", "name", "synonyms"]).itertuples(index=False)
+        for own, name, synonyms in rows:
             concept = own if ":" in own else f"{path.name.split('.')[0]}:{own}"
             others = [concept, *codes.get(concept, ())]
             id_ = next((c for c in others if not system or c.startswith(f"{system}:")), None)
             if id_:
                 known.setdefault(id_, {}).update(dict.fromkeys(c for c in others if c != id_))
-                pairs += [(name, id_) for name in each]
+                pairs += [(each, id_) for each in (name, *split_names(synonyms))]
     if not pairs:
         raise UserError(
             f"no concept with a code in {system or 'these tables'}; name --mappings with its codes"
@@ -162,18 +155,3 @@ def _read_codes(path: Path | None) -> dict[str, list[str]]:
         if system.upper() in SYSTEMS:
             codes[concept].append(f"{SYSTEMS[system.upper()]}:{number}")
     return codes
-
-
-def _joined(groups: Iterable[list[str]], pairs: Pairs) -> Pairs:
-    """The names of groups whose first name, or else most names, belong to one known concept."""
-    known = Names(pairs)
-    joined: Pairs = []
-    for names in groups:
-        ids = known.find(names[0])[0]
-        if len(ids) != 1:
-            counts = Counter(id_ for name in names for id_ in known.find(name)[0])
-            most = max(counts.values(), default=0)
-            ids = [id_ for id_, count in counts.items() if count == most]
-        if len(ids) == 1:
-            joined += [(name, ids[0]) for name in names]
-    return joined
