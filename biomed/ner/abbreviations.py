@@ -20,10 +20,9 @@ _TOKEN = re.compile(r"\w+(?:-\w+)*")
 
 
 class Abbreviation(NamedTuple):
-    """The long form of an abbreviation, and its characters in the text."""
+    """The long form of an abbreviation, and where it ends in the text."""
 
     long: str
-    start: int
     end: int
 
 
@@ -41,7 +40,7 @@ def find_abbreviations(text: str) -> dict[str, Abbreviation]:
             short = word[0]  # the other way round: the long form is inside
             start, end = match.start(1), match.start(1) + len(match[1].rstrip())
         if _is_short(short) and (at := _long_start(short, text[start:end])) is not None:
-            found.setdefault(short, Abbreviation(text[start + at : end], start + at, end))
+            found.setdefault(short, Abbreviation(text[start + at : end], end))
     return found
 
 
@@ -73,14 +72,11 @@ def _long_start(short: str, before: str) -> int | None:
 
 def expanded(name: str, known: Mapping[str, Abbreviation]) -> str:
     """A name with the long forms of its abbreviations; a plural ("MIs") has the same."""
-    if not known:
-        return name
     if name in known:
         return known[name].long
 
     def long(match: re.Match[str]) -> str:
-        word = match[0]
-        entry = known.get(word) or (known.get(word[:-1]) if word.endswith("s") else None)
-        return entry.long if entry else word
+        entry = known.get(match[0]) or known.get(match[0].removesuffix("s"))
+        return entry.long if entry else match[0]
 
     return _TOKEN.sub(long, name)

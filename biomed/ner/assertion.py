@@ -41,10 +41,8 @@ def _any_of(lines: str) -> re.Pattern[str]:
 _DATA = tomllib.loads((Path(__file__).parent / "cues.toml").read_text("utf-8"))
 _NOT_A_CUE, _TERMINATORS = _any_of(_DATA["not_a_cue"]), _any_of(_DATA["terminators"])
 # Section headings in small letters, and what they make of a disease and of a drug.
-_SECTIONS: dict[str, tuple[str, str]] = {
-    heading: (section["disease"], section["drug"])
-    for section in _DATA["section"]
-    for heading in section["headings"].splitlines()
+_SECTIONS: dict[str, dict[str, str]] = {
+    heading: section for section in _DATA["section"] for heading in section["headings"].splitlines()
 }
 
 
@@ -69,10 +67,6 @@ class _Cue:
         barriers = _DATA["drug_barriers"] if row.get("kind") == "drug" else barriers
         return cls(pattern=pattern, barriers=_any_of(barriers) if barriers else None, **row)
 
-    def fits(self, *, is_drug: bool) -> bool:
-        """Whether the cue is for this kind of entity."""
-        return self.kind == "any" or (self.kind == "drug") == is_drug
-
 
 _CUES = [_Cue.read(**row) for row in _DATA["cue"]]
 
@@ -95,11 +89,11 @@ def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
     clause = cache(lambda number: _Clause(masked, edges[number], edges[number + 1]))
     results = []
     for start, end, label in spans:
-        is_drug = label.casefold() in DRUGS
-        names = clause(bisect_right(edges, start) - 1).assertions(start, end, is_drug=is_drug)
+        kind = "drug" if label.casefold() in DRUGS else "disease"
+        names = clause(bisect_right(edges, start) - 1).assertions(start, end, kind)
         at = bisect_right(places, start) - 1
-        if at >= 0 and (by_heading := sections[at]):
-            names.add(by_heading[is_drug])
+        if at >= 0 and (section := sections[at]):
+            names.add(section[kind])
         results.append(next((name for name in ASSERTIONS if name in names), "present"))
     return results
 
@@ -136,7 +130,7 @@ class _Clause:
         self._starts = [first for first, _, _ in self._hits]
         self._stops = [match.span() for match in _TERMINATORS.finditer(masked, start, end)]
 
-    def assertions(self, start: int, end: int, *, is_drug: bool) -> set[str]:
+    def assertions(self, start: int, end: int, kind: str) -> set[str]:
         """The assertions of the cues that reach an entity; of each cue the nearest one counts."""
         names = set()
         last = bisect_left(self._stops, (start,)) - 1
@@ -146,8 +140,8 @@ class _Clause:
             begin, until, cue = self._hits[number]
             if start - begin > _FARTHEST:
                 break
-            fits = stop < until <= start and not cue.after and cue.fits(is_drug=is_drug)
-            if fits and cue not in seen:
+            fits = not cue.after and cue.kind in ("any", kind) and cue not in seen
+            if fits and stop < until <= start:
                 seen.add(cue)
                 if self._reaches_forward(cue, until, start, end):
                     names.add(cue.assertion)
@@ -157,7 +151,7 @@ class _Clause:
             begin, _, cue = self._hits[number]
             if begin > min(stop, end + _NEAR):
                 break
-            if cue.after and cue.fits(is_drug=is_drug):
+            if cue.after and cue.kind in ("any", kind):
                 gap = _JOINED.sub(" ", self._text[end:begin])
                 if "," not in gap and len(gap.split()) <= cue.reach:
                     names.add(cue.assertion)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
 )
-STDIN = "-"
 
 Labels = Annotated[
     list[str] | None,
@@ -143,7 +142,7 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     from biomed.ner.task import TagTask
     from domainbert.tables import is_text_file, iter_rows, match_columns, table_columns
 
-    if source == STDIN:
+    if source == "-":
         scoring.refuse("text", "note", "delimiter", because="on a text from stdin")
         yield "stdin", sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace")
         return

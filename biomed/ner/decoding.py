@@ -63,8 +63,6 @@ class Outputs:
         Where an entity may start with I, the probability of B is at least just below that of I, so
         the rows may sum to more than 1.
         """
-        if self.names == tags_for(self.types) and not self.starts_inside:
-            return outputs
         parts = (outputs[:, columns] for columns in self._summed)
         tags = np.stack([np.logaddexp.reduce(part, axis=1, initial=-np.inf) for part in parts], 1)
         if self.starts_inside:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-SCORE_KIND, CALIBRATED = "span_probability", "calibrated"
 MIN_SCORE = 0.4
 """Entities with a lower score are left out; chosen on the notes corpus' dev side."""
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.

@@ -53,7 +53,10 @@ class Scores:
 def score_spans(
     gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]], *, types: Collection[str]
 ) -> Scores:
-    """Scores of exact spans: (start, end, type) of each entity of each text, of these types."""
+    """Scores of exact spans: (start, end, type) of each entity of each text, of these types.
+
+    Of a corpus, these are the types that it annotates and the model finds.
+    """
     if len(gold) != len(predicted):
         raise UserError(f"{len(gold)} gold texts but {len(predicted)} predicted ones")
     right, found = (
@@ -79,10 +82,7 @@ def score_spans(
 
 
 def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
-    """Scores over the corpus' own words, each text read on its own; `options` are for `entities`.
-
-    Only types that the corpus annotates and the model finds are counted.
-    """
+    """Scores over the corpus' own words, each text on its own; `options` are for `entities`."""
     entities = model.entities((model.reader.read(text.words) for text in gold.texts), **options)
     found = [[span[:3] for span in each] for each in entities]
     right = [spans_of(text.tags) for text in gold.texts]
@@ -111,10 +111,7 @@ def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
 
 
 def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
-    """Scores of raw documents by character spans; of overlapping gold spans the longest counts.
-
-    Only types that the corpus annotates and the tagger finds are counted.
-    """
+    """Scores of raw documents by character spans; of overlapping gold spans the longest counts."""
     right = map(flat_spans, gold.documents)
     entities = tagger.tag_many(document.text for document in gold.documents)
     spans, found = (

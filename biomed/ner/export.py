@@ -37,17 +37,13 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
         parts = list(_PART.finditer(text, entity.start, entity.end))
         offsets = ";".join(f"{part.start()} {part.end()}" for part in parts)
         shown = " ".join(part[0] for part in parts)
-        lines.append(f"T{number}\t{_brat_name(entity.label)} {offsets}\t{shown}")
+        lines.append(f"T{number}\t{_NOT_IN_NAMES.sub('_', entity.label)} {offsets}\t{shown}")
         lines.append(f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}")
         lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
         if entity.id is not None:
             place = entity.id if ":" in entity.id else f"Dictionary:{entity.id}"
             lines.append(f"N{number}\tReference T{number} {place}\t{entity.name or ''}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _brat_name(label: str) -> str:
-    return _NOT_IN_NAMES.sub("_", label)
 
 
 def _form(name: str) -> str:
@@ -61,10 +57,8 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     the type are the concept's id, or "-", the score and the assertion.
     """
     name = re.sub(r"[|\t\r\n]", "_", name)
-    plain = text.replace("\t", " ").replace("\r", " ")
-    title, _, abstract = plain.partition("\n")
-    lines = [f"{name}|t|{title}", f"{name}|a|{abstract.replace(chr(10), ' ')}"]
-    flat = plain.replace("\n", " ")
+    flat, title = re.sub(r"[\t\r\n]", " ", text), len(text.partition("\n")[0])
+    lines = [f"{name}|t|{flat[:title]}", f"{name}|a|{flat[title + 1 :]}"]
     for e in entities:
         cells = (name, e.start, e.end, flat[e.start : e.end], e.label, e.id or "-")
         lines.append("\t".join([*map(str, cells), f"{e.score:.4f}", e.assertion]))
@@ -105,7 +99,7 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
             # No file system takes a name of more than 255 bytes.
             stem = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME].strip(".") or "text"
             free = _unused(stem, names)
-            labels.update(_brat_name(entity.label) for entity in entities)
+            labels.update(_NOT_IN_NAMES.sub("_", entity.label) for entity in entities)
             standoff = to_brat(text, entities)
             (folder / f"{free}.txt").write_text(text, "utf-8", "replace", newline="")
             (folder / f"{free}.ann").write_text(standoff, "utf-8", "replace", newline="\n")

@@ -25,10 +25,9 @@ from domainbert.text.windows import SPECIAL_TOKENS, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:
     import torch
+    from tokenizers import Tokenizer
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-
-_REMEMBERED = 200_000  # words in the cache: the vocabulary of a large corpus, some 50 MB
 
 WordSpan = tuple[int, int, str, float]
 """First word, one past the last, type and score of an entity."""
@@ -72,20 +71,14 @@ class WordReader:
     """Tokenises words, each on its own: no piece spans two words, and `[SEP]` in a text is text.
 
     A tokenizer of bytes (RoBERTa, ModernBERT) reads a word with the space before it, if there is
-    one, as it reads a whole text. Remembers the pieces of recent words. Safe to use from several
-    threads.
+    one, as it reads a whole text. Threads may share it; the pieces of recent words are remembered.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._given, self._tokenizer = tokenizer, own_tokenizer(tokenizer)
+        self._tokenizer = own_tokenizer(tokenizer)
         self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         before = self._tokenizer.pre_tokenizer
         self._reads_spaces = before is not None and "ByteLevel" in repr(before)
-        self._pieces = lru_cache(_REMEMBERED)(self._tokenised)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the remembered words."""
-        return type(self), (self._given,)
 
     def read(
         self,
@@ -102,19 +95,20 @@ class WordReader:
         if self._reads_spaces:
             flags = (number > 0 for number in range(len(words))) if spaced is None else spaced
             words = [f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)]
-        pieces = [self._pieces(word) for word in words]
+        pieces = [_pieces(self._tokenizer, word) for word in words]
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
         ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))
         starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(np.int64)
         return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0, starts)
 
-    def _tokenised(self, word: str) -> tuple[int, ...]:
-        encoded = self._tokenizer.encode(whole_text(word), add_special_tokens=False)
-        return tuple(encoded.ids)
-
     def window(self, ids: np.ndarray) -> np.ndarray:
         """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""
         return np.concatenate(([self.cls], ids, [self.sep]))
+
+
+@lru_cache(200_000)  # the vocabulary of a large corpus, some 50 MB
+def _pieces(tokenizer: Tokenizer, word: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(whole_text(word), add_special_tokens=False).ids)
 
 
 def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:

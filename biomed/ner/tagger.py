@@ -12,7 +12,7 @@ from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.assertion import assert_spans
 from biomed.ner.decoding import tidy_span
-from biomed.ner.entities import CALIBRATED, MIN_SCORE, SCORE_KIND, Entity
+from biomed.ner.entities import MIN_SCORE, Entity
 from biomed.ner.network import WordTagger
 from domainbert.errors import UserError
 from domainbert.text.runner import chunked, read_ahead
@@ -89,7 +89,7 @@ class Tagger:
     def score_kind(self) -> str:
         """What tables call the scores: "calibrated" if those of all entity types are."""
         known = self.network.settings.calibration
-        return CALIBRATED if known.keys() >= set(self.labels) else SCORE_KIND
+        return "calibrated" if known.keys() >= set(self.labels) else "span_probability"
 
     @property
     def labels(self) -> tuple[str, ...]:
