@@ -74,9 +74,7 @@ def tag(
     scoring: ScoringOptions,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A table (.csv, .parquet, .jsonl) or folder; without it, marked texts are shown."
-        ),
+        typer.Option(help="A table (.csv, .parquet, .jsonl); without it, marked texts are shown."),
     ] = None,
     model: options.ModelName = "disease-drug",
     form: Annotated[

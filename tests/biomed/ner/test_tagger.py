@@ -1,6 +1,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import biomed.ner.network
 from biomed.classes import EntityTagger
 from biomed.corpora.words import split_words
 from biomed.ner.entities import Entity
@@ -265,7 +267,8 @@ def test_entities_below_the_least_score_are_left_out(tokenizer, new_random):
 
 def test_ten_threads_share_a_tagger(new_tokenizer, new_random, monkeypatch):
     """Also while the reader's cache is replaced, again and again."""
-    monkeypatch.setattr("biomed.ner.network._REMEMBERED", 10)
+    few = lru_cache(10)(biomed.ner.network._pieces.__wrapped__)
+    monkeypatch.setattr("biomed.ner.network._pieces", few)
     draw = np.random.default_rng(0)
     words = ["".join(draw.choice(list("abcdefghij"), 4)) for _ in range(30)]
     texts = [" ".join(draw.choice(words, 12)) for _ in range(20)]
