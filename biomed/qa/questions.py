@@ -221,14 +221,12 @@ def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
     Casing and white space of the contexts do not count.
     """
 
-    def plain(text: str) -> str:
-        return text_hash(" ".join(text.split()).casefold())
+    def plain(question: Question) -> str:
+        return " ".join(question.context.split()).casefold()
 
-    articles = {question.article for question in other}
-    hashes = {text: plain(text) for text in {question.context for question in questions}}
-    taken = {plain(text) for text in {question.context for question in other}}
+    articles, contexts = {question.article for question in other}, set(map(plain, other))
     return questions.subset(
-        q for q in questions if q.article not in articles and hashes[q.context] not in taken
+        q for q in questions if q.article not in articles and plain(q) not in contexts
     )
 
 

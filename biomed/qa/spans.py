@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +41,6 @@ _ASKS_NUMBER = re.compile(
 NUMBER_MARGIN, NUMBER_LONGEST = 4.0, 16
 """A question for a number prefers an answer of at most so many tokens with exactly one number that
 scores at most this much less, and accepts one that is at most this much below the threshold."""
-_REMEMBERED = 16  # texts; questions about one article usually follow one another
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +103,8 @@ class Window:
 class PairReader:
     """Turns questions and contexts into windows `[CLS] question [SEP] part of the context [SEP]`.
 
-    `[SEP]` and similar strings in a text are read as text, not as special tokens. `read` gives the
-    tokens of a text, and remembers the last texts. Threads may share a reader. `window` and
-    `overlap` are those of `QuestionSettings`.
+    `[SEP]` and similar strings in a text are read as text, not as special tokens. Threads may
+    share a reader. `window` and `overlap` are those of `QuestionSettings`.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int) -> None:
@@ -117,16 +114,6 @@ class PairReader:
         self._special = max(3, tokenizer.num_special_tokens_to_add(pair=True))
         self.longest_question = window - self._special - overlap - max(1, overlap // 4)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-        self.read = lru_cache(_REMEMBERED)(self._tokenised)
-
-    def __getstate__(self) -> dict[str, object]:
-        """All but the texts that are remembered, so that a pickle holds none."""
-        return {name: value for name, value in vars(self).items() if name != "read"}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """Remember nothing yet."""
-        vars(self).update(state)
-        self.read = lru_cache(_REMEMBERED)(self._tokenised)
 
     def pair(self, question: object, context: object) -> Pair:
         """Check and tokenise a question and its context, a text or a list of texts.
@@ -156,7 +143,8 @@ class PairReader:
             raise UserError(f"{what} has no character that the tokenizer reads")
         return pieces
 
-    def _tokenised(self, text: str) -> Pieces:
+    def read(self, text: str) -> Pieces:
+        """The tokens of a text."""
         encoded = self._tokenizer.encode(whole_text(text), add_special_tokens=False)
         words = np.array(encoded.word_ids, dtype=np.int64)
         changes = words[1:] != words[:-1]

@@ -66,6 +66,8 @@ def similar(
     from biomed.terms.names import read_vocabulary
     from biomed.terms.similarity import TermIndex
     from biomed.terms.task import NearestTask
+    from domainbert.files import check_output
+    from domainbert.models.embedder import check_faults
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
@@ -74,28 +76,20 @@ def similar(
         own = None if vocabulary is None else read_vocabulary(vocabulary)
         return TermIndex(_load(model, device=scoring.device), own)
 
-    def task() -> NearestTask:
-        return NearestTask(load_index(), k=k)
-
     if terms is not None and out is not None:
-        from domainbert.files import check_output
-
         check_output(out, [vocabulary] if vocabulary else [])
-        options.score_source(task, terms, out, scoring, text="term", lines=True)
+        options.score_source(
+            lambda: NearestTask(load_index(), k=k), terms, out, scoring, text="term", lines=True
+        )
     elif term is not None:
-        _print_neighbours(load_index(), term, k=k)
-
-
-def _print_neighbours(index: TermIndex, term: str, *, k: int) -> None:
-    """Print the neighbours of a term; say how it was read."""
-    from domainbert.models.embedder import check_faults
-
-    result = next(iter(index.look_up([term], k=k)))
-    check_faults([result.fault], first=0)
-    rows = [(n.rank, n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning) for n in result.found]
-    print_table(rows, ["", "neighbour", "similarity", "match", "meaning"])
-    if result.reason:
-        say(result.reason)
+        (result,) = load_index().look_up([term], k=k)
+        check_faults([result.fault])
+        rows = [
+            (n.rank, n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning) for n in result.found
+        ]
+        print_table(rows, ["", "neighbour", "similarity", "match", "meaning"])
+        if result.reason:
+            say(result.reason)
 
 
 @app.command()

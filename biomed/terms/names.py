@@ -148,11 +148,9 @@ def is_common(term: str) -> bool:
 
 @cache
 def _meanings() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for row in abbreviations().itertuples():
-        key = _folded(str(row.abbreviation))
-        found[key] = (*found.get(key, ()), *str(row.expansion).split("|"))
-    return found
+    table = abbreviations()
+    expansions = table["expansion"].str.split("|").explode()
+    return expansions.groupby(table["abbreviation"].map(_folded)).agg(tuple).to_dict()
 
 
 def is_abbreviation(term: str) -> bool:

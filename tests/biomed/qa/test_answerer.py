@@ -261,13 +261,6 @@ def test_memory_is_flat(answerer):
     assert list(answerer.answer_many([])) == []
 
 
-def test_a_document_asked_again_is_tokenised_once(tokenizer, new_known):
-    answerer = QuestionAnswerer(new_known(tokenizer), tokenizer)
-    text = "insulin at home " * 20
-    list(answerer.answer_many([("was it?", text), ("why?", text)] * 3))
-    assert answerer.reader.read.cache_info().misses == 3
-
-
 @pytest.mark.parametrize(
     ("question", "context", "message"),
     [
@@ -322,9 +315,7 @@ def test_logits_that_are_no_numbers_are_told_from_no_answer(tokenizer, new_known
     assert np.isnan(found[1].score)
 
 
-def test_threads_may_share_a_model(tokenizer, new_random, monkeypatch):
-    """The cache of read texts is far too small for all, so that every thread drops and adds."""
-    monkeypatch.setattr("biomed.qa.spans._REMEMBERED", 2)
+def test_threads_may_share_a_model(tokenizer, new_random):
     settings = QuestionSettings(window=24, overlap=8)
     answerer = QuestionAnswerer(new_random(tokenizer), tokenizer, settings=settings)
     pairs = [(f"was {n} it?", f"heart {n} kidney home " * (1 + n % 7)) for n in range(40)]
