@@ -134,6 +134,8 @@ class TeacherObjective(Objective):
         training: TrainingSettings,
     ) -> None:
         self._student, self._sides, self._vectors = student, sides, vectors
+        data = fingerprint({name: list(side) for name, side in sides.items()})
+        self._facts = {"objective": "vectors", "data": data, "student": student.fingerprint()}
         order = np.random.default_rng(training.seed).permutation(len(vectors))
         share = max(1, min(MOST_HELD_OUT, len(vectors) // HELD_OUT))
         self.held, rest = order[:share], order[share:]
@@ -168,10 +170,8 @@ class TeacherObjective(Objective):
         return {"cosine": float(cosines.mean()), **sides}
 
     def facts(self) -> dict[str, Any]:
-        """A hash of all texts, and the student's size."""
-        texts = {name: list(side) for name, side in self._sides.items()}
-        size = sum(weights.numel() for weights in self._student.network.parameters())
-        return {"objective": "vectors", "data": fingerprint(texts), "weights": size}
+        """A hash of all texts, and of the student as it was before training."""
+        return self._facts
 
 
 def with_layers(student: SentenceEncoder, layers: int) -> None:

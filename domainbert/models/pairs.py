@@ -40,15 +40,9 @@ class PairWindow:
 
 @dataclass(frozen=True)
 class PairResult:
-    """The result for a pair of texts.
-
-    Attributes:
-        logit: the network's output.
-        windows: windows that were read.
-    """
+    """The result for a pair of texts: the network's output, the largest of its windows."""
 
     logit: float
-    windows: int
 
     @property
     def score(self) -> float:
@@ -200,5 +194,4 @@ class PairModel(Model):
             counts = np.array([len(windows) for windows in chunk])
             # Of the mean, a last window of a few words would be as much as a full one.
             logits = np.maximum.reduceat(np.stack(rows), np.cumsum(counts) - counts)
-            for logit, count in zip(logits, counts, strict=True):
-                yield PairResult(float(logit), int(count))
+            yield from map(PairResult, logits.tolist())

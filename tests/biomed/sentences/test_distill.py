@@ -108,6 +108,19 @@ def test_the_loss_is_the_squared_distance_by_hand(tiny_encoder):
     assert found == pytest.approx(float(by_hand), rel=1e-4)
 
 
+def test_another_student_of_the_same_size_is_another_run(new_network, tokenizer):
+    """Only its size was compared, so that a run resumed with another student."""
+    texts = {"sentences": ["pain", "fever"]}
+    students = [SentenceEncoder(new_network(seed=seed).bert, tokenizer) for seed in (0, 1)]
+    facts = [
+        TeacherObjective(
+            student, texts, student.encode(["pain", "fever"]), TrainingSettings()
+        ).facts()
+        for student in students
+    ]
+    assert facts[0] != facts[1]
+
+
 # Data and bad input
 
 
