@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.definition import Request, load_definition, load_schema
-from clinical.cohort.flow import SUMMARY_KEY, find_caveats, summarise
-from clinical.cohort.result import Cohort, issues_path
+from clinical.cohort.result import SUMMARY_KEY, Cohort, find_caveats, issues_path, summarise
 from clinical.cohort.source import Reader, Tables, detect_schema, find_tables, step
 from clinical.cohort.views import ViewSource
 from clinical.stays.choice import CHOICE, NoteChoice

@@ -230,7 +230,6 @@ class Reader:
             if then:
                 self.con.execute(step(then))
         except duckdb.Error:
-            parts = [part.lower() for part in self.source.parts(table.name)]
-            for error in filter(None, map(self.source.errors.get, parts)):
+            for error in self.source.errors.values():
                 raise error from None  # it says itself what is wrong
             raise

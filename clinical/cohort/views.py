@@ -53,11 +53,6 @@ class ViewSource(Source):
             return self._own_scan(table, columns)
         return f"({select_text(columns, f'({self._select(view, scans=True)})')})"
 
-    def parts(self, table: str) -> list[str]:
-        """The tables that a table is read from."""
-        view = self._views.get(table.lower())
-        return list(view.reads) if view else [table]
-
     def _select(self, view: View, *, scans: bool) -> str:
         """The SELECT of a view; without `scans` it reads no rows."""
         relations = {}
