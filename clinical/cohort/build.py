@@ -107,7 +107,9 @@ def build_cohort(
                 known, notes, hours, rules, seed, _moment(end), derives, split_by, shares
             )
             caveats = _read_source(con, ViewSource(tables, known), request)
-        _export_issues(con, listing)
+        for name in ("texts", "issues"):
+            con.execute(step(name))
+        con.execute("COPY listed_issues TO $path (FORMAT csv, HEADER)", {"path": str(listing)})
         _export_cohort(con, table, request=request, caveats=caveats)
     return Cohort.open(path, keep=keep)
 
@@ -166,15 +168,6 @@ def _read_source(con: duckdb.DuckDBPyConnection, source: ViewSource, request: Re
     _set_rules(con, request, tables)
     Reader(con, source, request.schema).read(tables)
     return find_caveats(con, request, tables)
-
-
-def _export_issues(con: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Write the list of everything that was wrong with a row of the source."""
-    con.execute(step("texts"))
-    con.execute(step("issues"))
-    con.execute("COPY (SELECT * REPLACE (no_formula(id) AS id) FROM issues "
-                "ORDER BY source, problem, row) TO $path (FORMAT csv, HEADER)",
-                {"path": str(path)})  # fmt: skip
 
 
 def _export_cohort(

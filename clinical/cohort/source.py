@@ -8,7 +8,7 @@ from importlib import resources
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from clinical.cohort.definition import SCHEMAS, Admissions, Notes, TableMap, load_schema
+from clinical.cohort.definition import SCHEMAS, Notes, TableMap, load_schema
 from clinical.cohort.views import ViewSource
 from domainbert.errors import UserError
 from domainbert.tables import TableError, require_columns
@@ -224,9 +224,8 @@ class Reader:
         import duckdb
 
         query = table.query(self.source, self.schema, numbered=numbered)
-        kept = "" if isinstance(table.table, Admissions) else "WHERE other IS NULL"
         try:
-            self.con.execute(f"{create} SELECT * FROM ({query}) {kept}")  # noqa: S608
+            self.con.execute(f"{create} {query}")
             if then:
                 self.con.execute(step(then))
         except duckdb.Error:

@@ -121,10 +121,8 @@ def _translate(mimic3: Path, folder: Path, form: str) -> None:
         for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
             path = quoted(glob.escape(str(mimic3 / f"{name}.csv")))
             con.execute(f"CREATE VIEW {name} AS FROM read_csv({path}, all_varchar = true)")
-        subjects = [row[0] for row in con.execute("SELECT SUBJECT_ID FROM PATIENTS").fetchall()]
-        con.register(
-            "SPLITS", pa.table([subjects, list(assign_splits(subjects))], ["subject_id", "split"])
-        )
+        splits = con.sql("SELECT SUBJECT_ID AS subject_id FROM PATIENTS").df()
+        con.register("SPLITS", splits.assign(split=assign_splits(splits["subject_id"])))
         con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
     for shard in folder.glob("data/*.parquet"):  # MEDS wants large strings, which DuckDB lacks
         table = pq.read_table(shard)

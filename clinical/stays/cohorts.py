@@ -49,25 +49,16 @@ def read_cohort(path: Path, *, also: Sequence[Path] = (), notes: bool = True) ->
 
     Raises:
         TableError: a file cannot be read, or a column is missing.
-        UserError: patients of another cohort's train side are on the val or test side here.
+        UserError: a patient of another cohort's train side is on another side here.
     """
     import pandas as pd
 
-    parts = [read_stays(path, needed=_needed(notes=notes), notes=notes)]
-    is_held_out = parts[0]["split"].isin(["val", "test"])
-    held_out = set(patient_keys(parts[0].loc[is_held_out, "patient_id"])) if also else set()
-    for other in also:
-        rows = read_stays(other, needed=NEEDED)
-        rows = rows[rows["split"] == "train"]
-        both = held_out & set(patient_keys(rows["patient_id"]))
-        if shared := sum(not key.startswith("\t") for key in both):
-            raise UserError(
-                f"{shared} patients of the train side of {other.name} are on the val or test side "
-                f"of {path.name}; split both cohorts with the same seed, or give patients of "
-                "different hospitals different ids"
-            )
-        parts.append(rows)
-    return pd.concat(parts, ignore_index=True)
+    rows = read_stays(path, needed=_needed(notes=notes), notes=notes)
+    others = [read_stays(other, needed=NEEDED) for other in also]
+    rows = pd.concat([rows, *(each[each["split"] == "train"] for each in others)])
+    if also:
+        check_disjoint(rows)
+    return rows.reset_index(drop=True)
 
 
 def _needed(*, notes: bool) -> list[str]:

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from domainbert.tables.columns import id_key, is_missing
 if TYPE_CHECKING:
     import pandas as pd
 
-FRACTIONS: Mapping[str, float] = MappingProxyType({"train": 0.8, "val": 0.1, "test": 0.1})
+FRACTIONS: Mapping[str, float] = {"train": 0.8, "val": 0.1, "test": 0.1}
 log = logging.getLogger(__name__)
 
 
@@ -82,7 +81,8 @@ def check_disjoint(frame: pd.DataFrame) -> None:
     if straddling:
         raise UserError(
             f"{straddling} of {len(sides)} patients are on more than one side of the split; "
-            "split by patient: frame['split'] = clinical.assign_splits(frame['patient_id'])"
+            "split by patient: frame['split'] = clinical.assign_splits(frame['patient_id']); "
+            "split several cohorts with one seed, and give patients of each hospital ids of its own"
         )
 
 

@@ -176,7 +176,7 @@ def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(tiny_encoder
     also = ["train", str(cohort), "--also", str(tmp_path / "again.parquet"), *train]
     result = run.invoke(app, [*also, "--out", str(tmp_path / "both")])
     assert result.exit_code == 1
-    assert "patients of the train side of again.parquet are on the val or test" in result.output
+    assert "patients are on more than one side of the split" in result.output
     empty = run.invoke(app, ["evaluate", str(cohort), *model, "--split", "dev"])
     assert "no stays on the side 'dev'; its sides: test, train, val" in empty.output
 

@@ -6,8 +6,6 @@
 CREATE TABLE others AS
 SELECT other, count(*) AS rows FROM raw_admissions WHERE other IS NOT NULL GROUP BY other;
 
-DELETE FROM raw_admissions WHERE other IS NOT NULL;
-
 CREATE TABLE admissions AS
 WITH read AS (
     SELECT
@@ -47,6 +45,7 @@ WITH read AS (
          clean(died), clean(admission_type), clean(discharge_location), clean(sex), clean(age),
          clean(birth_date), clean(death_date), clean(ethnicity), clean(insurance)] AS content
     FROM raw_admissions, rules
+    WHERE other IS NULL
 ),
 repeats AS (
     SELECT stay_id, count(DISTINCT content) AS versions, min(row) AS first_row

@@ -2,7 +2,7 @@
 -- Notes are listed by their id, or by their row in a table without ids.
 -- Flaws of a CSV file have the line of the file, from 1.
 -- In:  admissions, patients_read, patients, members, notes, repeated_notes, flaws.
--- Out: issues.
+-- Out: issues, listed_issues (for a CSV file).
 
 CREATE TABLE issues AS
 SELECT getvariable('admissions_table') AS source, row, stay_text AS id, problem
@@ -97,3 +97,6 @@ SELECT source, line, NULL, problem FROM flaws
 UNION ALL
 SELECT source, row, note_id, 'copy of another note of the stay'
 FROM notes SEMI JOIN repeated_notes ON note = notes.rowid;
+
+CREATE VIEW listed_issues AS
+SELECT * REPLACE (no_formula(id) AS id) FROM issues ORDER BY source, problem, row;

@@ -36,6 +36,7 @@ WITH read AS (
     FROM raw_notes n
     CROSS JOIN rules
     LEFT JOIN note_stays s ON s.stay_id = id_key(n.stay_id)
+    WHERE n.other IS NULL
 ),
 timed AS (
     SELECT *, coalesce(chart_time, chart_day + INTERVAL 1 DAY) AS charted_by

@@ -24,6 +24,7 @@ WITH read AS (
         [clean(sex), clean(birth_date), clean(death_date), clean(anchor_age), clean(anchor_year),
          clean(ethnicity), clean(follow_up_end), clean(split)] AS content
     FROM raw_patients
+    WHERE other IS NULL
 )
 SELECT *, count(DISTINCT content) OVER (PARTITION BY patient_id) > 1 AS is_contradicted
 FROM read;

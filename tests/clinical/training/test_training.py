@@ -220,7 +220,9 @@ def test_another_cohort_may_not_bring_patients_of_the_test_side(cohort, tmp_path
     write_table(cohort.assign(exclusion=""), first)
     shifted = cohort["split"].to_numpy()[np.r_[1:300, 0]]
     write_table(cohort.assign(exclusion="", split=shifted), second)
-    with pytest.raises(UserError, match=r"60 patients of the train side of second.parquet are on"):
+    with pytest.raises(
+        UserError, match=r"60 of 300 patients are on more than one side of the split"
+    ):
         read_cohort(first, also=[second])
     write_table(cohort.assign(exclusion="", patient_id=cohort["patient_id"] + "x"), second)
     together = read_cohort(first, also=[second])
