@@ -163,7 +163,7 @@ def main(
     loaded, gold = AnswerModel.from_pretrained(model), read_questions(questions)
     calibrate(loaded, split_by_article(gold, share=held_out)[1] if held_out else gold)
     loaded.save_pretrained(out)
-    say(f"model in {out}: threshold {loaded.threshold:.2f}")
+    say(f"model in {out}: threshold {loaded.settings.threshold:.2f}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from domainbert.files import write_json
 from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:
+    from biomed.qa.model import Answer
     from biomed.qa.task import AskTask
     from domainbert.tables import ReadOptions
 
@@ -80,7 +81,7 @@ def ask(
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
     from biomed.qa.model import AnswerModel
-    from biomed.qa.task import AskTask, answer_view
+    from biomed.qa.task import AskTask
 
     if (question is None and out is None) or (out is not None and len(sources) != 1):
         raise typer.BadParameter(
@@ -101,12 +102,19 @@ def ask(
     scoring.refuse(*names, because="on answers that are shown; name --out for a table of them")
     texts = [_text(Path(source), scoring.reading()) for source in sources]
     for answer in answerer().answer(str(question), texts, top_k=top_k, threshold=threshold):
-        if answer.is_found:
-            known = answer.probability
-            chance = "" if known is None else f", probability of an answer {known:.2f}"
-            where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}{chance}"
-            say(f"{Path(sources[answer.document]).name}, {where}")
-        stdout.print(answer_view([answer]), soft_wrap=True)
+        _show(answer, Path(sources[answer.document]).name)
+
+
+def _show(answer: Answer, name: str) -> None:
+    """Print where an answer stands, and its sentence."""
+    from biomed.qa.task import answer_view
+
+    if answer.is_found:
+        known = answer.probability
+        chance = "" if known is None else f", probability of an answer {known:.2f}"
+        where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}{chance}"
+        say(f"{name}, {where}")
+    stdout.print(answer_view([answer]), soft_wrap=True)
 
 
 def _text(path: Path, reading: ReadOptions) -> str:

@@ -7,7 +7,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from domainbert.statistics.bootstrap import resample
 if TYPE_CHECKING:
     from biomed.qa.model import AnswerModel
     from biomed.qa.questions import QuestionSet
-
-Scores: TypeAlias = "dict[str, float | int | None]"
 
 FEWEST_ARTICLES = 5  # an interval from fewer says nothing
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -58,7 +56,9 @@ def _normalized(answers: Sequence[str]) -> list[str]:
     return [words for answer in answers if (words := normalize(answer))] or [""]
 
 
-def evaluate(answerer: AnswerModel, questions: QuestionSet, **options: Any) -> Scores:
+def evaluate(
+    answerer: AnswerModel, questions: QuestionSet, **options: Any
+) -> dict[str, float | int | None]:
     """Score the first answer to each question by SQuAD's measures.
 
     If every question has an answer, the model must give one (threshold -inf), as in SQuAD 1.1;

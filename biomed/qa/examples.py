@@ -49,7 +49,7 @@ class WindowMaker:
     answer's position nor its text. A question without an answer gives a window of its context.
 
     Args:
-        questions: from one file; `left_out` counts those without a usable answer.
+        questions: from one file; those whose answer is not in their context are left out.
         reader: of the model.
         negatives: average number of negatives for each question with an answer, >= 0.
         longest: maximum tokens of an answer; longer ones are cut at the end.
@@ -74,7 +74,6 @@ class WindowMaker:
         for question in questions:
             self._texts[question.article][question.context] = None
         self._asked = [asked for question in questions if (asked := self._prepared(question))]
-        self.left_out = len(questions) - len(self._asked)
         if not any(asked.answer for asked in self._asked):
             count = f"{questions.name} has {len(questions)} questions, but none with an answer that"
             raise QuestionError(f"{count} occurs in its context; training needs them")

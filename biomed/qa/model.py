@@ -64,14 +64,14 @@ class QuestionSettings(Settings):
         overlap: tokens of the context that consecutive windows share; None: a quarter of the
             window. Every answer up to this length is whole in some window.
         max_answer: maximum tokens of an answer, at most the overlap; None: the overlap.
-        threshold: an answer's score must be above it; None: 0.
+        threshold: an answer's score must be above it.
         calibration: slope and intercept that make a score a probability that there is an answer.
     """
 
     window: int | None = None
     overlap: int | None = None
     max_answer: int | None = None
-    threshold: float | None = None
+    threshold: float = 0.0
     calibration: Annotated[tuple[float, float] | None, Field(strict=False)] = None
 
 
@@ -133,11 +133,6 @@ class AnswerModel(Model):
 
         takes = "token_type_ids" in inspect.signature(self.network.forward).parameters
         return takes and getattr(self.network.config, "type_vocab_size", 0) > 1
-
-    @property
-    def threshold(self) -> float:
-        """The model's own threshold; see `QuestionSettings`."""
-        return self.settings.threshold or 0.0
 
     def answer(self, question: str, context: str | Sequence[str], **options: Any) -> list[Answer]:
         """The best answers to a question, best first.
@@ -205,8 +200,8 @@ class AnswerModel(Model):
         """A pair's answers over its windows, each with logits of shape (tokens, 2)."""
         if not all(np.isfinite(row).all() for _, row in logits):
             return [Answer("", 0, 0, float("nan"))]
-        limit, top_k = asked.threshold, asked.top_k
-        limit = self.threshold if limit is None else limit
+        top_k = asked.top_k
+        limit = self.settings.threshold if asked.threshold is None else asked.threshold
         spans = [
             candidate
             for window, row in logits

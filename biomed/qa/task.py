@@ -89,8 +89,8 @@ class AskTask(Task):
 
     def facts(self) -> dict[str, Any]:
         """The model, the question and the options."""
-        answerer = self._answerer
-        return {"model": answerer.fingerprint(), "question": self._question, **self._options}
+        model = self._answerer.fingerprint()
+        return {"model": model, "question": self._question, **self._options}
 
 
 def answer_view(answers: Iterable[Answer]) -> TaggedView:

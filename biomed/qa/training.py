@@ -104,9 +104,6 @@ class AnswerObjective(Objective):
         self.name, self._model = questions.name, model
         self._validation = evenly(validation, choosing)
         self._questions = without_articles(questions, validation)
-        if shared := len(questions) - len(self._questions):
-            why = "%s: %d questions share an article with validation and are left out"
-            log.warning(why, self.name, shared)
         self.windows = WindowMaker(
             self._questions,
             reader=model.reader,
@@ -114,9 +111,9 @@ class AnswerObjective(Objective):
             longest=model.max_answer,
             seed=training.seed,
         )
-        if unusable := self.windows.left_out:
-            why = "%s: %d questions have no usable answer and are left out"
-            log.warning(why, self.name, unusable)
+        if left_out := len(questions) - len(self.windows):
+            why = "they share an article with validation, or their answer is not in the context"
+            log.warning("%s: %d questions are left out: %s", self.name, left_out, why)
         self.batches = FreshBatches(
             self.windows, batch_tokens=training.batch_tokens, seed=training.seed
         )

@@ -68,7 +68,7 @@ def plot_terms(
         **options: perplexity and seed, see `layout_terms`.
 
     Raises:
-        UserError: fewer than four terms, or another number of categories.
+        UserError: fewer than four terms.
     """
     terms = list(terms)
     vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
@@ -94,8 +94,8 @@ def layout_terms(
         seed: of t-SNE.
 
     Raises:
-        UserError: fewer than four terms, identical vectors, a wrong number of categories, or a
-            perplexity out of range.
+        UserError: fewer than four terms, identical vectors, or a perplexity out of range.
+        ValueError: a wrong number of categories.
     """
     import pandas as pd
     from sklearn.manifold import TSNE, trustworthiness
@@ -103,8 +103,6 @@ def layout_terms(
     number = len(terms)
     if number < LEAST_TERMS:
         raise UserError(f"a picture needs at least {LEAST_TERMS} terms, got {number}")
-    if categories is not None and len(categories) != number:
-        raise UserError(f"{number} terms but {len(categories)} categories; give one for each term")
     if not np.ptp(vectors, axis=0).any():
         raise UserError(f"these {number} terms all have the same vector; there is nothing to place")
     perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity

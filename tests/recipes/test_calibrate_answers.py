@@ -113,4 +113,4 @@ def test_too_few_questions_give_a_threshold_alone(answerer):
     asked = [question(n, f"article {n}", word) for n, word in enumerate(["insulin", "kidney"])]
     calibrate(answerer, QuestionSet("q", tuple(asked)))
     assert answerer.settings.calibration is None
-    assert answerer.settings.threshold is not None
+    assert answerer.settings.threshold == answerer.manifest["no_answer"]["threshold"]

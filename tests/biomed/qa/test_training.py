@@ -131,7 +131,7 @@ def test_held_out_articles_are_not_trained_on(recipe, held_out, caplog):
     once = recipe(QUICK.replaced(epochs=1))
     models = [fit(once, [questions], validation=held_out) for questions in (clean, leaking)]
     assert torch.equal(*(model.network.qa_outputs.weight for model in models))
-    assert "7 questions share an article with validation and are left out" in caplog.text
+    assert "general: 7 questions are left out: they share an article with validation" in caplog.text
 
 
 def test_what_cannot_be_trained_on(recipe, held_out):
