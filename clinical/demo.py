@@ -22,11 +22,9 @@ def run_demo(
 ) -> tuple[Comparison, float, float]:
     """Make up a hospital, build its cohort, score its test side, and write everything to `out`.
 
-    The hospital is new to the shipped model, which was trained on hospitals with other seeds. The
-    baselines are fitted on this hospital's own training side.
-
-    A tenth of the `stays` is the test side; another `seed` is another hospital. Returns the
-    measures, and the AUROC on the test side that can be expected at best, and of the model.
+    The hospital is new to the shipped model, which was trained on hospitals with other seeds. A
+    tenth of the `stays` is the test side. Returns the measures, and the AUROC on the test side that
+    can be expected at best, and of the model.
     """
     from clinical.cohort.build import build_cohort
     from clinical.datasets.hospital import synthesize

@@ -27,7 +27,6 @@ _MANY_PHRASES = 200_000  # bounds the memory of the phrase table on large hospit
 _RARE = 5  # a phrase needs this many stays
 _SMALL = 1000  # below this number of stays, phrases of two stays are kept too
 _GRID = (0.3, 1.0, 10.0)
-DEFINITIONS = ("lace.toml", "hospital.toml")
 ENOUGH = 0.5
 """A score is compared where columns for at least this share of its points exist."""
 
@@ -105,7 +104,7 @@ def point_scores(
             "LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."
         ]
     found, remarks = {}, []
-    for file in DEFINITIONS:
+    for file in ("lace.toml", "hospital.toml"):
         text = (resources.files(__package__) / file).read_text("utf-8")
         score: dict[str, Any] = tomllib.loads(text)
         known = [item for item in score["items"] if item["column"] in test.columns]

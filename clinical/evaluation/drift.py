@@ -73,7 +73,8 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
     """
     kept = {}
     for name, given in quantities.items():
-        values = _finite(given)
+        values = np.asarray(given, dtype=np.float64)
+        values = values[np.isfinite(values)]
         if len(values) < FEWEST_STAYS:
             continue
         edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
@@ -86,11 +87,6 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
         if name == "probability":
             kept[name]["percentiles"] = np.quantile(values, np.arange(1, 100) / 100).tolist()
     return kept
-
-
-def _finite(values: ArrayLike) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    return array[np.isfinite(array)]
 
 
 def _shares(values: Floats, edges: Floats) -> Floats:
@@ -118,7 +114,8 @@ def drift(
 
     rows = []
     for name, old in kept.items():
-        values = _finite(quantities.get(name, ()))
+        values = np.asarray(quantities.get(name, ()), dtype=np.float64)
+        values = values[np.isfinite(values)]
         if not len(values):
             continue
         n_then, n_now, bins = old["n"], len(values), len(old["shares"])

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from clinical.risk.model import RiskModel
     from clinical.risk.task import Notes
 
-_WHOLE = ("passage", "note", "start", "end")
-_NUMBERS = ("value", "score_contribution", "probability_contribution")
 _TOGETHER = ("without_raising", "raising_alone")
 
 
@@ -47,9 +45,11 @@ class ExplainTask(ReadmissionTask):
         """The columns of the table of passages."""
         import pyarrow as pa
 
-        whole, number = pa.int64(), pa.float64()
-        kinds = {"probability": number, **dict.fromkeys(_WHOLE, whole), "direction": pa.string()}
-        kinds |= dict.fromkeys((*_NUMBERS, *_TOGETHER), number)
+        kinds = {"probability": pa.float64()}
+        kinds |= dict.fromkeys(("passage", "note", "start", "end"), pa.int64())
+        kinds |= {"direction": pa.string(), "value": pa.float64()}
+        effects = ("score_contribution", "probability_contribution", *_TOGETHER)
+        kinds |= dict.fromkeys(effects, pa.float64())
         return pa.schema(list((kinds | ({"text": pa.string()} if self._text else {})).items()))
 
     def run(self, items: Iterable[Any]) -> Iterator[Any]:

@@ -76,11 +76,6 @@ class Explanation:
         """The passages that raise the risk, the strongest first."""
         return tuple(passage for passage in self.passages if passage.raises)
 
-    @property
-    def lowering(self) -> tuple[Passage, ...]:
-        """The passages that lower the risk, the strongest first."""
-        return tuple(passage for passage in self.passages if not passage.raises)
-
     def to_frame(self) -> pd.DataFrame:
         """One row a passage, with the columns of `Passage`."""
         import pandas as pd

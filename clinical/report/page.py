@@ -54,10 +54,10 @@ def write_report(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    images = {
-        name: _inline(save_figure(figure, folder / f"{name}.png"))
-        for name, figure in _draw(comparison).items()
-    }
+    images = {}
+    for name, figure in _draw(comparison).items():
+        png = save_figure(figure, folder / f"{name}.png").read_bytes()
+        images[name] = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
     write_metrics(folder, comparison, facts=facts)
     names = about or {}
     content = {
@@ -157,8 +157,3 @@ def records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
         return []
     objects = frame.astype(object)
     return objects.where(objects.notna(), None).to_dict("records")
-
-
-def _inline(path: Path) -> str:
-    """The data URI of a figure."""
-    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"

@@ -168,8 +168,9 @@ def _check_sides(rows: pd.DataFrame) -> None:
     for side in ("train", "val"):
         part = rows[rows["split"] == side]
         if part["readmitted"].nunique() < 2:
-            msg = f"the {side} side has {len(part)} stays and needs both outcomes among them"
-            raise UserError(msg)
+            raise UserError(
+                f"the {side} side has {len(part)} stays and needs both outcomes among them"
+            )
 
 
 class ReadmissionObjective(Objective):

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 RESAMPLES = 1000
-EDGES = (0.025, 0.975)
-"""Quantiles of the resamples that bound a 95% interval."""
-
 MIN_GROUPS = 20
 """With fewer groups there are no intervals: resampling them says little about others."""
 
@@ -67,7 +64,7 @@ class Resampled:
         enough = ~np.isnan(self.value) & (defined >= max(DEFINED * len(self.replicates), 1))
         if enough.any():
             kept = self.replicates[:, enough]
-            summary[:2, enough] = np.nanquantile(kept, EDGES, axis=0)
+            summary[:2, enough] = np.nanquantile(kept, (0.025, 0.975), axis=0)
             summary[2, enough] = np.nanstd(kept, axis=0, ddof=1) if len(kept) > 1 else 0
         return summary
 
