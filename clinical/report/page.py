@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from clinical.report.facts import Facts
     from domainbert.settings import Settings
 
-_METRICS_VERSION = 5
-
 
 def write_report(
     comparison: Comparison,
@@ -108,7 +106,7 @@ def write_metrics(
     """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
     (_, own), *others = comparison.evaluations.items()
     content = {
-        "version": _METRICS_VERSION,
+        "version": 5,
         "model": own.to_dict(),
         "baselines": {name: other.to_dict() for name, other in others},
         "differences": {

@@ -168,9 +168,8 @@ def _check_sides(rows: pd.DataFrame) -> None:
     for side in ("train", "val"):
         part = rows[rows["split"] == side]
         if part["readmitted"].nunique() < 2:
-            raise UserError(
-                f"the {side} side has {len(part)} stays and needs both outcomes among them"
-            )
+            msg = f"the {side} side has {len(part)} stays and needs both outcomes among them"
+            raise UserError(msg)
 
 
 class ReadmissionObjective(Objective):
