@@ -42,7 +42,6 @@ _HEADS = re.compile(
     r"|head|decoder"  # ModernBERT's
 )
 _BUFFERS = ("position_ids", "token_type_ids")
-_LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(frozen=True)
@@ -205,18 +204,19 @@ def load_config(encoder: Encoder, **changes: Any) -> PretrainedConfig:
         return read_config(folder, name=encoder.name, weight_bytes=size, **changes)
 
 
-def load_tokenizer(encoder: Encoder, *, lower_case: bool | None = None) -> PreTrainedTokenizerBase:
+def load_tokenizer(encoder: Encoder) -> PreTrainedTokenizerBase:
     """The encoder's fast tokenizer, without the truncation and padding that some files set.
 
-    `lower_case` overrides the tokenizer's files. Raises `EncoderError` for a slow tokenizer, no
-    vocabulary or one larger than the encoder's, and a cased vocabulary with lower-casing.
+    Raises `EncoderError` for a slow tokenizer, no vocabulary or one larger than the encoder's, and
+    a cased vocabulary with lower-casing.
     """
     from transformers import AutoTokenizer
 
-    options = _LOCAL if lower_case is None else {**_LOCAL, "do_lower_case": lower_case}
     config = load_config(encoder)
     with quiet(), explained(encoder.name):
-        tokenizer = AutoTokenizer.from_pretrained(encoder.location, config=config, **options)
+        tokenizer = AutoTokenizer.from_pretrained(
+            encoder.location, config=config, local_files_only=True, trust_remote_code=False
+        )
     _check_vocabulary(tokenizer, config, name=encoder.name)
     check_casing(tokenizer, name=encoder.name)
     tokenizer.backend_tokenizer.no_truncation()

@@ -128,9 +128,8 @@ def check_replaceable(folder: str | Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        is_ours = CONFIG_KEY in read_object(
-            folder / "config.json"
-        )  # `config.json` alone is too common a name
+        # `config.json` alone is too common a name.
+        is_ours = CONFIG_KEY in read_object(folder / "config.json")
     except EncoderError:
         is_ours = False
     if not is_ours:
@@ -190,8 +189,7 @@ def load_task_model(
         _check_head(encoder, network)
         if labels not in (0, found := network.config.num_labels):
             raise EncoderError(f"{encoder.name} has {found} labels; this task has {labels}")
-    tokenizer = load_tokenizer(encoder, lower_case=config.lower_case if config else None)
-    return TaskModel(network, tokenizer, config, adapter)
+    return TaskModel(network, load_tokenizer(encoder), config, adapter)
 
 
 def read_task_config(folder: Path) -> TaskConfig | None:

@@ -330,13 +330,6 @@ def test_cased_vocabulary_under_lower_casing_is_refused_with_the_fix(folder):
     assert load_tokenizer(encoder).tokenize("Heart heart") == ["Heart", "heart"]
 
 
-def test_lower_casing_can_be_set_by_the_caller(folder):
-    encoder = with_vocabulary(folder, ["Heart", "heart"])
-    assert load_tokenizer(encoder, lower_case=False).tokenize("Heart") == ["Heart"]
-    with pytest.raises(EncoderError, match="cased vocabulary"):
-        load_tokenizer(encoder, lower_case=True)
-
-
 def test_cased_vocabulary_under_any_lower_casing_normalizer_is_refused(folder):
     encoder = with_vocabulary(folder, ["Heart", "heart"], do_lower_case=False)
     tokenizer = load_tokenizer(encoder)
