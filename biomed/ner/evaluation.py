@@ -69,14 +69,9 @@ def score_spans(
         {name: Counter(span[2] for spans in side for span in spans) for name, side in sides.items()}
     ).sort_index()
     counts = pd.concat([counts.sum().to_frame("all").T, counts.fillna(0)]).astype(int)
-    one = counts.clip(lower=1)
-    scores = pd.DataFrame(
-        {
-            "precision": counts["correct"] / one["predicted"],
-            "recall": counts["correct"] / one["gold"],
-            "f1": 2 * counts["correct"] / (counts["predicted"] + counts["gold"]).clip(lower=1),
-        }
-    )
+    mean = (counts["predicted"] + counts["gold"]) / 2
+    sizes = pd.DataFrame({"precision": counts["predicted"], "recall": counts["gold"], "f1": mean})
+    scores = sizes.clip(lower=1).rdiv(counts["correct"], axis="index")
     correct, *others = (np.array(list(map(len, side))) for side in sides.values())
     return Scores(scores.join(counts), ratio_interval(2 * correct, np.add(*others)))
 
