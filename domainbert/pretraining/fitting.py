@@ -17,6 +17,7 @@ from domainbert.files import folder_beside
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, read_exclusions
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared, private_folder
 from domainbert.pretraining.model import (
+    check_free,
     load_start,
     new_manifest,
     save_encoder,
@@ -72,8 +73,7 @@ def pretrain(
         UserError: a length that the encoder cannot read, or another process trains this recipe.
     """
     out, recipe = Path(out), recipe or Recipe()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists already; move it away or choose another name")
+    check_free(out)
     with folder_beside(out):
         pass  # fails before training if it cannot be written
     corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))

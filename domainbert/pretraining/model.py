@@ -155,6 +155,12 @@ def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> 
 # --- the encoder that is written
 
 
+def check_free(folder: Path) -> None:
+    """Raise `FileExistsError` if a folder holds something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists already; move it away or choose another name")
+
+
 def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> dict[str, Any]:
     """How an encoder is made: settings and counts of the text, nothing that identifies."""
     settings = recipe.model_dump()
@@ -173,6 +179,7 @@ def save_encoder(
     folder: Path, *, network: PretrainingNetwork, start: Start, manifest: Mapping[str, Any]
 ) -> None:
     """Write an encoder folder: weights with the heads, tokenizer, manifest and card."""
+    check_free(folder)  # again: training takes days
     config = network.config
     config.hidden_dropout_prob, config.attention_probs_dropout_prob = start.dropout
     with folder_beside(folder) as temporary:

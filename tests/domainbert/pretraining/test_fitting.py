@@ -324,6 +324,22 @@ def test_a_name_that_is_taken(made, notes_file, new_recipe):
         pretrain([notes_file], out=made, recipe=new_recipe())
 
 
+def test_a_folder_that_was_filled_meanwhile_is_kept(notes_file, new_recipe, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+
+    def fill(trainer):
+        out.mkdir()
+        (out / "theirs").write_text("kept")
+        return trained(trainer)
+
+    trained = ObjectiveTrainer.trained
+    monkeypatch.setattr(ObjectiveTrainer, "trained", fill)
+    with pytest.raises(FileExistsError, match="exists already; move it away"):
+        pretrain([notes_file], out=out, recipe=new_recipe(steps=1))
+    assert [path.name for path in out.iterdir()] == ["theirs"]
+    assert list((tmp_path / "out-work").glob("run-*/checkpoint-*"))  # to be resumed
+
+
 def test_a_place_that_cannot_be_written_is_refused_before_training(
     notes_file, new_recipe, tmp_path
 ):
