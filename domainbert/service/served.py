@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import math
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
@@ -103,7 +102,6 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
 class _Job:
     items: list[Any]
     characters: int
-    since: float = field(default_factory=time.monotonic)
     done: Future[list[Any]] = field(default_factory=Future)
 
 
@@ -115,14 +113,12 @@ class Worker:
 
     def __init__(self, task: AnyTask, seen: Callable[[int], None]) -> None:
         self.task, self._seen = task, seen
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        self._waiting: deque[_Job] = deque()
+        self._thread = ThreadPoolExecutor(max_workers=1)
 
     def close(self) -> None:
         """Finish what waits, then end the thread."""
-        self._jobs.put(None)
-        self._thread.join()
+        self._thread.shutdown()
 
     def score(self, records: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
         """The output rows of records, as `score_frame` makes them; a number that is none is None.
@@ -135,14 +131,12 @@ class Worker:
         from domainbert.scoring.task import make_plan, together
         from domainbert.tables.rows import Row, cell_of
 
-        job = _Job([], sum(map(characters, records)))
-
         def run(items: Iterable[Any]) -> Iterator[Any]:
-            job.items = list(items)
-            self._jobs.put(job)
+            job = _Job(list(items), sum(map(characters, records)))
+            self._waiting.append(job)
+            self._thread.submit(self._work)
             try:
-                left = job.since + seconds - time.monotonic()
-                return iter(job.done.result(timeout=max(0.0, left)))
+                return iter(job.done.result(timeout=seconds))
             finally:
                 job.done.cancel()
 
@@ -155,19 +149,14 @@ class Worker:
         return [{name: _finite(row.get(name)) for name in plan.schema.names} for row in made]
 
     def _work(self) -> None:
-        while job := self._jobs.get():
-            jobs, size, end = [job], job.characters, time.monotonic() + WAIT_SECONDS
-            while size < BATCH_CHARACTERS:
-                try:
-                    more = self._jobs.get(timeout=max(0.0, end - time.monotonic()))
-                except Empty:
-                    break
-                if more is None:
-                    self._jobs.put(None)
-                    break
-                jobs.append(more)
-                size += more.characters
-            self._run([job for job in jobs if job.done.set_running_or_notify_cancel()])
+        """Run what waits, up to a batch; what is left over has a call of its own."""
+        waiting = [job.characters for job in list(self._waiting)]
+        if waiting and sum(waiting) < BATCH_CHARACTERS:
+            time.sleep(WAIT_SECONDS)
+        jobs: list[_Job] = []
+        while self._waiting and sum(job.characters for job in jobs) < BATCH_CHARACTERS:
+            jobs.append(self._waiting.popleft())
+        self._run([job for job in jobs if job.done.set_running_or_notify_cancel()])
 
     def _run(self, jobs: list[_Job]) -> None:
         try:

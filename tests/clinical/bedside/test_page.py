@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.clinical.bedside.conftest import document, hook_request
+from tests.clinical.bedside.conftest import ADDRESS, document, hook_request
 from tests.clinical.conftest import serious_faults, set_scheme
 
 NOTES = (
@@ -25,7 +25,8 @@ def address(tmp_path_factory):
     from clinical.bedside.served import READMISSION
     from domainbert.service.app import Service, ServiceSettings
 
-    asked = ServiceSettings(model=["readmission-demo", "disease-drug", "qa"])
+    models = ["readmission-demo", "disease-drug", "qa"]
+    asked = ServiceSettings(model=models, address=ADDRESS)
     kinds = [READMISSION, ENTITIES, ANSWERS]
     service = Service(asked, work=tmp_path_factory.mktemp("work"), kinds=kinds)
     server = uvicorn.Server(uvicorn.Config(service.app, port=0, log_config=None))
@@ -155,7 +156,7 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
     )
     with urllib.request.urlopen(request) as answer:
         (card,) = json.load(answer)["cards"]
-    open_page(browser, card["links"][0]["url"].replace("http://127.0.0.1:8000", address), 1280)
+    open_page(browser, card["links"][0]["url"].replace(ADDRESS, address), 1280)
     percent = until(browser, "document.getElementById('percent').textContent")
     assert percent in card["summary"]
     # The shipped model reads discharge summaries, and the card says so.

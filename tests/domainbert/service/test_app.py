@@ -148,9 +148,10 @@ def test_ids_of_requests(client):
 
 
 def items(client):
-    """How many items were scored, says `/metrics`."""
-    (line,) = re.findall(r"^domainbert_items_total.* (\S+)$", client.get("/metrics").text, re.M)
-    return float(line)
+    """How many texts were scored in this process, says `/metrics`."""
+    counter = r'^domainbert_items_total{task="lengths"} (\S+)$'
+    (number,) = re.findall(counter, client.get("/metrics").text, re.MULTILINE)
+    return float(number)
 
 
 def test_health_readiness_metrics_and_the_page_of_the_interface(client, start):
