@@ -90,7 +90,8 @@ def build_cohort(
         raise UserError(msg)
     shares = dict(zip(FRACTIONS, fractions, strict=True))
     given = load_schema(schema, mapping=mapping) if schema or mapping else None
-    rules, options, end = load_definition(definition), ReadOptions(delimiter, encoding), data_end
+    rules = load_definition(definition)
+    end = _moment(data_end)
     if rules.long_stay:
         notes, hours = "early", rules.long_stay.hours
     keep = tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
@@ -100,12 +101,10 @@ def build_cohort(
         atomic_path(issues_path(path)) as listing,
         _scratch(path.parent) as con,
     ):
-        with open_source(source, con, options) as tables:
+        with open_source(source, con, ReadOptions(delimiter, encoding)) as tables:
             known = given or detect_schema(tables)
-            derives = end is None and not known.shifted_dates
-            request = Request(
-                known, notes, hours, rules, seed, _moment(end), derives, split_by, shares
-            )
+            derives = data_end is None and not known.shifted_dates
+            request = Request(known, notes, hours, rules, seed, end, derives, split_by, shares)
             caveats = _read_source(con, ViewSource(tables, known), request)
         for name in ("texts", "issues"):
             con.execute(step(name))
