@@ -148,18 +148,13 @@ def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard
         watched = monitor(model, table.drop(columns="split"), bootstrap=0)
         said.append(repr(watched))
         write_monitoring(watched, tmp_path / "monitor")
-        for name, options in (
-            ("places.csv", {}),
-            ("words.csv", {"text": True}),
-            ("page.csv", {"pages": tmp_path / "pages"}),
-        ):
-            (tmp_path / "pages").mkdir(exist_ok=True)
-            task = ExplainTask(model, **options)
-            score_file(task, tmp_path / "notes.parquet", tmp_path / name)
+        for name, text in (("places.csv", False), ("words.csv", True)):
+            score_file(ExplainTask(model, text=text), tmp_path / "notes.parquet", tmp_path / name)
         said.append(repr(model.explain(NOTE)))
         said.append(repr(model.explain(NOTE).show()))
+        model.show(NOTE).save_html(tmp_path / "page.html")
     assert not [line for line in said if CANARY in line]
-    asked = {"notes.parquet", "words.csv", "pages"}
+    asked = {"notes.parquet", "words.csv", "page.html"}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     holding = {path for path in files if CANARY.encode() in path.read_bytes()}
     assert {path.relative_to(tmp_path).parts[0] for path in holding} == asked
