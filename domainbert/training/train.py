@@ -41,8 +41,7 @@ def train(
         model: from `Model.untrained`.
         stages: what to train on and how, in order.
         encoder: what `Model.untrained` was given.
-        start: values of adapters and head, by the names of `lora.adapter_tensors`; by
-            default new adapters and the head of `model`.
+        start: the tensors of an `Adapter`; by default new ones and the head of `model`.
         share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
             and the plain encoder's weights.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
