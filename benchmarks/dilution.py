@@ -21,7 +21,7 @@ from clinical import ReadmissionModel, aggregate, synthesize
 from clinical.risk.aggregation import aggregate_stays
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.training.recalibration import C_GRID
-from domainbert.models.shipped import table
+from domainbert.models.card import table
 from domainbert.statistics.calibration import calibrated, fit_platt, logit
 from domainbert.tables import read_table
 

@@ -24,7 +24,7 @@ from clinical.datasets import sentences
 from clinical.evidence.case import Piece, sentence_pieces
 from clinical.stays.cohorts import usable_stays
 from domainbert.cli.console import counted
-from domainbert.models.shipped import table
+from domainbert.models.card import table
 
 if TYPE_CHECKING:
     import pandas as pd

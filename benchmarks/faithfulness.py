@@ -33,7 +33,7 @@ from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
 from domainbert.files import write_json
-from domainbert.models.shipped import table
+from domainbert.models.card import table
 from domainbert.statistics.bootstrap import Interval, Resampled, resample
 from domainbert.text.runner import pad, plan_batches
 

@@ -28,7 +28,7 @@ from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import MIN_SCORE, EntityLinker
 from biomed.terms.names import Names, normalised, split_names
 from biomed.terms.similarity import TermEmbedder
-from domainbert.models.shipped import table
+from domainbert.models.card import table
 from domainbert.tables import read_table
 
 LEAST = (0.0, 0.3, 0.4, 0.5, MIN_SCORE, 0.7, 0.8)

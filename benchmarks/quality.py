@@ -25,7 +25,8 @@ from clinical import ReadmissionModel, build_cohort, synthesize
 from clinical.demo import expected_ranking
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
-from domainbert.models.shipped import score_rows, score_text, shipped_models, table
+from domainbert.models.card import score_rows, score_text, table
+from domainbert.models.storage import shipped_models
 from domainbert.tables import read_table
 from recipes.diabetes130.encounters import build_diabetes130
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.files import write_json
-from domainbert.models.shipped import table
+from domainbert.models.card import table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,7 +21,8 @@ def models() -> None:
     """List the shipped models and their measured scores."""
     import json
 
-    from domainbert.models.shipped import score_rows, shipped_models
+    from domainbert.models.card import score_rows
+    from domainbert.models.storage import shipped_models
 
     for name, folder in shipped_models("biomed").items():
         manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]

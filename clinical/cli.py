@@ -46,7 +46,7 @@ def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
     import json
 
-    from domainbert.models.shipped import shipped_models
+    from domainbert.models.storage import shipped_models
     from domainbert.statistics.bootstrap import Interval
 
     for name, folder in shipped_models("clinical").items():

@@ -49,7 +49,7 @@ def doctor(
             for path in remove_abandoned(folder, deep=True):
                 say(f"removed {path}")
         return
-    from domainbert.models.shipped import shipped_models
+    from domainbert.models.storage import shipped_models
     from domainbert.service.served import announced
 
     print_table(_installation(), ["what", "here"], title="Installation")

@@ -27,7 +27,7 @@ from biomed.ner.tagger import Tagger
 from domainbert.cli.console import one_line_errors, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
-from domainbert.models.shipped import score_text
+from domainbert.models.card import score_text
 from domainbert.statistics.calibration import (
     calibrated,
     calibration_error,

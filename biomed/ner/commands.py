@@ -19,7 +19,7 @@ from domainbert.cli.console import counted, one_line_errors, print_table, say, s
 from domainbert.cli.options import ScoringOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
-from domainbert.models.shipped import score_text
+from domainbert.models.card import score_text
 from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from domainbert.models.pooling import (
     read_modules,
     unit,
 )
-from domainbert.models.shipped import resolve_model
+from domainbert.models.storage import resolve_model
 from domainbert.tables.columns import is_missing
 from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import UNKNOWN, Windower, too_long

@@ -22,8 +22,14 @@ from domainbert.encoders.loading import (
 )
 from domainbert.encoders.lora import merge_adapter, trained_adapter
 from domainbert.errors import EncoderError, UserError
-from domainbert.models.shipped import model_card, resolve_model
-from domainbert.models.storage import TaskConfig, TaskModel, load_task_model, save_task_model
+from domainbert.models.card import model_card
+from domainbert.models.storage import (
+    TaskConfig,
+    TaskModel,
+    load_task_model,
+    resolve_model,
+    save_task_model,
+)
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:

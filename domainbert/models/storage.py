@@ -1,4 +1,4 @@
-"""A task model on disk: PEFT adapter or full weights, its configuration and its card."""
+"""A task model on disk: found by name, PEFT adapter or full weights, its configuration."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -20,6 +21,7 @@ from domainbert.encoders.loading import (
     Encoder,
     find_encoder,
     load_tokenizer,
+    unknown_name,
 )
 from domainbert.encoders.lora import Adapter, apply_adapter, read_adapter
 from domainbert.errors import EncoderError, UserError
@@ -85,6 +87,27 @@ class TaskClass(Protocol):
     @classmethod
     def network_class(cls) -> Any:
         """The Hugging Face class of the network."""
+
+
+def shipped_models(package: str) -> dict[str, Path]:
+    """Name and folder of every model that comes with a package, such as "biomed"."""
+    folder = Path(str(resources.files(package))) / "models"
+    return {file.parent.name: file.parent for file in sorted(folder.glob("*/config.json"))}
+
+
+def resolve_model(name: str | Path, package: str) -> str | Path:
+    """The folder of a shipped model; folders, encoders and Hub models unchanged, others refused.
+
+    Without a package there are no shipped models, and all names are unchanged.
+    """
+    if not package:
+        return name
+    typed, shipped = str(name), shipped_models(package)
+    if typed in shipped:
+        return shipped[typed]
+    if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
+        return name
+    raise EncoderError(unknown_name(typed, shipped, what="model"))
 
 
 def save_task_model(folder: str | Path, saved: TaskModel, *, files: Mapping[str, str]) -> None:

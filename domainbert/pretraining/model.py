@@ -27,7 +27,7 @@ from domainbert.encoders.loading import (
 )
 from domainbert.errors import UserError
 from domainbert.files import folder_beside, replace_folder, write_json
-from domainbert.models.shipped import table
+from domainbert.models.card import table
 from domainbert.models.storage import share_files
 from domainbert.pretraining.examples import IGNORED
 from domainbert.training.train import versions

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.models.shipped import shipped_models
+from domainbert.models.storage import shipped_models
 
 if TYPE_CHECKING:
     from domainbert.models.model import Model

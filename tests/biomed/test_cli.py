@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from biomed.cli import app
 from domainbert import __version__
-from domainbert.models.shipped import score_rows, shipped_models
+from domainbert.models.card import score_rows
+from domainbert.models.storage import shipped_models
 
 
 def test_help_names_the_tasks_and_waits_for_no_library():

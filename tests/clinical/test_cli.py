@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import clinical
 from clinical.cli import app
 from clinical.demo import expected_ranking
-from domainbert.models.shipped import shipped_models
+from domainbert.models.storage import shipped_models
 from domainbert.tables import read_table, write_table
 
 NOTE = "Patient admitted with chest pain. Heart failure. "

@@ -11,7 +11,7 @@ from biomed.classes import EntityTagger
 from biomed.corpora import Gold, TaggedText
 from biomed.ner.network import WordTagger
 from domainbert.errors import UserError
-from domainbert.models.shipped import shipped_models
+from domainbert.models.storage import shipped_models
 from domainbert.statistics.calibration import calibrated, calibration_error
 from recipes import calibration
 

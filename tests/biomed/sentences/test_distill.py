@@ -78,7 +78,7 @@ def test_a_model_with_an_adapter_may_be_teacher_and_student(
 ):
     own, _ = translations(40)
     adapter = write_adapter(SentenceEncoder, tmp_path / "adapter")
-    monkeypatch.setattr("domainbert.models.shipped.shipped_models", lambda _: {"mine": adapter})
+    monkeypatch.setattr("domainbert.models.storage.shipped_models", lambda _: {"mine": adapter})
     teacher = tiny_encoder if way == "student" else "mine"
     changes = {**QUICK, "model.encoder": str(teacher), "training.epochs": 1.0}
     if way == "layers":

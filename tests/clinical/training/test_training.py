@@ -17,7 +17,7 @@ from clinical.training.training import (
     fit,
 )
 from domainbert.errors import UserError
-from domainbert.models.shipped import shipped_models
+from domainbert.models.storage import shipped_models
 from domainbert.tables import TableError, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 from domainbert.training.settings import TrainingSettings

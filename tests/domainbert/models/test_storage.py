@@ -18,12 +18,12 @@ from domainbert.encoders.lora import (
     merge_adapter,
     trained_adapter,
 )
-from domainbert.models.shipped import resolve_model
 from domainbert.models.storage import (
     TaskConfig,
     TaskModel,
     check_replaceable,
     load_task_model,
+    resolve_model,
     save_task_model,
 )
 
@@ -316,7 +316,7 @@ def test_an_adapter_without_finite_numbers_is_refused(folder, number):
 def test_a_mistyped_model_lists_the_shipped_models_and_guesses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shelf = {"readmission-demo": tmp_path / "a", "readmission-diabetes130": tmp_path / "b"}
-    monkeypatch.setattr("domainbert.models.shipped.shipped_models", {"mine": shelf}.get)
+    monkeypatch.setattr("domainbert.models.storage.shipped_models", {"mine": shelf}.get)
     assert resolve_model("readmission-demo", "mine") == tmp_path / "a"
     for name in (str(tmp_path), "all-MiniLM-L6-v2", "hub:someone/model"):
         assert resolve_model(name, "mine") == name

@@ -1,43 +1,15 @@
-"""The models that come with a package: found by name, and the card that is written at every save.
-
-A package keeps them in its folder `models`, beside the template of their cards.
-"""
+"""The card of a model folder: Markdown from the package's template, written at every save."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainbert.encoders.loading import HUB, SHIPPED, unknown_name
-from domainbert.errors import EncoderError
 from domainbert.statistics.bootstrap import Interval
 
 if TYPE_CHECKING:
     from domainbert.encoders.lora import Adapter
     from domainbert.models.storage import TaskConfig
-
-
-def shipped_models(package: str) -> dict[str, Path]:
-    """Name and folder of every model that comes with a package, such as "biomed"."""
-    folder = Path(str(resources.files(package))) / "models"
-    return {file.parent.name: file.parent for file in sorted(folder.glob("*/config.json"))}
-
-
-def resolve_model(name: str | Path, package: str) -> str | Path:
-    """The folder of a shipped model; folders, encoders and Hub models unchanged, others refused.
-
-    Without a package there are no shipped models, and all names are unchanged.
-    """
-    if not package:
-        return name
-    typed, shipped = str(name), shipped_models(package)
-    if typed in shipped:
-        return shipped[typed]
-    if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
-        return name
-    raise EncoderError(unknown_name(typed, shipped, what="model"))
 
 
 def model_card(config: TaskConfig, package: str, adapter: Adapter | None = None) -> str:
