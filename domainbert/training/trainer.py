@@ -263,9 +263,9 @@ def has_fast_bf16() -> bool:
 class _Watch(TrainerCallback):
     """Progress, checkpoints at least every `SAVE_SECONDS`, and early stopping.
 
-    Scores, and every `LOG_SECONDS` the loss and the time left, go to the log; a terminal shows a
-    bar. Early stopping counts evaluations without a better score in the run's saved history, so
-    that a resumed run stops at the same step.
+    Scores, and after the first step and every `LOG_SECONDS` the loss and the time left, go to the
+    log; a terminal shows a bar. Early stopping counts evaluations without a better score in the
+    run's saved history, so that a resumed run stops at the same step.
     """
 
     def __init__(self, patience: int) -> None:
@@ -288,12 +288,13 @@ class _Watch(TrainerCallback):
     ) -> None:
         self._advance(1)
         now, step = time.monotonic(), state.global_step
-        if now - self._logged >= LOG_SECONDS:
+        done = step - self._first_step
+        if done == 1 or now - self._logged >= LOG_SECONDS:
             self._logged = now
-            left = (now - self._begun) / (step - self._first_step) * (state.max_steps - step)
-            loss = next((row["loss"] for row in state.log_history[::-1] if "loss" in row), math.nan)
-            shown = (step, state.max_steps, loss, left / 60)
-            log.info("step %d of %d: loss %.3g, about %.0f minutes left", *shown)
+            left = (now - self._begun) / done * (state.max_steps - step) / 60
+            losses = (row["loss"] for row in state.log_history[::-1] if "loss" in row)
+            loss = next((f"loss {value:.3g}, " for value in losses), "")
+            log.info("step %d of %d: %sabout %.0f minutes left", step, state.max_steps, loss, left)
         if now - self._saved >= SAVE_SECONDS:
             control.should_save = True
         if step >= state.max_steps:

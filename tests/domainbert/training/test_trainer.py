@@ -430,6 +430,14 @@ def test_the_log_says_how_long_it_takes(run, caplog, monkeypatch):
     assert re.search(r"step 4 of 6: loss [0-9.]+, about 0 minutes left", caplog.text)
 
 
+def test_the_first_step_says_how_long_it_will_take(run, caplog):
+    with caplog.at_level("INFO", logger="domainbert.training"):
+        run(Toy(score=lambda _: 0.625), epochs=1)
+    assert [message for message in caplog.messages if "minutes left" in message] == [
+        "step 1 of 6: about 0 minutes left"
+    ]
+
+
 def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
