@@ -143,6 +143,8 @@ def test_a_signal_ends_a_command_as_ctrl_c_does(tmp_path, name):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts jobs in the background with this signal ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout.readline() == "here\n"
     assert len(list(tmp_path.iterdir())) == 1

@@ -434,9 +434,9 @@ def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path):
 
 
 def test_scattered_stays_may_be_larger_than_memory(tmp_path):
-    """All texts are 72 MB."""
-    stays = [f"s{n % 1500}" for n in range(3000)]
-    frame = pd.DataFrame({"stay_id": stays, "text": [f"{n} " * 5000 for n in range(3000)]})
+    """All texts are 40 MB."""
+    stays = [f"s{n % 800}" for n in range(1600)]
+    frame = pd.DataFrame({"stay_id": stays, "text": [f"{n} " * 5000 for n in range(1600)]})
     write_table(frame, tmp_path / "n.csv")
     del frame
     tracemalloc.start()
@@ -444,8 +444,8 @@ def test_scattered_stays_may_be_larger_than_memory(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20 << 20
-    assert (counts.rows, counts.made) == (3000, 1500)
-    assert found["stay_id"].tolist() == stays[:1500]
+    assert (counts.rows, counts.made) == (1600, 800)
+    assert found["stay_id"].tolist() == stays[:800]
     assert set(found["words"]) == {10_000}
 
 
