@@ -53,7 +53,13 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
 
 def write_json(document: Any, path: Path) -> None:
     """Write a document as indented JSON; see `atomic_path`."""
-    write_text(json.dumps(document, indent=2) + "\n", path)
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=_plain)
+    write_text(text + "\n", path)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy numbers as numbers, anything else that JSON does not know as text."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def write_text(text: str, path: str | Path) -> None:

@@ -64,9 +64,13 @@ def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
     problems = error.errors(include_url=False)
     # A mistyped name is missing too: its own spelling says more.
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    # A number is a place in a list.
-    parts = (f".{part}" if isinstance(part, int) else f"\0{part}" for part in problem["loc"])
-    *tables, name = "".join(parts).split("\0")[1:] or ["settings"]
+    places: list[str] = []
+    for part in problem["loc"]:
+        if isinstance(part, int) and places:  # a place in a list
+            places[-1] += f".{part}"
+        else:
+            places.append(str(part))
+    *tables, name = places or ["settings"]
     place = f"[{'.'.join(tables)}] {name}" if tables else name
     if problem["type"] == "extra_forbidden":
         fields = _fields_at(kind, tables)

@@ -98,7 +98,7 @@ def tag(
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts.
 
-    Of the SOURCE - the text is read from stdin.
+    With - as SOURCE, one text is read from stdin. A database needs --out with a table.
     """
     from biomed.ner.linking import EntityLinker
     from biomed.ner.tagger import Tagger
@@ -126,7 +126,8 @@ def tag(
     tagger = load()
     pairs, copies = itertools.tee(texts)
     entities = tagger.tag_many(text for _, text in copies)
-    tagged = ((*pair, each) for pair, each in zip(pairs, entities, strict=True))
+    # Entities first: a thread reads ahead, and only what it has read is asked for here.
+    tagged = ((*pair, each) for each, pair in zip(entities, pairs, strict=True))
     if form and out:
         number = write_tagged(counted(tagged, what="texts"), out, kind=form)
         say(f"{number:,} texts; written to {out}")

@@ -60,7 +60,9 @@ class BiomedComponent:
         del batch_size
         docs, copies = tee(stream)
         tagged = self._tagger.tag_many(doc.text for doc in copies)
-        yield from map(_annotated, docs, tagged)
+        # Entities first: a thread reads ahead, and only what it has read is asked for here.
+        for entities, doc in zip(tagged, docs, strict=True):
+            yield _annotated(doc, entities)
 
 
 def _annotated(doc: Doc, entities: list[Entity]) -> Doc:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from domainbert.tables import (
     table_columns,
 )
 
+log = logging.getLogger(__name__)
 ID = Column("id", "id", ("question_id",))
 QUESTION = Column("question", "text", ("query",), required=True)
 CONTEXT = Column("context", "text", ("passage", "document"), required=True)
@@ -108,6 +110,8 @@ def read_questions(path: str | Path) -> QuestionSet:
     if not known:
         fault = f"{len(asked)} questions without answers" if asked else "no questions"
         raise QuestionError(f"{path.name} has {fault}; training and scoring need them")
+    if missing := len(asked) - len(known):
+        log.warning("%s: %d questions without a known answer are left out", path.name, missing)
     questions = (_question(id_, cells, answers[id_]) for id_, cells in known)
     return QuestionSet(path.name, tuple(questions))
 

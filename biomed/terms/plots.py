@@ -94,8 +94,8 @@ def layout_terms(
         seed: of t-SNE.
 
     Raises:
-        UserError: fewer than four terms, identical vectors, or a perplexity out of range.
-        ValueError: a wrong number of categories.
+        UserError: fewer than four terms, identical vectors, a perplexity out of range, or a wrong
+            number of categories.
     """
     import pandas as pd
     from sklearn.manifold import TSNE, trustworthiness
@@ -103,6 +103,9 @@ def layout_terms(
     number = len(terms)
     if number < LEAST_TERMS:
         raise UserError(f"a picture needs at least {LEAST_TERMS} terms, got {number}")
+    if categories is not None and len(categories) != number:
+        msg = f"{number} terms but {len(categories)} categories; give one for each term"
+        raise UserError(msg)
     if not np.ptp(vectors, axis=0).any():
         raise UserError(f"these {number} terms all have the same vector; there is nothing to place")
     perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity

@@ -47,7 +47,7 @@ def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
 
 Text = Annotated[str, Field(min_length=1)]
 Upper = Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True)]
-Value = Annotated[Upper, Field(strict=False, coerce_numbers_to_str=True)]
+Value = Annotated[Upper, BeforeValidator(str)]  # a number or true too
 NotNegative = Annotated[float, Field(ge=0)]
 UpperTexts = Annotated[tuple[Upper, ...], Field(strict=False)]
 # One or several: a text may stand for a list of it.
@@ -276,9 +276,13 @@ class Schema(Settings):
         A table of nothing but summaries is not opened for an early prediction, and a table without
         summaries not for one at discharge. Without a `category_value` the rows tell.
         """
-        kinds = [(table.category_value, table) for table in self.notes]
-        at_discharge, summaries = prediction == "discharge", self.summary_categories
-        return [t for kind, t in kinds if not kind or (kind in summaries) == at_discharge]
+        at_discharge = prediction == "discharge"
+        return [
+            table
+            for table in self.notes
+            if not table.category_value
+            or (table.category_value in self.summary_categories) == at_discharge
+        ]
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,8 @@ class Cohort:
         if SUMMARY_KEY not in metadata:
             raise TableError(f"{path} was not written by build_cohort: it carries no flow")
         summary = json.loads(metadata[SUMMARY_KEY])
+        if "box" not in summary["steps"][0]:
+            raise TableError(f"{path} is from an older version; build it again: clinical cohort")
         return cls(
             path=Path(path),
             flow=pd.DataFrame(summary["steps"]).drop(columns="box"),
@@ -144,8 +146,8 @@ def summarise(
     definition = request.definition
     con.execute("SET VARIABLE no_row = $no_row", {"no_row": NO_ROW})
     steps = _rows(con, step("flow"))
-    counts = {row.pop("split"): row for row in _rows(con, step("sides"))}
-    total = counts.pop(None)
+    counts = {row.pop("side"): row for row in _rows(con, step("sides"))}
+    total = counts.pop("all")
     if steps[-1]["left"] != total["stays"]:
         raise AssertionError(f"the flow leaves {steps[-1]['left']} stays of {total['stays']}")
     notes = con.execute("SELECT status, count(*) FROM notes GROUP BY ALL ORDER BY ALL").fetchall()

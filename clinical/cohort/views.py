@@ -94,7 +94,8 @@ class ViewSource(Source):
         paths = {path for each in shards.glob for path in folder.glob(each)}
         for path in sorted(paths) if folder.is_dir() else ():
             if shards.fields:
-                found |= {path: fhir.columns_of(shards.fields)} if fhir.has_resources(path) else {}
+                if fhir.has_resources(path):
+                    found[path] = fhir.columns_of(shards.fields)
                 continue
             try:
                 names = parquet_columns(path)

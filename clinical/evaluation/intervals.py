@@ -102,6 +102,8 @@ def evaluate(
     codes = patient_codes(patients, n=len(outcome))
     if threshold is not None and not 0 <= threshold <= 1:
         raise UserError(f"threshold is {threshold}; it must be in [0, 1], or None")
+    if bootstrap < 0:
+        raise UserError(f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more")
     stays, n_patients = Stays(outcome, risk, threshold=threshold), int(codes.max()) + 1
     measured = resample(
         lambda weights: numbers(stays, weights, MEASURES), codes, bootstrap=bootstrap, seed=seed

@@ -73,6 +73,7 @@ def windows_that_matter(case: Case, pieces: Sequence[Piece]) -> list[int]:
     """
     order = np.argsort(-case.probabilities, kind="stable")
     numbers = [piece.window for piece in pieces]
+    # Every window has a piece, so both have the shape (windows,).
     sizes, tokens = np.bincount(numbers), np.bincount(numbers, weights=[*map(len, pieces)])
     # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
     cost = np.cumsum(((sizes - 1) * tokens)[order])

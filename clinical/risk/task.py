@@ -182,7 +182,8 @@ def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
     """
     if not model.settings.join_notes:
         given, asked = itertools.tee(map(listed, stays))
-        for notes, risk in zip(given, model.predict_many(asked), strict=True):
+        # Risks first: a thread reads ahead, and only what it has read is asked for here.
+        for risk, notes in zip(model.predict_many(asked), given, strict=True):
             yield risk, _points(model, risk, notes=len(notes))
         return
     for notes in map(listed, stays):

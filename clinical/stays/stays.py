@@ -85,7 +85,10 @@ class UnreadSpan:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of a stay was read; special tokens do not count, and `unread` is normally empty."""
+    """How much of a stay was read: characters of its notes, tokens without special ones, windows.
+
+    A token counts once where windows do not overlap. `unread` is normally empty.
+    """
 
     characters: int
     tokens: int

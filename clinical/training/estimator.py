@@ -133,7 +133,8 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         folds = min(max(2, round(1 / self.validation_fraction)), patients)
         splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=self.random_state)
         sides = np.full(len(labels), "train", dtype=object)
-        sides[next(splitter.split(labels, labels, keys))[1]] = "val"
+        _, held_out = next(splitter.split(labels, labels, keys))  # X is not read
+        sides[held_out] = "val"
         return sides
 
     def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803

@@ -97,9 +97,9 @@ def fit(
     except UserError as few:
         log.warning(
             "this model will not be calibrated: %s. Use a larger validation side (clinical cohort "
-            "--fractions 0.6 0.2 0.2, or the estimator's validation_fraction) or --calibration "
-            "cross-fitted",
+            "--fractions 0.6 0.2 0.2, or the estimator's validation_fraction)%s",
             few,
+            "" if crossed else " or --calibration cross-fitted",
         )
     model, objective = _trained(rows, recipe, choice, checkpoints=checkpoints, resume=resume)
     used = objective.rows

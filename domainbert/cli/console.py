@@ -47,7 +47,9 @@ def command_line(name: str, about: str) -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
     @app.callback(help=about, invoke_without_command=True)
-    def main(*, version: Annotated[bool, typer.Option(help="Print and exit.")] = False) -> None:
+    def main(
+        *, version: Annotated[bool, typer.Option("--version", help="Print and exit.")] = False
+    ) -> None:
         if version:
             stdout.print(f"{name} {__version__}")
             raise typer.Exit

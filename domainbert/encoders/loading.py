@@ -133,13 +133,13 @@ def _hub_folder(name: str, *, download: bool) -> Path:
     repository = name.removeprefix(HUB)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         raise EncoderError(f"{name}: expected {HUB}owner/name")
-    reason = f"it is not on this machine; download it with: domainbert doctor {name}"
+    reason = f"it is not on this machine; download it with: hf download {repository}"
     if download:
         wanted = [*OTHER_FILES, "model.safetensors"]
         try:
             # The first request is not repeated: without a network the answer comes at once.
             files = HfApi().model_info(repository, timeout=HUB_SECONDS).siblings or []
-            if not any(file.rfilename.endswith(".safetensors") for file in files):
+            if not any(file.rfilename == "model.safetensors" for file in files):
                 wanted.append("pytorch_model.bin")
             return Path(snapshot_download(repository, allow_patterns=wanted))
         except Exception as error:  # noqa: BLE001  (without a network, the cache will do)

@@ -139,7 +139,9 @@ class Model(ABC):
             EncoderError: see `domainbert.models.storage.load_task_model`.
             UserError: settings that the class refuses.
         """
-        name = cls.default if name is None else name
+        name = name or cls.default
+        if not name:
+            raise UserError(f"{cls.__name__} has no default: name a folder or hub:owner/name")
         read = load_task_model(resolve_model(name, cls.package), cls)
         known = cls.read_settings(read.config.settings) if read.config else cls.settings_of(name)
         if settings:

@@ -102,7 +102,8 @@ class PairWindower:
                 for side, text in zip(("first", "second"), pair, strict=True)
             )
             if fault := self.fault_of_first(first):
-                raise UserError(f"the first text of pair number {number} {fault}")
+                where = f"the first text of pair number {number}"
+                raise UserError(f"{where} {fault}: put the longer text second")
             texts.append((whole_text(first), whole_text(second)))
         encoded = self._pairs.encode_batch(texts)
         for number, encoding in enumerate(encoded, start=start):

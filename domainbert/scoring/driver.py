@@ -29,7 +29,7 @@ from domainbert.scoring.task import (
     survey,
     together,
 )
-from domainbert.tables import ReadOptions, Row, iter_rows, table_columns, to_frame
+from domainbert.tables import ReadOptions, Row, TableError, iter_rows, table_columns, to_frame
 from domainbert.tables.rows import FIRST_LINES, frame_rows, spooled
 from domainbert.text.runner import chunked, read_ahead
 
@@ -251,7 +251,14 @@ def _survey(
     keep = list(keep)
     columns = table_columns(source, options, lines=FIRST_LINES)
     while True:
-        plan = make_plan(task, columns, named=named, keep=keep, source=Path(source).name)
+        try:
+            plan = make_plan(task, columns, named=named, keep=keep, source=Path(source).name)
+        except TableError:
+            every = table_columns(source, options)  # of JSON lines, also what only later ones have
+            if columns == every:
+                raise
+            columns = every
+            continue
         found = survey(iter_rows(source, options), plan, salt=salt)
         if set(found.columns) <= set(columns):
             return plan, found

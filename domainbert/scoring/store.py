@@ -35,7 +35,10 @@ MANIFEST = "manifest.json"
 _FORMAT = "domainbert parts 5"  # of the parts
 _SALT = 16  # bytes
 _ITEMS = b"domainbert.items"
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+_DISK = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+}
+_SQLITE = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 
 
 class RunStore:
@@ -231,8 +234,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.OperationalError) as error:
-        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        number = errno.ENOSPC if is_full else getattr(error, "errno", None)
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits say at which step
+        number = _SQLITE.get(code, getattr(error, "errno", None))
         if number not in _DISK:
             raise
         why = os.strerror(number).lower()

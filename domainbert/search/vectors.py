@@ -187,12 +187,12 @@ class VectorIndex:
                     ):
                         writer.write_table(table)
                     parts.append(Part(name=name, rows=len(table)))
-                # The head is written last: what it does not name is not part of the index.
-                self._write_head(parts=[*self.head.parts, *parts])
             except BaseException:
                 for part in parts:
                     (self.folder / f"{part.name}.arrow").unlink()
                 raise
+            # The head is written last: what it does not name is not part of the index.
+            self._write_head(parts=[*self.head.parts, *parts])
 
     def _table(self, vectors: np.ndarray, rows: pd.DataFrame) -> pa.Table:
         vectors = unit(np.asarray(vectors, dtype=np.float32))
@@ -263,16 +263,16 @@ class VectorIndex:
         from usearch.index import Index
 
         covered = self.head.graph
+        if covered is None:
+            raise UserError(f"{self.folder} has no graph; build it with build_graph")
         try:
             if covered and (self._graph is None or len(self._graph) != covered):
                 self._graph = Index.restore(str(self.folder / GRAPH), view=True)
             fits = covered == 0 or len(self._graph) == covered
         except (RuntimeError, OSError, TypeError, ValueError):
             fits = False
-        if covered is None or not fits:
-            raise UserError(
-                f"{self.folder} has no graph, or a damaged one; build it with build_graph"
-            )
+        if not fits:
+            raise UserError(f"{self.folder} has a damaged graph; build it with build_graph")
         return self._graph, covered
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:

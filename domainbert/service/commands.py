@@ -34,7 +34,7 @@ class ServiceSettings:
     ledger: Annotated[str | None, typer.Option(help="SQLite file for risks, feedback.")] = None
     report: Annotated[str, typer.Option(help="Where the model's report is, for cards.")] = ""
     max_characters: Annotated[int, typer.Option(min=1, help="Of a request.")] = 500_000
-    seconds: Annotated[float, typer.Option(help="Longest time for a request.")] = 60.0
+    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="For a request.")] = 60.0
     log_level: Annotated[str, typer.Option(help="debug, info or warning.")] = "info"
 
 

@@ -228,6 +228,8 @@ class Trust:
         header, issuer = unchecked.headers(), json.loads(unchecked.payload).get("iss")
         if (client := self._clients.get(issuer)) is None:
             raise UserError("the token's iss is no client of this service")
+        if header.get("alg") not in ALGORITHMS:
+            raise UserError(f"the token's alg: expected {' or '.join(ALGORITHMS)}")
         if header.get("jku", client.jwks) != client.jwks:
             raise UserError("the token's jku is not the address of this client's keys")
         key = self._key(client.jwks, header.get("kid"))

@@ -156,7 +156,8 @@ class Worker:
         jobs: list[_Job] = []
         while self._waiting and sum(job.characters for job in jobs) < BATCH_CHARACTERS:
             jobs.append(self._waiting.popleft())
-        self._run([job for job in jobs if job.done.set_running_or_notify_cancel()])
+        if wanted := [job for job in jobs if job.done.set_running_or_notify_cancel()]:
+            self._run(wanted)
 
     def _run(self, jobs: list[_Job]) -> None:
         try:

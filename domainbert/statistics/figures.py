@@ -34,7 +34,7 @@ STYLE = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Decorate a function that draws a figure: `STYLE` holds for everything that it draws."""
+    """`STYLE` for all that is drawn within; as `@drawing()`, for a whole function."""
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):
@@ -46,7 +46,7 @@ def new_axes(
 ) -> tuple[Figure, list[Axes]]:
     """A figure, size in inches, with axes in the given boxes (left, bottom, width, height).
 
-    Call it in a function that is a `drawing`.
+    Call it within `drawing()`.
     """
     from matplotlib.figure import Figure
 

@@ -171,13 +171,16 @@ def _check_unused_ids(
 ) -> None:
     """Refuse a table whose stay or patient column was probably missed."""
     used = set(chosen.values())
+    unused = [name for name in available[:_SEARCHED] if name not in used]
     for column in columns:
+        if column.kind != "id" or column.name in chosen:
+            continue
         ours, names = column.name, [_plain(name) for name in (column.name, *column.also)]
         ids = [name for name in names if name.endswith("id")]
-        for name in available[:_SEARCHED] if column.kind == "id" and ours not in chosen else ():
+        for name in unused:
             # A slip of one of its names: "patientid", but not "patient_age".
             is_near = difflib.get_close_matches(_plain(name), ids, n=1, cutoff=0.8)
-            if name not in used and (_plain(name) in names or is_near):
+            if _plain(name) in names or is_near:
                 option = f"name it with {column.option} {name}, or " if column.option else ""
                 raise TableError(
                     f"{source} has a column {name!r} that looks like {ours}, and no {ours}; "

@@ -204,12 +204,13 @@ def _public_name(uri: str) -> str:
 
 # A part of the driver's message -> what is wrong.
 _FAULTS = {
-    "password|role .* does not exist|pg_hba.conf": "wrong user or password, or no login from here",
+    "password authentication|no password|role .* does not exist|pg_hba.conf": "wrong user or "
+    "password, or no login from here",
     "database .* does not exist": "there is no such database",
     "permission denied": "this user may not read a table",
     "SSL": "the server does not offer the SSL mode of the address",
-    "host name|refused|time.?out|timed out|no route|unreachable|port number|integer": "host or "
-    "port cannot be reached",
+    "host name|refused|time.?out|timed out|no route|unreachable|port number|integer value": "host "
+    "or port cannot be reached",
 }
 
 

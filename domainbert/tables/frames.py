@@ -198,7 +198,9 @@ def _write_parquet(table: pd.DataFrame | Iterable[pa.Table], path: Path) -> None
     import pyarrow.parquet as pq
 
     if isinstance(table, pd.DataFrame):
-        table = [pa.Table.from_pandas(table, preserve_index=False)]
+        whole = pa.Table.from_pandas(table, preserve_index=False)
+        empty = [f.with_type(pa.string()) if f.type == pa.null() else f for f in whole.schema]
+        table = [whole.cast(pa.schema(empty, whole.schema.metadata))]
     pieces = iter(table)
     first = next(pieces)
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:

@@ -175,13 +175,13 @@ def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def cell_of(value: Any) -> Any:
-    """A value as a cell: None where it is missing, texts and lists as they are, others as text."""
+    """A value as a cell: None if missing or empty, texts and lists as they are, others as text."""
     if isinstance(value, str):
         return value or None
     if is_missing(value):
         return None
     if hasattr(value, "__len__"):
-        return value
+        return value if len(value) else None
     return id_text(value)
 
 

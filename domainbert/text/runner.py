@@ -78,7 +78,7 @@ def find_device(name: Device = None) -> torch.device:
     known = ["cpu", "cuda", *gpus] if gpus else ["cpu"]
     if name is None:
         name = "cuda" if gpus else "cpu"
-    if str(name) not in known:
+    if str(name) not in (*known, "cpu:0"):
         msg = f"no device {str(name)!r}: expected {', '.join(known)}, which this machine has"
         raise UserError(msg)
     return torch.device(name)

@@ -79,11 +79,12 @@ def train(
                     weights.mul_(share)
         best = stages[-1][0].score(network.eval())
     trained = model.finished(network, encoder=encoder, full=first.full)
-    known = [(settings.model_dump(), objective.facts()) for objective, settings in stages]
-    training, facts = known[0] if len(known) == 1 else map(list, zip(*known, strict=True))
+    training = [settings.model_dump() for _, settings in stages]
+    facts = [objective.facts() for objective, _ in stages]
+    is_one = len(stages) == 1
     trained.manifest = {
-        "training": training,
-        "facts": facts,
+        "training": training[0] if is_one else training,
+        "facts": facts[0] if is_one else facts,
         "versions": versions(),
         "validation": best,
     }

@@ -1,10 +1,12 @@
--- Stays, patients and outcomes of the whole cohort (first, without a split) and of each of its sides.
+-- Stays, patients and outcomes of the whole cohort ("all", first) and of each of its sides; where the
+-- source has sides of its own, a patient may have none.
 -- In:  cohort.
-SELECT split, count(*) AS stays, count(DISTINCT patient_id) AS patients,
+SELECT CASE WHEN grouping(split) = 1 THEN 'all' ELSE coalesce(split, 'none') END AS side,
+    count(*) AS stays, count(DISTINCT patient_id) AS patients,
     count(*) FILTER (readmitted = 1) AS readmitted,
     count(*) FILTER (transfer) AS transfers,
     count(*) FILTER (died_within_horizon) AS died_within_horizon
 FROM cohort
 WHERE exclusion IS NULL
 GROUP BY ROLLUP (split)
-ORDER BY list_position(['train', 'val', 'test'], split) NULLS FIRST;
+ORDER BY list_position(['all', 'train', 'val', 'test', 'none'], side);

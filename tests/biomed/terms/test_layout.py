@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_picture_and_clusters_stay_together():
 def test_what_cannot_be_drawn_is_said():
     with pytest.raises(ValueError, match="a picture needs at least 4 terms, got 1"):
         layout_terms(["a"], np.ones((1, 3)))
-    with pytest.raises(ValueError, match="same length"):
+    with pytest.raises(ValueError, match="4 terms but 1 categories; give one for each"):
         layout_terms(list("abcd"), np.eye(4), categories=["x"])
     with pytest.raises(ValueError, match="all have the same vector"):
         layout_terms(list("abcd"), np.ones((4, 3)))

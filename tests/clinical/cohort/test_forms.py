@@ -542,3 +542,18 @@ def test_another_release_is_refused(hospitals, tmp_path, kind, change, release):
     path.write_text(json.dumps(resources(hospitals / "fhir", kind)[0] | change) + "\n")
     with pytest.raises(TableError, match=f"{kind}.ndjson is FHIR {release} .*; expected R4"):
         build_cohort(tmp_path / "fhir")
+
+
+def test_a_patient_without_a_side_of_the_source_is_counted_apart(meds_folder):
+    path = meds_folder / "metadata" / "subject_splits.parquet"
+    splits = pq.read_table(path).to_pandas()
+    kept = build_cohort(meds_folder)
+    frame = kept.to_frame()
+    patient = frame.loc[frame["exclusion"].isna(), "patient_id"].iloc[0]
+    splits[splits["subject_id"].astype(str) != patient].to_parquet(path, index=False)
+    found = build_cohort(meds_folder)
+    assert found.n_stays == kept.n_stays
+    counts = found.summary["splits"]
+    assert counts["none"]["patients"] == 1
+    assert sum(side["stays"] for side in counts.values()) == found.n_stays
+    assert "No side" in found.flow_svg()

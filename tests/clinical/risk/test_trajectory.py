@@ -1,11 +1,15 @@
 """The risk after each note: the same numbers as scoring each beginning of the stay by itself."""
 
+import time
+
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
+from clinical.risk.model import RiskModel
+from clinical.risk.task import follow
 from domainbert.tables import TableError, read_table, write_table
 from domainbert.text.runner import WindowRunner
 
@@ -122,3 +126,16 @@ def test_the_command_writes_a_table(calibrated, tmp_path):
 
 def place(words, folder):
     return [str(folder / word) if "." in word or word == "model" else word for word in words]
+
+
+def test_stays_that_come_slowly_are_followed_in_order(network, tokenizer):
+    """A thread reads ahead while stays are asked for: neither may enter the source twice."""
+    small = RiskModel(network, tokenizer, batch_tokens=4)
+    assert not small.settings.join_notes
+
+    def slowly():
+        for number in range(40):
+            time.sleep(0.01)
+            yield ["heart failure " * (number % 3 + 1)] * 2
+
+    assert len(list(follow(small, slowly()))) == 40

@@ -220,6 +220,15 @@ def test_a_json_column_that_begins_late_is_carried(tmp_path):
     assert found["doc_id"].dropna().tolist() == ["7"]
 
 
+def test_a_kept_column_of_json_lines_may_begin_late(tmp_path):
+    lines = ['{"text": "a b"}'] * 1500 + ['{"text": "c", "site": "x"}']
+    (tmp_path / "n.jsonl").write_text("\n".join(lines))
+    _, found = scored(tmp_path / "n.jsonl", tmp_path / "out.parquet", keep=["site"])
+    assert found["site"].dropna().tolist() == ["x"]
+    with pytest.raises(TableError, match="no column 'ward'"):
+        scored(tmp_path / "n.jsonl", tmp_path / "out.csv", keep=["ward"])
+
+
 def test_a_query_runs_once(tmp_path, monkeypatch):
     pytest.importorskip("adbc_driver_sqlite")
     with closing(sqlite3.connect(tmp_path / "h.db")) as con, con:

@@ -149,3 +149,17 @@ def test_a_folder_without_permission(tmp_path, small_parts):
     (tmp_path / "locked").mkdir(mode=0o500)
     with pytest.raises(UserError, match=r"cannot be written \(permission denied\)"):
         score_file(WordList(), tmp_path / "n.csv", tmp_path / "locked" / "out.csv")
+
+
+def test_a_file_size_limit_while_scattered_rows_wait(tmp_path):
+    source = tmp_path / "n.csv"
+    stays = [f"s{number % 100}" for number in range(200)]
+    write_table(pd.DataFrame({"stay_id": stays, "text": ["w " * 20_000] * 200}), source)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot be written \((file too large|input/output)"):
+            score_file(PatientWords(), source, tmp_path / "out.csv")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert score_file(PatientWords(), source, tmp_path / "out.csv").rows == 200

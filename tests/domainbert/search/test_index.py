@@ -236,3 +236,23 @@ def test_other_bad_input(tmp_path):
         index.search(QUERIES[:, :3])
     with pytest.raises(UserError, match="k must be at least 1, got 0"):
         index.search(QUERIES, k=0)
+
+
+def test_an_interrupt_after_the_head_was_written_leaves_a_whole_index(tmp_path, monkeypatch):
+    index = new_index(tmp_path / "i")
+    index.add([piece(VECTORS[:50], ids(50))])
+    read, reads = VectorIndex._read_head, []
+
+    def interrupted(self):
+        reads.append(self)
+        if len(reads) > 1:
+            raise KeyboardInterrupt
+        read(self)
+
+    monkeypatch.setattr(VectorIndex, "_read_head", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        index.add([piece(VECTORS[50:60], ids(10, 50))])
+    monkeypatch.undo()
+    again = VectorIndex.open(tmp_path / "i")
+    assert again.rows(range(len(again)))["id"].tolist() == ids(60)[: len(again)]
+    assert len(again) >= 50

@@ -37,6 +37,7 @@ from domainbert.tables import (
     write_table,
 )
 from domainbert.tables.columns import FORMATS, guard, table_format
+from domainbert.tables.databases import _fault
 from domainbert.tables.frames import read_metadata
 from domainbert.tables.rows import frame_rows, spooled
 
@@ -951,3 +952,24 @@ def test_a_pipe_that_is_named_is_refused(tmp_path):
     os.mkfifo(tmp_path / "n.csv")
     with pytest.raises(TableError, match=r"n\.csv is a pipe or a device; save its content"):
         read_table(tmp_path / "n.csv")
+
+
+def test_a_column_without_a_value_is_text_in_parquet(tmp_path):
+    write_table(pd.DataFrame({"a": [1, 2], "b": [None, None]}), tmp_path / "t.parquet")
+    assert pq.read_schema(tmp_path / "t.parquet").field("b").type == pa.string()
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ('password authentication failed for user "x"', "wrong user or password"),
+        ('column "password_hash" does not exist', "DatabaseError"),
+        ('invalid integer value "a" for connection option "port"', "host or port"),
+        ('invalid input syntax for type integer: "x"', "DatabaseError"),
+    ],
+)
+def test_a_database_fault_is_told_by_its_kind(message, said):
+    class DatabaseError(Exception):
+        pass
+
+    assert _fault(DatabaseError(message)).startswith(said)
