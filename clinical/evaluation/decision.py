@@ -106,6 +106,9 @@ def alert_burden(
     `alerts_per_100`, `recall`, `precision` and `per_find`, the alerts to look at for one
     readmission found (number needed to evaluate, 1 / precision), each with a 95% interval by
     resampling patients. `points` are thresholds by name; the rest is as for `benefit_table`.
+
+    Raises:
+        UserError: bad input, see `checked`.
     """
     import pandas as pd
 

@@ -147,7 +147,8 @@ def evaluate_faithfulness(
         bootstrap: resamples of patients for 95% intervals; 0 gives none.
 
     Returns:
-        What a model's card shows: `stays`, `patients`, `table`, `verdicts` and `measures`.
+        What a model's card shows: `stays`, `patients`, `table`, `verdicts`, and `measures`
+        with `method`, `measure`, `value`, `low` and `high`.
 
     Raises:
         UserError: no stay can be scored.

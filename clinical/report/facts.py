@@ -69,7 +69,7 @@ def gather(
         model: None for scores of another origin.
         comparison: its evaluation.
         name: of the model, as the user gave it.
-        summary: of the cohort, from `clinical.cohort.Cohort`; None for other tables.
+        summary: of the cohort, from `clinical.Cohort`; None for other tables.
         hospital: its answers.
     """
     manifest: Mapping[str, Any] = model.manifest if model else {}
