@@ -181,7 +181,7 @@ def cell_of(value: Any) -> Any:
     if is_missing(value):
         return None
     if hasattr(value, "__len__"):
-        return value if len(value) else None
+        return None if isinstance(value, list | dict) and not value else value
     return id_text(value)
 
 

@@ -276,7 +276,7 @@ def test_an_encoder_folder_that_is_gone_is_not_looked_for_on_the_hub(tmp_path, f
 def test_a_hub_encoder_that_a_folder_names_is_never_downloaded(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     edit_config(folder, lambda ours: ours.update(encoder="hub:someone/model"))
-    with pytest.raises(EncoderError, match="not on this machine; download it with: domainb"):
+    with pytest.raises(EncoderError, match="not on this machine; download it with: hf download"):
         load(folder)  # the network is refused to tests, with another error
     for missing in ("someone/model", "https://example.org/model"):
         edit_config(folder, lambda ours, name=missing: ours.update(encoder=name))
