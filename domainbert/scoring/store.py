@@ -35,9 +35,8 @@ MANIFEST = "manifest.json"
 _FORMAT = "domainbert parts 5"  # of the parts
 _SALT = 16  # bytes
 _ITEMS = b"domainbert.items"
-_DISK = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-}
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DISK = _NO_SPACE | {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 _SQLITE = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 
 

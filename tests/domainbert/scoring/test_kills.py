@@ -6,6 +6,7 @@ import random
 import resource
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -125,18 +126,27 @@ def test_a_full_disk_and_a_read_only_one(tmp_path, small_disk, small_parts, task
     assert not list(small_disk.glob("*.parts"))
 
 
+@contextmanager
+def files_of_at_most(size):
+    """Writing more bytes to a file fails, as with a quota."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_a_file_size_limit_keeps_what_is_done(tmp_path, small_parts):
     source = tmp_path / "n.csv"
     write_table(hospital(2000), source)
     score_file(WordList(), source, tmp_path / "whole.csv")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
-    try:
-        # The parts fit, the table does not.
-        with pytest.raises(UserError, match=r"cannot be written \(file too large\)"):
-            score_file(WordList(), source, tmp_path / "out.csv")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    # The parts fit, the table does not.
+    with (
+        files_of_at_most(60_000),
+        pytest.raises(UserError, match=r"cannot be written \(file too large\)"),
+    ):
+        score_file(WordList(), source, tmp_path / "out.csv")
     counts = score_file(WordList(), source, tmp_path / "out.csv")
     assert (counts.done, counts.made) == (2500, 0)
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -155,11 +165,9 @@ def test_a_file_size_limit_while_scattered_rows_wait(tmp_path):
     source = tmp_path / "n.csv"
     stays = [f"s{number % 100}" for number in range(200)]
     write_table(pd.DataFrame({"stay_id": stays, "text": ["w " * 20_000] * 200}), source)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
-    try:
-        with pytest.raises(UserError, match=r"cannot be written \((file too large|input/output)"):
-            score_file(PatientWords(), source, tmp_path / "out.csv")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with (
+        files_of_at_most(100_000),
+        pytest.raises(UserError, match=r"cannot be written \((file too large|input/output)"),
+    ):
+        score_file(PatientWords(), source, tmp_path / "out.csv")
     assert score_file(PatientWords(), source, tmp_path / "out.csv").rows == 200
