@@ -2,8 +2,8 @@
 
 - throughput: short stays of a made-up hospital, one a request, from 32 clients, and how long each
   of these waits;
-- waiting: a discharge summary alone, and at 70% of the service's throughput (short stays come at
-  a constant rate);
+- waiting: a discharge summary alone, and at a load of 70%: one comes every two seconds, and short
+  stays come at the constant rate that makes up the rest of the load;
 - memory: of the service over many requests.
 
 The clients share the processors with the service, and the library does not pay for them.
@@ -33,6 +33,7 @@ from clinical import ReadmissionModel
 from clinical.datasets.hospital import synthesize
 
 MODEL, CLIENTS, LOAD = "readmission-demo", 32, 0.7
+EVERY = 2.0  # seconds between two discharge summaries
 TIMEOUT = 600  # seconds for a request; on a busy machine it waits
 
 
@@ -149,16 +150,17 @@ def main() -> None:
     shares = [a / b for a, b in zip(ours, library, strict=True)]
     say(f"{spread(ours, '.1f')} a second, {spread(shares, '.2f')} of predict_many; waiting")
     alone = [client.score(body) for body in bodies(long, "alone")]
-    rate, loaded = LOAD * float(np.median(ours)), []
-    background = bodies(short * (1 + int(rate * (5 if asked.quick else 30) / len(short))), "b")
+    rate = float((LOAD - np.mean(alone) / EVERY) * np.median(ours))
+    if rate <= 0:
+        raise SystemExit("the summaries alone are more than the load; raise EVERY")
+    needed = int(rate * EVERY * (len(long) + 1))
+    background = bodies((short * (1 + needed // len(short)))[:needed], "b")
     busy = threading.Thread(target=together, args=(service.port, background, rate))
     busy.start()
-    time.sleep(1)
+    loaded = []
     for body in bodies(long, "loaded"):
+        time.sleep(max(0.0, EVERY - (loaded[-1] if loaded else 0.0)))
         loaded.append(client.score(body))
-        time.sleep(0.2)
-        if not busy.is_alive():
-            break
     busy.join()
     both = [float(np.percentile(times, 95)) for times in (alone, loaded)]
     say(f"95th percentiles {both[0]:.3f} and {both[1]:.3f} s; memory")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from domainbert.scoring.driver import AnyTask
 
 TOLERANCE = 1e-5
-WAIT_SECONDS = 0.010  # for other requests, once the thread is free
+WAIT_SECONDS = 0.010  # for other requests, from the arrival of the first
 BATCH_CHARACTERS = 16_384  # about the tokens of a CPU's batch
 
 
@@ -102,6 +102,7 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
 class _Job:
     items: list[Any]
     characters: int
+    since: float = field(default_factory=time.monotonic)
     done: Future[list[Any]] = field(default_factory=Future)
 
 
@@ -150,9 +151,9 @@ class Worker:
 
     def _work(self) -> None:
         """Run what waits, up to a batch; what is left over has a call of its own."""
-        waiting = [job.characters for job in list(self._waiting)]
-        if waiting and sum(waiting) < BATCH_CHARACTERS:
-            time.sleep(WAIT_SECONDS)
+        waiting = list(self._waiting)
+        if waiting and sum(job.characters for job in waiting) < BATCH_CHARACTERS:
+            time.sleep(max(0.0, waiting[0].since + WAIT_SECONDS - time.monotonic()))
         jobs: list[_Job] = []
         while self._waiting and sum(job.characters for job in jobs) < BATCH_CHARACTERS:
             jobs.append(self._waiting.popleft())
