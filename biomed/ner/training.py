@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words, look_up_names
 from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
-from domainbert.errors import UserError
 from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
@@ -33,14 +31,7 @@ SCORES_NOTE = (
 
 
 class EntityTable(ModelTable, EntitySettings):
-    """The `[model]` table: the encoder, the model's windows, and where training starts.
-
-    Attributes:
-        start: an entity model (shipped name or folder) with an adapter of the same rank on the
-            same encoder, from which training starts.
-    """
-
-    start: str | None = None
+    """The `[model]` table: the encoder, where training starts, and the model's windows."""
 
 
 class EntityRecipe(Recipe):
@@ -90,13 +81,12 @@ class TagObjective(Objective):
         return {"f1": float(np.mean(list(each.values()))), **each}
 
     def facts(self) -> dict[str, Any]:
-        """The hash of each side of each corpus, and the model that training starts from."""
+        """The hash of each side of each corpus."""
         corpora = {
             corpus.name: {side: gold.sha256 for side, gold in corpus.sides.items()}
             for corpus in self._corpora
         }
-        start = self._recipe.model.start
-        return {"objective": "tags", "corpora": corpora, "start": start and Path(start).name}
+        return {"objective": "tags", "corpora": corpora}
 
 
 def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: Any) -> WordTagger:
@@ -119,7 +109,7 @@ def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: 
         model,
         (objective, training),
         encoder=encoder,
-        start=started_from(model, recipe=recipe) if recipe.model.start else None,
+        start=recipe.model.start,
         **place,
     )
     model.manifest["card"] = recipe.card.model_dump()
@@ -147,32 +137,3 @@ def side_scores(
     """The scores on a side of each corpus that has it; `options` are for `WordTagger.entities`."""
     golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
     return {name: evaluate_words(model, gold, **options) for name, gold in golds.items()}
-
-
-def started_from(model: WordTagger, *, recipe: EntityRecipe) -> dict[str, torch.Tensor]:
-    """The adapters of the recipe's `start`, and its head's rows for the tags that it knows.
-
-    Tags that it does not know keep the random numbers of the untrained model.
-
-    Raises:
-        UserError: a model with full weights, of another rank, or on another encoder.
-    """
-    other = WordTagger.from_pretrained(recipe.model.start or "", device="cpu")
-    encoder, training = model.facts(recipe.model.encoder)["encoder"], recipe.training
-    wanted = 0 if training.full else training.rank
-    rank = other.adapter.rank if other.adapter else 0
-    same = other.config is not None and other.config.encoder_sha256 == encoder
-    if other.adapter is None or rank != wanted or not same:
-        raise UserError(
-            f"start: expected an adapter of rank {wanted} on the encoder {recipe.model.encoder}, "
-            f"got rank {rank}{'' if same else ' on another encoder'}"
-        )
-    tensors = dict(other.adapter.tensors)
-    head = model.network.get_submodule("classifier").state_dict()
-    for key in (key for key in tensors if ".classifier." in key):
-        rows = head[key.rpartition(".")[2]].clone()
-        for place, label in enumerate(model.labels):
-            if label in other.labels:
-                rows[place] = tensors[key][other.labels.index(label)].float()
-        tensors[key] = rows
-    return tensors

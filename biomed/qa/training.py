@@ -190,16 +190,16 @@ def fit(
     if not validation:
         raise UserError(f"{validation.name} has no articles to hold out at a share of {share}")
     stages = recipe.each_stage(len(sets))
-    encoder, settings = recipe.model.encoder, recipe.model.model_dump(exclude={"encoder"})
-    untrained = AnswerModel.untrained(
-        encoder, training=stages[0], settings=QuestionSettings(**settings)
-    )
+    encoder, start = recipe.model.encoder, recipe.model.start
+    settings = QuestionSettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
+    untrained = AnswerModel.untrained(encoder, training=stages[0], settings=settings)
     choosing = recipe.validation.choosing
     objectives = [
         AnswerObjective(untrained, questions, validation, training=stage, choosing=choosing)
         for questions, stage in zip(sets, stages, strict=True)
     ]
-    model = train(untrained, *zip(objectives, stages, strict=True), encoder=encoder, **place)
+    pairs = zip(objectives, stages, strict=True)
+    model = train(untrained, *pairs, encoder=encoder, start=start, **place)
     scores = evaluate(model, validation)
     row = f"{len(validation)} questions of {validation.name}"
     f1 = {"value": scores["f1"], "low": scores["f1_low"], "high": scores["f1_high"]}

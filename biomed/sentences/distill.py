@@ -83,7 +83,7 @@ def distill(
     check_sides(learner, sides)
     objective = TeacherObjective(learner, sides, teacher.embed(sentences), training)
     stage = (objective, training.replaced(full=True))
-    trained = train(learner, stage, encoder=name, **place)
+    trained = train(learner, stage, encoder=name, start=recipe.model.start, **place)
     trained.name = str(name)
     trained.manifest |= {
         "objective": "the teacher's vectors",

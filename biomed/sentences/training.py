@@ -112,7 +112,8 @@ def fit_encoder(
         scale=recipe.model.scale,
     )
     stage = (objective, training)
-    trained = train(embedder, stage, encoder=model.encoder, share=model.share, **place)
+    place = {"encoder": model.encoder, "start": model.start, "share": model.share, **place}
+    trained = train(embedder, stage, **place)
     trained.name = str(model.encoder)
     counts = {f"training rows, {name}": len(pairs) for name, pairs in sets.items() if len(pairs)}
     trained.manifest |= {"objective": model.objective, "counts": counts}
@@ -128,7 +129,7 @@ def _fit_cross(
         plan.encoder, training=training, settings=settings, labels=("score",)
     )
     objective = PairsObjective(model, pairs, validation, training=training, scale=plan.scale)
-    trained = train(model, (objective, training), encoder=plan.encoder, **place)
+    trained = train(model, (objective, training), encoder=plan.encoder, start=plan.start, **place)
     trained.manifest["counts"] = {
         "pairs for training": len(pairs),
         "pairs to choose weights": len(validation),

@@ -91,13 +91,15 @@ _ROUNDS = 500
 _BYTES = 5
 
 
-def patient_hashes(rows: pd.DataFrame) -> dict[str, Any]:
+def patient_hashes(rows: pd.DataFrame, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Hashes of the patients a model is trained and chosen on, by side, for `overlap`.
+
+    `earlier` are those of a model that training starts from; they are kept.
 
     They do not show ids, but whoever has the model and a list of ids can test each of them: a
     model with these hashes is pseudonymous, not anonymous.
     """
-    stored: dict[str, Any] = {"salt": secrets.token_hex(16), "rounds": _ROUNDS}
+    stored: dict[str, Any] = {"salt": secrets.token_hex(16), "rounds": _ROUNDS, **(earlier or {})}
     for side, ids in rows[rows["split"] != "test"].groupby("split")["patient_id"]:
         stored = with_patients(stored, ids, side=str(side))
     return stored

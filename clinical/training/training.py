@@ -16,7 +16,7 @@ from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.model import ReadingSettings, ReadmissionSettings, RiskModel
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
-from clinical.stays.patients import patient_hashes, patient_keys
+from clinical.stays.patients import check_unseen, patient_hashes, patient_keys
 from clinical.training.recalibration import EPSILON, check_events, choose
 from domainbert.errors import UserError
 from domainbert.training.objective import LengthBatches, Objective
@@ -101,6 +101,11 @@ def fit(
             few,
             "" if crossed else " or --calibration cross-fitted",
         )
+    earlier = RiskModel.from_pretrained(table.start).manifest if table.start else {}
+    if table.start:
+        held_out = usable[usable["split"] != "train"]["patient_id"]
+        for remark in check_unseen(held_out, earlier, side="val"):
+            log.warning("%s: %s", table.start, remark)
     model, objective = _trained(rows, recipe, choice, checkpoints=checkpoints, resume=resume)
     used = objective.rows
     sides = pd.concat([used, usable[usable["split"] == "test"]]).groupby("split")["readmitted"]
@@ -114,7 +119,7 @@ def fit(
         "card": {name: text for name, text in recipe.card.model_dump().items() if text},
     }
     if record_patients:
-        model.manifest["patients"] = patient_hashes(rows)
+        model.manifest["patients"] = patient_hashes(rows, earlier.get("patients"))
     values, counts = model.window_probabilities(objective.val_windows)
     fitted_on = (values, counts, objective.outcome)
     try:
@@ -135,11 +140,12 @@ def _trained(
     from domainbert.training.train import train
 
     table, training = recipe.model, recipe.training
-    around = table.model_dump(exclude={"encoder", "objective", "calibration"})
+    around = table.model_dump(exclude={"encoder", "start", "objective", "calibration"})
     settings = ReadmissionSettings(**around, notes=choice)
     model = RiskModel.untrained(table.encoder, training=training, settings=settings)
     objective = ReadmissionObjective(model, rows, table=table, training=training)
-    return train(model, (objective, training), encoder=table.encoder, **run), objective
+    place = {"encoder": table.encoder, "start": table.start, **run}
+    return train(model, (objective, training), **place), objective
 
 
 def _out_of_fold(

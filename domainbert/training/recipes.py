@@ -32,9 +32,16 @@ class Card(Settings):
 
 
 class ModelTable(Settings):
-    """What to train; the `[model]` table, to which a task adds its settings."""
+    """What to train; the `[model]` table, to which a task adds its settings.
+
+    Attributes:
+        encoder: shipped name, folder or `hub:owner/name`.
+        start: a model of the same task (shipped name or folder) with an adapter of the same rank on
+            the same encoder, from which training starts.
+    """
 
     encoder: str = DEFAULT_ENCODER
+    start: str | None = None
 
 
 class Recipe(Settings):

@@ -161,7 +161,7 @@ def test_training_starts_from_another_model(diseases, tiny_encoder, tmp_path):
     diseases.save_pretrained(tmp_path / "diseases")
     both = fit([corpus()], still(recipe(tiny_encoder), tmp_path / "diseases"))
     assert both.types == ("Disease", "Drug")
-    assert both.manifest["facts"]["start"] == "diseases"
+    assert both.manifest["start"] == "diseases"
     for name, tensor in diseases.adapter.tensors.items():
         if "classifier" not in name:
             assert torch.equal(tensor, both.adapter.tensors[name]), name

@@ -302,7 +302,7 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
     name = "encoder.layer.0.attention.self.query.weight"
     assert not torch.allclose(trained[name], plain[name], atol=1e-4)
     assert torch.allclose(averaged[name], (trained[name] + plain[name]) / 2, atol=1e-4)
-    with pytest.raises(UserError, match="share needs adapters"):
+    with pytest.raises(UserError, match="share and start need adapters"):
         fit(data, "contrastive", tiny_encoder, share=0.5, full=True)
 
 

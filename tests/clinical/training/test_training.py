@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from clinical import ReadmissionModel
 from clinical.evaluation.comparison import compare
@@ -213,6 +214,24 @@ def test_patients_of_the_training_are_recognised_by_any_spelling(cohort, recipe,
     forgotten = fit(cohort, recipe(), record_patients=False)
     assert "patients" not in forgotten.manifest
     assert compare(forgotten, other, bootstrap=0).caveats[0].startswith("Not checked")
+
+
+@pytest.mark.numeric
+def test_training_starts_from_another_model_and_knows_its_patients(cohort, recipe, tmp_path):
+    first = cohort.assign(patient_id="first " + cohort["patient_id"])
+    fit(first, recipe()).save_pretrained(tmp_path / "first")
+    before = RiskModel.from_pretrained(tmp_path / "first")
+    still = ONE.replaced(learning_rate=1e-9)
+    model = fit(cohort, recipe(still, start=str(tmp_path / "first")))
+    for name, tensor in before.adapter.tensors.items():
+        assert torch.allclose(tensor.float(), model.adapter.tensors[name].float(), atol=1e-3), name
+    assert model.manifest["start"] == "first"
+    assert overlap(["first p0", "p0", "p4"], model.manifest["patients"]) == {"train": 2, "val": 0}
+    moved = first.assign(split=first["split"].replace({"train": "test", "test": "train"}))
+    with pytest.raises(UserError, match="180 on its train side"):
+        fit(moved, recipe(start=str(tmp_path / "first")))
+    with pytest.raises(UserError, match="share and start need adapters"):
+        fit(cohort, recipe(ONE.replaced(full=True), start=str(tmp_path / "first")))
 
 
 def test_another_cohort_may_not_bring_patients_of_the_test_side(cohort, tmp_path):
