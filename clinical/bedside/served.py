@@ -5,35 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from clinical.evidence.task import ExplainTask
 from domainbert.service.served import Announced, Served
-
-
-class PassagesTask(ExplainTask):
-    """One row a passage, with the ids of the notes of the stay that were read, in order."""
-
-    @property
-    def output(self) -> pa.Schema:
-        """The columns of the table of passages."""
-        return super().output.append(pa.field("notes_read", pa.list_(pa.string())))
-
-    def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
-        """A row for each passage."""
-        notes = {"notes_read": [note for note, _ in item.labels]}
-        return [row | notes for row in super().rows(item, result)]
 
 
 def load(name: str, *, cache: Path) -> Served:
     """A readmission model with its tasks `readmission` and `passages`."""
+    from clinical.evidence.task import ExplainTask
     from clinical.risk.model import RiskModel
     from clinical.risk.task import ReadmissionTask
     from domainbert.scoring.cache import WindowCache
 
     model = RiskModel.from_pretrained(name)
     model.cache = WindowCache(cache, model=model.fingerprint())
-    passages = PassagesTask(model, top=3, text=True)
+    passages = ExplainTask(model, top=3, text=True, sources=True)
     return Served(model, {"readmission": ReadmissionTask(model), "passages": passages}, _routes)
 
 

@@ -24,6 +24,8 @@ class ExplainTask(ReadmissionTask):
         model: that scores the stays.
         top: passages a stay, of each direction.
         text: add the column `text` with the passages themselves.
+        sources: add the column `notes_read` with the ids of all notes that were read, in order:
+            a list, which CSV cannot hold.
         notes: see `ReadmissionTask`.
     """
 
@@ -35,10 +37,11 @@ class ExplainTask(ReadmissionTask):
         *,
         top: int = TOP,
         text: bool = False,
+        sources: bool = False,
         notes: Notes = "chosen",
     ) -> None:
         super().__init__(model, notes=notes)
-        self._top, self._text = top, text
+        self._top, self._text, self._sources = top, text, sources
 
     @property
     def output(self) -> pa.Schema:
@@ -50,7 +53,9 @@ class ExplainTask(ReadmissionTask):
         kinds |= {"direction": pa.string(), "value": pa.float64()}
         effects = ("score_contribution", "probability_contribution", *_TOGETHER)
         kinds |= dict.fromkeys(effects, pa.float64())
-        return pa.schema(list((kinds | ({"text": pa.string()} if self._text else {})).items()))
+        kinds |= {"text": pa.string()} if self._text else {}
+        kinds |= {"notes_read": pa.list_(pa.string())} if self._sources else {}
+        return pa.schema(list(kinds.items()))
 
     def run(self, items: Iterable[Any]) -> Iterator[Any]:
         """The explanation of each stay."""
@@ -60,6 +65,7 @@ class ExplainTask(ReadmissionTask):
         """A row for each passage."""
         whole = super().rows(item, result.risk)[0]
         same = {name: whole[name] for name in ("status", "reason")}
+        same["notes_read"] = [note for note, _ in item.labels]
         if result.risk.status != "ok":
             return [same]
         same["probability"] = result.risk.probability
