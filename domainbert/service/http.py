@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from joserfc import jws, jwt
+from joserfc import jwt
 from joserfc.errors import ClaimError
 from joserfc.jwk import KeySet
 from prometheus_client import Histogram
 from pydantic import Field
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import Response
 
 from domainbert.errors import UserError
@@ -30,7 +30,9 @@ from domainbert.settings import Settings
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.middleware.base import RequestResponseEndpoint
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
 
     from domainbert.service.ledger import Ledger
 
@@ -61,7 +63,7 @@ class Answer(Response):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
+async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
     """The body of a request, or an `HTTPException`: 408 too slow, 413 too long.
 
     It is read to its end in any case: a client that is still sending reads no answer.
@@ -70,7 +72,7 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
     try:
         async with asyncio.timeout(seconds):
             while message.get("more_body"):
-                message = dict(await receive())
+                message = dict(await request.receive())
                 size += len(message.get("body", b""))
                 parts += [message.get("body", b"")] if size <= most else []
     except TimeoutError:
@@ -80,72 +82,56 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-class Shell:
+class Shell(BaseHTTPMiddleware):
     """What surrounds every request of a `Service`: id, token, headers, a log line, metrics."""
 
     def __init__(self, app: ASGIApp, service: Any) -> None:
-        self._app, self._service = app, service
+        super().__init__(app)
+        self._service = service
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-        started, status, headers = time.perf_counter(), 0, Headers(scope=scope)
-        facts: dict[str, Any] = {"request": _request_id(headers.get("x-request-id", ""))}
-
-        async def sending(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status, answered = message["status"], MutableHeaders(scope=message)
-                answered.update({**HEADERS, "x-request-id": facts["request"]})
-                if STOPPING.is_set():
-                    answered["connection"] = "close"
-            await send(message)
-
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        """Answer one request."""
+        started, path = time.perf_counter(), request.scope["path"]
+        facts: dict[str, Any] = {"request": _request_id(request.headers.get("x-request-id", ""))}
         try:
-            if scope["path"].startswith(DATA) and scope["method"] != "OPTIONS":
-                receive = await self._admitted(scope, headers, receive, facts)
-            await self._app(scope, receive, sending)
+            if path.startswith(DATA) and request.method != "OPTIONS":
+                await self._admit(request, facts)
+            answer = await call_next(request)
+        except HTTPException as refused:
+            answer = self._service.refusal(path, refused)
         except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
-            refused = error if isinstance(error, HTTPException) else None
-            if not refused:
-                log.error("internal error", extra={"facts": facts | where(error)})
-                why = f"internal error; report the request id {facts['request']}"
-                refused = HTTPException(500, why)
-            if not status:
-                await self._service.refusal(scope["path"], refused)(scope, receive, sending)
-        finally:
-            seconds = time.perf_counter() - started
-            # The pattern of the route, not the path: a path may hold an id.
-            route, status = getattr(scope.get("route"), "path", "none"), status or 499
-            facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
-            log.info("request", extra={"facts": facts})
-            _SECONDS.labels(route, status).observe(seconds)
+            log.error("internal error", extra={"facts": facts | where(error)})
+            why = f"internal error; report the request id {facts['request']}"
+            answer = self._service.refusal(path, HTTPException(500, why))
+        answer.headers.update({**HEADERS, "x-request-id": facts["request"]})
+        if STOPPING.is_set():
+            answer.headers["connection"] = "close"
+        seconds = time.perf_counter() - started
+        # The pattern of the route, not the path: a path may hold an id.
+        route, status = getattr(request.scope.get("route"), "path", "none"), answer.status_code
+        facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
+        log.info("request", extra={"facts": facts})
+        _SECONDS.labels(route, status).observe(seconds)
+        return answer
 
-    async def _admitted(
-        self, scope: Scope, headers: Headers, receive: Receive, facts: dict[str, Any]
-    ) -> Receive:
-        """Check token, type and length; what then gives the body."""
-        seconds = self._service.settings.seconds
+    async def _admit(self, request: Request, facts: dict[str, Any]) -> None:
+        """Check token, type and length, and read the body for the routes."""
+        seconds, given = self._service.settings.seconds, request.headers
         try:
             if trust := self._service.trust:
-                given = headers.get("authorization", "")
-                facts["client"] = await asyncio.to_thread(trust.check, given, scope["path"])
-            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if scope["method"] == "POST" and kind not in JSON:
+                token, path = given.get("authorization", ""), request.scope["path"]
+                facts["client"] = await asyncio.to_thread(trust.check, token, path)
+            kind = given.get("content-type", "").partition(";")[0].strip().lower()
+            if request.method == "POST" and kind not in JSON:
                 raise HTTPException(415, "expected Content-Type: application/json")
         except HTTPException:
             with suppress(HTTPException):
-                await read_body(receive, most=0, seconds=seconds)
+                await read_body(request, most=0, seconds=seconds)
             raise
-        body = await read_body(receive, most=self._service.most_bytes, seconds=seconds)
+        body = await read_body(request, most=self._service.most_bytes, seconds=seconds)
         with suppress(ValueError, RecursionError):  # FastAPI says what is wrong with other JSON
             json.loads(body, object_pairs_hook=_once)
-
-        async def received() -> Message:
-            return {"type": "http.request", "body": body}
-
-        return received
+        request._body = body  # where the middleware of Starlette has it for the routes
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
@@ -207,7 +193,7 @@ class Trust:
             if not jwks.startswith("https://") and not (path.parent / jwks).is_file():
                 raise UserError(f"{jwks}: no such file beside {path.name}, and no https://")
         self._folder, self._ledger, self._lock = path.parent, ledger, threading.Lock()
-        self._keys: dict[str, tuple[float, dict[Any, Any]]] = {}  # by `jwks`, and when read
+        self._keys: dict[str, tuple[float, KeySet]] = {}  # by `jwks`, and when read
 
     def check(self, authorization: str, path: str) -> str:
         """The issuer of the token of a call; an `HTTPException` 401, which never quotes it."""
@@ -215,45 +201,36 @@ class Trust:
         try:
             if scheme.lower() != "bearer" or not token:
                 raise UserError("expected the header Authorization: Bearer JWT")
-            return self._check(token.strip(), path)
+            claims = jwt.decode(token.strip(), self._keys_of, algorithms=ALGORITHMS).claims
+            client = self._clients[claims["iss"]]
+            needed: Any = {name: {"essential": True} for name in ("exp", "iat", "jti")}
+            needed["aud"] = {"essential": True, "value": client.audience.rstrip("/") + path}
+            jwt.JWTClaimsRegistry(leeway=LEEWAY, **needed).validate(claims)
+            if not self._ledger.use_token(client.issuer, claims["jti"], claims["exp"] + LEEWAY):
+                raise UserError("this token was used before; sign a new one for each call")
         except Exception as error:  # noqa: BLE001  (whatever a forged token makes a reader raise)
             # Of a claim that does not hold, the description names no more than the claim.
             what = error.description if isinstance(error, ClaimError) else type(error).__name__
-            is_ours = isinstance(error, UserError)
-            why = str(error) if is_ours else f"the token is not valid: {what}"
+            why = f"the token is not valid: {what}; expected {' or '.join(ALGORITHMS)}, with a kid"
+            why = str(error) if isinstance(error, UserError) else why
             raise HTTPException(401, why, {"www-authenticate": "Bearer"}) from None
-
-    def _check(self, token: str, path: str) -> str:
-        unchecked = jws.extract_compact(token.encode("ascii"))
-        header, issuer = unchecked.headers(), json.loads(unchecked.payload).get("iss")
-        if (client := self._clients.get(issuer)) is None:
-            raise UserError("the token's iss is no client of this service")
-        if header.get("alg") not in ALGORITHMS:
-            raise UserError(f"the token's alg: expected {' or '.join(ALGORITHMS)}")
-        if header.get("jku", client.jwks) != client.jwks:
-            raise UserError("the token's jku is not the address of this client's keys")
-        key = self._key(client.jwks, header.get("kid"))
-        claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
-        needed: Any = {name: {"essential": True} for name in ("exp", "iat", "jti")}
-        needed["aud"] = {"essential": True, "value": client.audience.rstrip("/") + path}
-        jwt.JWTClaimsRegistry(leeway=LEEWAY, **needed).validate(claims)
-        if not isinstance(claims["jti"], str):
-            raise UserError("the token's jti: expected text")
-        if not self._ledger.use_token(issuer, claims["jti"], claims["exp"] + LEEWAY):
-            raise UserError("this token was used before; sign a new one for each call")
         return client.issuer
 
-    def _key(self, jwks: str, kid: Any) -> Any:
-        """The key with this id; the keys are read again where it is new."""
+    def _keys_of(self, unchecked: Any) -> KeySet:
+        """The keys of a token's client; they are read again where the token's is new."""
+        client = self._clients.get(json.loads(unchecked.payload).get("iss"))
+        if client is None:
+            raise UserError("the token's iss is no client of this service")
+        header, jwks = unchecked.headers(), client.jwks
+        if header.get("jku", jwks) != jwks:
+            raise UserError("the token's jku is not the address of this client's keys")
         with self._lock:
-            read_at, keys = self._keys.get(jwks, (-math.inf, {}))
-            if kid not in keys and time.monotonic() - read_at > _REFRESH:
+            read_at, keys = self._keys.get(jwks, (-math.inf, KeySet([])))
+            is_known = header.get("kid") in {key.kid for key in keys}
+            if not is_known and time.monotonic() - read_at > _REFRESH:
                 is_file = not jwks.startswith("https://")
                 url = (self._folder / jwks).resolve().as_uri() if is_file else jwks
                 with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:  # noqa: S310
-                    found = KeySet.import_key_set(json.loads(answer.read(1 << 20)))
-                keys = {key.kid: key for key in found}
+                    keys = KeySet.import_key_set(json.loads(answer.read(1 << 20)))
                 self._keys[jwks] = time.monotonic(), keys
-        if kid not in keys:
-            raise UserError("no key of this client has the token's kid")
-        return keys[kid]
+        return keys
