@@ -8,10 +8,11 @@ import uuid  # noqa: TC003  (pydantic reads it)
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from http.client import HTTPException as WireError
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urljoin, urlsplit
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from fastapi import Body
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from starlette.exceptions import HTTPException
 
 from clinical.cohort.definition import load_schema
@@ -28,27 +29,24 @@ _SCHEMA = load_schema("fhir")
 _CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
 
 
-class Message(BaseModel):
-    """Part of a message, with the standard's names; unknown fields are clients' extensions."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
+# The names of the fields are the standard's; unknown ones are clients' extensions.
 
 
-class _Authorization(Message):
+class _Authorization(BaseModel):
     access_token: str = Field(min_length=1)
     token_type: Literal["Bearer"]
 
 
-class _Context(Message):
+class _Context(BaseModel):
     patientId: str = Field(min_length=1)  # noqa: N815
     encounterId: str | None = None  # noqa: N815
 
 
-class HookRequest(Message):
+class HookRequest(BaseModel):
     """The call of a service."""
 
     hook: str
-    hookInstance: uuid.UUID = Field(strict=False)  # noqa: N815
+    hookInstance: uuid.UUID  # noqa: N815
     fhirServer: str | None = None  # noqa: N815
     fhirAuthorization: _Authorization | None = None  # noqa: N815
     context: _Context
@@ -61,12 +59,12 @@ class HookRequest(Message):
         return self
 
 
-class _Feedback(Message):
-    card: uuid.UUID = Field(strict=False)
+class _Feedback(BaseModel):
+    card: uuid.UUID
     outcome: Literal["accepted", "overridden"]  # cds-fb-1
     acceptedSuggestions: list[dict[str, Any]] | None = None  # noqa: N815
     overrideReason: dict[str, Any] | None = None  # noqa: N815
-    outcomeTimestamp: AwareDatetime = Field(strict=False)  # noqa: N815
+    outcomeTimestamp: AwareDatetime  # noqa: N815
 
     @model_validator(mode="after")
     def _invariants(self) -> _Feedback:
@@ -76,12 +74,6 @@ class _Feedback(Message):
         if given is not None and not (given.get("reason") or given.get("userComment")):  # cds-fb-3
             raise ValueError("overrideReason: expected a reason, a userComment, or both")
         return self
-
-
-class FeedbackRequest(Message):
-    """The body of the feedback endpoint."""
-
-    feedback: list[_Feedback]
 
 
 class HookService:
@@ -105,9 +97,9 @@ class HookService:
             raise HTTPException(400, f"hook: expected {' or '.join(self.hooks)}")
         return Answer({"cards": self.cards(request)})
 
-    def keep(self, request: FeedbackRequest) -> Answer:
+    def keep(self, feedback: Annotated[list[_Feedback], Body(embed=True)]) -> Answer:
         """Keep feedback without text: no comments, no codes of others."""
-        for entry in request.feedback:
+        for entry in feedback:
             given = (entry.overrideReason or {}).get("reason")
             place = [values_at(given, name) for name in ("system", "code")]
             codes = [r["code"] for r in self.reasons if place == [[r["system"]], [r["code"]]]]
@@ -120,8 +112,7 @@ class HookService:
     ) -> tuple[list[dict[str, Any]], Counter[str]]:
         """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
         sent, patient = request.prefetch or {}, request.context.patientId.rpartition("/")[2]
-        of_kind = {"resourceType": "Encounter"}
-        encounters = [_read(each | of_kind, patient) for each in entries(sent.get("encounter"))]
+        encounters = [_read(each, "Encounter", patient) for each in entries(sent.get("encounter"))]
         admitted = next((each["admit_time"] for each in encounters if each["admit_time"]), None)
         resources, more = entries(sent.get("notes")), next_page(sent.get("notes"))
         fault = "is missing" if "notes" not in sent else "has another page" if more else ""
@@ -164,35 +155,31 @@ def read_documents(
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
     """The notes of a stay as records, and how many documents were left out for which reason."""
     summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
-    found: dict[str, dict[str, Any]] = {}
-    unread: Counter[str] = Counter()
+    found, unread = [], Counter[str]()
     for number, document in enumerate(resources):
         if document.get("resourceType") != "DocumentReference":
             continue
-        row = _read(document, patient)
+        row = _read(document, "DocumentReference", patient)
         name, codes = row["id"] or f"document-{number}", (row["codes"] or "").split()
         why = "" if row["text"] else "without text that can be read here"
         if row["error"] == "1":
             why = "entered in error"
         elif stay not in (row["encounters"] or stay).split():
             why = "of another encounter"
-        elif name in found:
-            why = "sent twice"
         if why:
             unread[why] += 1
             continue
         category = row["category"] or "Note"
         ids = {"patient_id": patient, "stay_id": stay, "note_id": name, "admit_time": admitted}
         ids["category"] = category if summaries.isdisjoint(codes) else "Discharge summary"
-        found[name] = ids | {"chart_time": row["chart_time"] or "", "text": row["text"]}
-    return list(found.values()), unread
+        found.append(ids | {"chart_time": row["chart_time"] or "", "text": row["text"]})
+    return found, unread
 
 
-def _read(resource: dict[str, Any], patient: str) -> dict[str, str | None]:
+def _read(resource: dict[str, Any], kind: str, patient: str) -> dict[str, str | None]:
     """The row of a resource; data of another patient than the call is about are refused."""
-    row = read_resource(resource, _SCHEMA.files[resource["resourceType"]].fields)
+    row = read_resource(resource | {"resourceType": kind}, _SCHEMA.files[kind].fields)
     if row["patient_id"] not in (None, patient):
-        kind = resource["resourceType"]
         raise HTTPException(400, f"a {kind} is not of the patient in context.patientId")
     return row
 
