@@ -7,7 +7,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -44,10 +44,12 @@ class ReadmissionService(HookService):
 
     def __init__(self, service: Service, served: Served) -> None:
         super().__init__(service)
-        self._served, self._outcome = served, served.tasks["readmission"].about()["outcome"]
-        texts = {name: _TEXTS["about"][name] for name in ("title", "description")}
-        named = {name: text.replace("OUTCOME", self._outcome) for name, text in texts.items()}
-        self.about = {**_TEXTS["about"], **named}
+        self._name, model = served.name, served.model
+        self._method = (
+            f"{self._name} {model.fingerprint()[:12]}, domainbert {domainbert.__version__}"
+        )
+        self._outcome = served.tasks[self.id].about()["outcome"]
+        self.about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
         self._folder = service.work / "evidence"
         self._folder.mkdir(mode=0o700, exist_ok=True)
         service.app.get("/evidence/{key}", summary="Evidence of a card")(self._evidence)
@@ -64,25 +66,23 @@ class ReadmissionService(HookService):
             why = "; ".join(f"{why}: {n}" for why, n in unread.items()) or "none was sent"
             raise HTTPException(412, f"prefetch.notes: no note of this stay can be read ({why})")
         self._service.check(records)
-        (row,) = self._service.score(self.id, records)
+        name = str(uuid.uuid4())
+        (row,) = self._service.score(self.id, records, card=name)
         if row["status"] != "ok":
             raise HTTPException(412, f"prefetch.notes: no risk, because {row['reason']}")
         passages = self._service.score("passages", records)
-        notes = {record["note_id"]: record for record in records}
+        notes = {record["note_id"]: record for record in reversed(records)}  # the first of each
         read = [notes[note] for note in passages[0]["notes_read"]]
-        unread["that the model does not choose"] = len(records) - len(read)
-        name, settings = str(uuid.uuid4()), self._service.settings
-        self._service.ledger.served(self.id, self._served.model.fingerprint(), [row], card=name)
+        unread["that the model does not choose"] = len(notes) - len(read)
         key = self._keep({"records": read, "risk": row, "passages": passages})
+        settings = self._service.settings
         text = _TEMPLATES.get_template("card.md.j2").render(
             row=row,
             outcome=self._outcome,
             passages=passages,
             records=read,
             unread=unread,
-            name=self._served.name,
-            fingerprint=self._served.model.fingerprint(),
-            version=domainbert.__version__,
+            method=self._method,
             report=settings.report,
         )
         summary, _, detail = text.partition("\n")
@@ -93,13 +93,42 @@ class ReadmissionService(HookService):
             "detail": detail,
             "indicator": "warning" if row.get("alert") else "info",
             "source": {
-                "label": f"domainbert, {self._served.name[-60:]}",
+                "label": f"domainbert, {self._name[-60:]}",
                 "url": settings.report or settings.address,
             },
             "overrideReasons": self.reasons,
             "links": [link | {"url": f"{settings.address}/#card={key}"}],
         }
         return [card]
+
+    def assessments(self, records: Sequence[Row]) -> Answer:
+        """`?format=fhir`: one RiskAssessment, or for several stays a Bundle of them.
+
+        A stay without a risk has an OperationOutcome.
+        """
+        passages = self._service.score("passages", records)
+        made = [self._assessment(row, passages) for row in self._service.score(self.id, records)]
+        entries = [{"resource": each} for each in made]
+        whole = {"resourceType": "Bundle", "type": "collection", "entry": entries}
+        if len(made) == 1:
+            whole = made[0]
+        failed = whole["resourceType"] == "OperationOutcome"
+        return Answer(whole, 422 if failed else 200, media_type="application/fhir+json")
+
+    def _assessment(self, row: Row, passages: Sequence[Row]) -> dict[str, Any]:
+        if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
+            why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
+            return operation_outcome(422, f"no risk: {why}")
+        of_stay = [passage for passage in passages if passage["stay_id"] == row["stay_id"]]
+        return risk_assessment(
+            row,
+            self._method,
+            self._outcome.capitalize(),
+            time=now(),
+            passages=[each["text"] for each in of_stay if each["direction"] == "raises"],
+            documents=[note for note in of_stay[0]["notes_read"] if note],
+            remark=_TEMPLATES.get_template("receipt.j2").render(row=row),
+        )
 
     def _keep(self, evidence: dict[str, Any]) -> str:
         """Keep evidence for all workers, encrypted; only the link of the card has the key."""
@@ -133,39 +162,3 @@ def escaped(text: str) -> str:
 # Markdown for the EHR's own renderer: `escaped` takes the place of HTML's escapes.
 _TEMPLATES = Environment(loader=PackageLoader(__package__, "texts"), autoescape=False)  # noqa: S701
 _TEMPLATES.filters["escaped"] = escaped
-
-
-def risk_assessments(served: Served) -> Callable[..., Answer]:
-    """Makes `?format=fhir`: one RiskAssessment, or for several stays a Bundle of them.
-
-    A stay without a risk has an OperationOutcome.
-    """
-    model: Any = served.model
-    method = f"{served.name} {model.fingerprint()[:12]}, domainbert {domainbert.__version__}"
-
-    def assessment(row: Row, passages: Sequence[Row]) -> dict[str, Any]:
-        if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
-            why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
-            return operation_outcome(422, f"no risk: {why}")
-        of_stay = [passage for passage in passages if passage["stay_id"] == row["stay_id"]]
-        return risk_assessment(
-            row,
-            method,
-            model.outcome.capitalize(),
-            time=now(),
-            passages=[each["text"] for each in of_stay if each["direction"] == "raises"],
-            documents=[note for note in of_stay[0]["notes_read"] if note],
-            remark=_TEMPLATES.get_template("receipt.j2").render(row=row),
-        )
-
-    def make(records: Sequence[Row], score: Callable[..., Any]) -> Answer:
-        passages = score("passages", records)
-        made = [assessment(row, passages) for row in score("readmission", records)]
-        entries = [{"resource": each} for each in made]
-        whole = {"resourceType": "Bundle", "type": "collection", "entry": entries}
-        if len(made) == 1:
-            whole = made[0]
-        failed = whole["resourceType"] == "OperationOutcome"
-        return Answer(whole, 422 if failed else 200, media_type="application/fhir+json")
-
-    return make

@@ -24,11 +24,12 @@ def load(name: str, *, cache: Path) -> Served:
 def _routes(service: Any, served: Served) -> None:
     from starlette.staticfiles import StaticFiles
 
-    from clinical.bedside.cards import ReadmissionService, risk_assessments
+    from clinical.bedside.cards import ReadmissionService
     from clinical.bedside.hooks import add_services
 
-    add_services(service, [ReadmissionService(service, served)])
-    service.forms["readmission", "fhir"] = risk_assessments(served)
+    cards = ReadmissionService(service, served)
+    add_services(service, [cards])
+    service.forms["readmission", "fhir"] = cards.assessments
     service.app.mount("/", StaticFiles(packages=[("clinical.bedside", "page")], html=True))
 
 

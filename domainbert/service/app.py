@@ -6,9 +6,7 @@ import asyncio
 import json
 import logging
 import os
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +70,18 @@ class Service:
         self._fault = next(filter(None, (m.self_test(self.score) for m in self._models)), "")
         self.app = self._application()
 
-    def score(self, task: str, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The output rows of records; it blocks: never call it from the event loop."""
-        return self._workers[task][1].score(records, self.settings.seconds)
+    def score(
+        self, task: str, records: Sequence[Mapping[str, Any]], *, card: str = ""
+    ) -> list[dict[str, Any]]:
+        """The output rows of records; it blocks: never call it from the event loop.
+
+        Risks of stays are kept in the ledger, with the card that they are for.
+        """
+        model, worker = self._workers[task]
+        rows = worker.score(records, self.settings.seconds)
+        risks = [row for row in rows if row.get("stay_id") and "alert" in row]
+        self.ledger.served(task, model.model.fingerprint(), risks, card)
+        return rows
 
     def check(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The records of a request; an `HTTPException` 413 where they are too many or too long."""
@@ -88,19 +95,9 @@ class Service:
                 raise HTTPException(413, f"{size:,} {what}; expected at most {most:,}")
         return records
 
-    def close(self) -> None:
-        """End the threads, after what they were asked for."""
-        for _, worker in self._workers.values():
-            worker.close()
-
     def _application(self) -> FastAPI:
-        @asynccontextmanager
-        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-            yield
-            self.close()
-
         about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
-        self.app = app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=lifespan)
+        self.app = app = FastAPI(**about, docs_url=None, redoc_url=None)
         app.get("/health", summary="Whether the process answers")(lambda: {"status": "ok"})
         app.get("/ready", summary="Whether the models answer as their cards say")(self._ready)
         app.get("/metrics", summary="Numbers for Prometheus")(_metrics)
@@ -112,13 +109,12 @@ class Service:
         for model in self._models:
             if model.routes:
                 model.routes(self, model)
-        if self.settings.cors:
-            app.add_middleware(
-                CORSMiddleware,
-                allow_origins=self.settings.cors,
-                allow_methods=["GET", "POST"],
-                allow_headers=["authorization", "content-type", "x-request-id"],
-            )
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=self.settings.cors or (),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-request-id"],
+        )
         if self.trust is None:  # a page of another site must not reach us by a name of its own
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
         app.add_middleware(Shell, self)
@@ -133,13 +129,10 @@ class Service:
         def answer(body: Records, format: str = "json") -> Response:  # noqa: A002
             records = self.check(body.records)
             if form := self.forms.get((task, format)):
-                return form(records, self.score)
+                return form(records)
             if format != "json":
                 raise HTTPException(400, "format: no such form; leave it out for JSON")
-            rows = self.score(task, records)
-            risks = [row for row in rows if row.get("stay_id") and "alert" in row]
-            self.ledger.served(task, same["fingerprint"], risks)
-            return Answer({**same, "time": now(), "records": rows})
+            return Answer({**same, "time": now(), "records": self.score(task, records)})
 
         return answer
 
@@ -189,10 +182,9 @@ def application() -> FastAPI:
     """The application of one process of `domainbert serve`."""
     found, work = json.loads(os.environ[SETTINGS])
     settings = ServiceSettings(**found)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    logging.root.handlers[:] = [handler]
-    logging.root.setLevel(settings.log_level.upper())
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
     _stop_gently()
     return Service(settings, work=Path(work)).app
 

@@ -39,16 +39,12 @@ def model_folder(new_network, tokenizer, tmp_path_factory):
 @pytest.fixture
 def start(model_folder, tmp_path):
     """Starts a service; the settings are those of `ServiceSettings`."""
-    started = []
 
     def make(*, folder=model_folder, **settings):
         asked = ServiceSettings(model=[str(folder)], address=ADDRESS, **settings)
-        started.append(Service(asked, work=tmp_path, kinds=[READMISSION]))
-        return started[-1]
+        return Service(asked, work=tmp_path, kinds=[READMISSION])
 
-    yield make
-    for service in started:
-        service.close()
+    return make
 
 
 @pytest.fixture

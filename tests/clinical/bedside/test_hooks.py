@@ -177,7 +177,7 @@ def test_left_out_documents_are_on_the_receipt(client):
     ]
     detail = card_of(client.post(PATH, json=hook_request(*documents)))["detail"]
     assert "of 1 note were read" in detail
-    for why in ("entered in error", "another encounter", "can be read here", "sent twice"):
+    for why in ("entered in error", "another encounter", "can be read here", "repeated note_id"):
         assert why in detail
 
 

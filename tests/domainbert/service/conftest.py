@@ -61,7 +61,7 @@ def announce(task, *, known=5.0):
             manifest={"example": {"record": {"text": "hello"}, "row": {"length": known}}},
             fingerprint=lambda: "0" * 64,
         )
-        forms = {("lengths", "short"): lambda records, score: Answer(len(records))}
+        forms = {("lengths", "short"): lambda records: Answer(len(records))}
         return Served(model, {"lengths": task}, lambda service, _: service.forms.update(forms))
 
     return Announced("lengths", "domainbert.pretraining", load)
@@ -70,18 +70,14 @@ def announce(task, *, known=5.0):
 @pytest.fixture
 def start(tmp_path):
     """Starts a service; the settings are those of `ServiceSettings`."""
-    started = []
 
     def make(*, known=5.0, **settings):
         task = LengthTask()
         asked = ServiceSettings(model=["lengths=x"], **settings)
         service = Service(asked, work=tmp_path, kinds=[announce(task, known=known)])
-        started.append(service)
         return SimpleNamespace(service=service, task=task)
 
-    yield make
-    for service in started:
-        service.close()
+    return make
 
 
 @pytest.fixture
