@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 KEPT_SECONDS = 900
-LONGEST = 300  # characters shown of a passage
 _TEXTS = json.loads((resources.files(__package__) / "texts/readmission.json").read_text("utf-8"))
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
 
@@ -44,10 +43,8 @@ class ReadmissionService(HookService):
 
     def __init__(self, service: Service, served: Served) -> None:
         super().__init__(service)
-        self._name, model = served.name, served.model
-        self._method = (
-            f"{self._name} {model.fingerprint()[:12]}, domainbert {domainbert.__version__}"
-        )
+        fingerprint = served.model.fingerprint()[:12]
+        self._method = f"{served.name} {fingerprint}, domainbert {domainbert.__version__}"
         self._outcome = served.tasks[self.id].about()["outcome"]
         self.about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
         self._folder = service.work / "evidence"
@@ -65,23 +62,20 @@ class ReadmissionService(HookService):
         if not records:
             why = "; ".join(f"{why}: {n}" for why, n in unread.items()) or "none was sent"
             raise HTTPException(412, f"prefetch.notes: no note of this stay can be read ({why})")
-        self._service.check(records)
         name = str(uuid.uuid4())
+        passages = self._service.score("passages", records)
         (row,) = self._service.score(self.id, records, card=name)
         if row["status"] != "ok":
             raise HTTPException(412, f"prefetch.notes: no risk, because {row['reason']}")
-        passages = self._service.score("passages", records)
         notes = {record["note_id"]: record for record in reversed(records)}  # the first of each
         read = [notes[note] for note in passages[0]["notes_read"]]
         unread["that the model does not choose"] = len(notes) - len(read)
-        key = self._keep({"records": read, "risk": row, "passages": passages})
-        settings = self._service.settings
+        evidence = {"records": read, "risk": row, "passages": passages}
+        key, settings = self._keep(evidence), self._service.settings
         text = _TEMPLATES.get_template("card.md.j2").render(
-            row=row,
-            outcome=self._outcome,
-            passages=passages,
-            records=read,
+            **evidence,
             unread=unread,
+            outcome=self._outcome,
             method=self._method,
             report=settings.report,
         )
@@ -92,26 +86,19 @@ class ReadmissionService(HookService):
             "summary": summary,
             "detail": detail,
             "indicator": "warning" if row.get("alert") else "info",
-            "source": {
-                "label": f"domainbert, {self._name[-60:]}",
-                "url": settings.report or settings.address,
-            },
+            "source": {"label": self._method, "url": settings.report or settings.address},
             "overrideReasons": self.reasons,
             "links": [link | {"url": f"{settings.address}/#card={key}"}],
         }
         return [card]
 
     def assessments(self, records: Sequence[Row]) -> Answer:
-        """`?format=fhir`: one RiskAssessment, or for several stays a Bundle of them.
-
-        A stay without a risk has an OperationOutcome.
-        """
+        """`?format=fhir`: a RiskAssessment or OperationOutcome, of several stays in a Bundle."""
         passages = self._service.score("passages", records)
         made = [self._assessment(row, passages) for row in self._service.score(self.id, records)]
         entries = [{"resource": each} for each in made]
-        whole = {"resourceType": "Bundle", "type": "collection", "entry": entries}
-        if len(made) == 1:
-            whole = made[0]
+        bundle = {"resourceType": "Bundle", "type": "collection", "entry": entries}
+        whole = made[0] if len(made) == 1 else bundle
         failed = whole["resourceType"] == "OperationOutcome"
         return Answer(whole, 422 if failed else 200, media_type="application/fhir+json")
 
@@ -127,7 +114,7 @@ class ReadmissionService(HookService):
             time=now(),
             passages=[each["text"] for each in of_stay if each["direction"] == "raises"],
             documents=[note for note in of_stay[0]["notes_read"] if note],
-            remark=_TEMPLATES.get_template("receipt.j2").render(row=row),
+            remark=_TEMPLATES.get_template("receipt.j2").render(risk=row),
         )
 
     def _keep(self, evidence: dict[str, Any]) -> str:
@@ -152,11 +139,8 @@ class ReadmissionService(HookService):
 
 
 def escaped(text: str) -> str:
-    """A text as Markdown that shows just this text, on one line, cut where it is long."""
-    line = " ".join(text.split())
-    if len(line) > LONGEST:
-        line = line[:LONGEST].rpartition(" ")[0] + " …"
-    return _MARKUP.sub(r"\\\1", line)
+    """A text as Markdown that shows just this text, on one line."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
 
 
 # Markdown for the EHR's own renderer: `escaped` takes the place of HTML's escapes.

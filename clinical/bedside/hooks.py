@@ -121,13 +121,8 @@ class HookService:
         if fault:
             if not (request.fhirServer and request.fhirAuthorization):
                 raise HTTPException(412, f"prefetch.notes {fault}, and no FHIR server was named")
-            resources += fetch_documents(
-                request.fhirServer,
-                request.fhirAuthorization.access_token,
-                stay,
-                hosts=self._service.settings.fhir or (),
-                start=more,
-            )
+            token, hosts = request.fhirAuthorization.access_token, self._service.settings.fhir or ()
+            resources += fetch_documents(request.fhirServer, token, stay, hosts=hosts, start=more)
         return read_documents(resources, patient, stay, admitted)
 
 

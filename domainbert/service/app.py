@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest, multiprocess
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -24,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 import domainbert
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
-from domainbert.service.http import STOPPING, Answer, JsonLines, Shell, Trust
+from domainbert.service.http import STOPPING, Answer, JsonLines, Trust, shell
 from domainbert.service.ledger import Ledger, now
 from domainbert.service.served import Announced, Served, Worker, announced, characters, find_kind
 
@@ -77,23 +79,17 @@ class Service:
 
         Risks of stays are kept in the ledger, with the card that they are for.
         """
+        lists = [value for each in records for value in each.values() if isinstance(value, list)]
+        count, most = max(len(records), sum(map(len, lists))), self.settings.max_characters
+        if count > MOST_RECORDS:
+            raise HTTPException(413, f"{count:,} records; expected at most {MOST_RECORDS:,}")
+        if (size := sum(map(characters, records))) > most:
+            raise HTTPException(413, f"{size:,} characters; expected at most {most:,}")
         model, worker = self._workers[task]
         rows = worker.score(records, self.settings.seconds)
         risks = [row for row in rows if row.get("stay_id") and "alert" in row]
         self.ledger.served(task, model.model.fingerprint(), risks, card)
         return rows
-
-    def check(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The records of a request; an `HTTPException` 413 where they are too many or too long."""
-        lists = [value for each in records for value in each.values() if isinstance(value, list)]
-        sizes = {
-            "records": (max(len(records), sum(map(len, lists))), MOST_RECORDS),
-            "characters": (sum(map(characters, records)), self.settings.max_characters),
-        }
-        for what, (size, most) in sizes.items():
-            if size > most:
-                raise HTTPException(413, f"{size:,} {what}; expected at most {most:,}")
-        return records
 
     def _application(self) -> FastAPI:
         about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
@@ -107,8 +103,7 @@ class Service:
             app.post(f"/v1/{name}", summary=summary)(self._answer(name, model))
         app.mount("/docs", StaticFiles(packages=[("domainbert.service", "docs")], html=True))
         for model in self._models:
-            if model.routes:
-                model.routes(self, model)
+            model.routes(self, model)
         app.add_middleware(
             CORSMiddleware,
             allow_origins=self.settings.cors or (),
@@ -117,7 +112,7 @@ class Service:
         )
         if self.trust is None:  # a page of another site must not reach us by a name of its own
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
-        app.add_middleware(Shell, self)
+        app.add_middleware(BaseHTTPMiddleware, dispatch=partial(shell, self))
         for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
             app.add_exception_handler(kind, lambda asked, why: self.refusal(asked.url.path, why))
         return app
@@ -127,12 +122,11 @@ class Service:
         same["version"] = domainbert.__version__
 
         def answer(body: Records, format: str = "json") -> Response:  # noqa: A002
-            records = self.check(body.records)
             if form := self.forms.get((task, format)):
-                return form(records)
+                return form(body.records)
             if format != "json":
                 raise HTTPException(400, "format: no such form; leave it out for JSON")
-            return Answer({**same, "time": now(), "records": self.score(task, records)})
+            return Answer({**same, "time": now(), "records": self.score(task, body.records)})
 
         return answer
 
@@ -161,12 +155,8 @@ class Service:
             name: {"model": model.name, "reads": [column.name for column in worker.task.columns]}
             for name, (model, worker) in self._workers.items()
         }
-        asked = self.settings
-        limits = {
-            "max_characters": asked.max_characters,
-            "max_records": MOST_RECORDS,
-            "seconds": asked.seconds,
-        }
+        limits = {name: getattr(self.settings, name) for name in ("max_characters", "seconds")}
+        limits["max_records"] = MOST_RECORDS
         return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
 
 

@@ -22,7 +22,6 @@ from joserfc.jwk import KeySet
 from prometheus_client import Histogram
 from pydantic import Field
 from starlette.exceptions import HTTPException
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import Response
 
 from domainbert.errors import UserError
@@ -32,7 +31,6 @@ from domainbert.training.recipes import read_recipe
 if TYPE_CHECKING:
     from starlette.middleware.base import RequestResponseEndpoint
     from starlette.requests import Request
-    from starlette.types import ASGIApp
 
     from domainbert.service.ledger import Ledger
 
@@ -82,56 +80,50 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-class Shell(BaseHTTPMiddleware):
+async def shell(service: Any, request: Request, call_next: RequestResponseEndpoint) -> Response:
     """What surrounds every request of a `Service`: id, token, headers, a log line, metrics."""
+    started, path = time.perf_counter(), request.scope["path"]
+    facts: dict[str, Any] = {"request": _request_id(request.headers.get("x-request-id", ""))}
+    try:
+        if path.startswith(DATA) and request.method != "OPTIONS":
+            await _admit(service, request, facts)
+        answer = await call_next(request)
+    except HTTPException as refused:
+        answer = service.refusal(path, refused)
+    except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
+        log.error("internal error", extra={"facts": facts | where(error)})
+        why = f"internal error; report the request id {facts['request']}"
+        answer = service.refusal(path, HTTPException(500, why))
+    answer.headers.update({**HEADERS, "x-request-id": facts["request"]})
+    if STOPPING.is_set():
+        answer.headers["connection"] = "close"
+    seconds = time.perf_counter() - started
+    # The pattern of the route, not the path: a path may hold an id.
+    route, status = getattr(request.scope.get("route"), "path", "none"), answer.status_code
+    facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
+    log.info("request", extra={"facts": facts})
+    _SECONDS.labels(route, status).observe(seconds)
+    return answer
 
-    def __init__(self, app: ASGIApp, service: Any) -> None:
-        super().__init__(app)
-        self._service = service
 
-    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
-        """Answer one request."""
-        started, path = time.perf_counter(), request.scope["path"]
-        facts: dict[str, Any] = {"request": _request_id(request.headers.get("x-request-id", ""))}
-        try:
-            if path.startswith(DATA) and request.method != "OPTIONS":
-                await self._admit(request, facts)
-            answer = await call_next(request)
-        except HTTPException as refused:
-            answer = self._service.refusal(path, refused)
-        except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
-            log.error("internal error", extra={"facts": facts | where(error)})
-            why = f"internal error; report the request id {facts['request']}"
-            answer = self._service.refusal(path, HTTPException(500, why))
-        answer.headers.update({**HEADERS, "x-request-id": facts["request"]})
-        if STOPPING.is_set():
-            answer.headers["connection"] = "close"
-        seconds = time.perf_counter() - started
-        # The pattern of the route, not the path: a path may hold an id.
-        route, status = getattr(request.scope.get("route"), "path", "none"), answer.status_code
-        facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
-        log.info("request", extra={"facts": facts})
-        _SECONDS.labels(route, status).observe(seconds)
-        return answer
-
-    async def _admit(self, request: Request, facts: dict[str, Any]) -> None:
-        """Check token, type and length, and read the body for the routes."""
-        seconds, given = self._service.settings.seconds, request.headers
-        try:
-            if trust := self._service.trust:
-                token, path = given.get("authorization", ""), request.scope["path"]
-                facts["client"] = await asyncio.to_thread(trust.check, token, path)
-            kind = given.get("content-type", "").partition(";")[0].strip().lower()
-            if request.method == "POST" and kind not in JSON:
-                raise HTTPException(415, "expected Content-Type: application/json")
-        except HTTPException:
-            with suppress(HTTPException):
-                await read_body(request, most=0, seconds=seconds)
-            raise
-        body = await read_body(request, most=self._service.most_bytes, seconds=seconds)
-        with suppress(ValueError, RecursionError):  # FastAPI says what is wrong with other JSON
-            json.loads(body, object_pairs_hook=_once)
-        request._body = body  # where the middleware of Starlette has it for the routes
+async def _admit(service: Any, request: Request, facts: dict[str, Any]) -> None:
+    """Check token, type and length, and read the body for the routes."""
+    seconds, given = service.settings.seconds, request.headers
+    try:
+        if service.trust:
+            token, path = given.get("authorization", ""), request.scope["path"]
+            facts["client"] = await asyncio.to_thread(service.trust.check, token, path)
+        kind = given.get("content-type", "").partition(";")[0].strip().lower()
+        if request.method == "POST" and kind not in JSON:
+            raise HTTPException(415, "expected Content-Type: application/json")
+    except HTTPException:
+        with suppress(HTTPException):
+            await read_body(request, most=0, seconds=seconds)
+        raise
+    body = await read_body(request, most=service.most_bytes, seconds=seconds)
+    with suppress(ValueError, RecursionError):  # FastAPI says what is wrong with other JSON
+        json.loads(body, object_pairs_hook=_once)
+    request._body = body  # where the middleware of Starlette has it for the routes
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:

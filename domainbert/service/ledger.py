@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);
-CREATE TABLE IF NOT EXISTS served (time TEXT, task TEXT, model TEXT, card TEXT, subject TEXT,
-    status TEXT, probability REAL, alert INTEGER);
-CREATE TABLE IF NOT EXISTS feedback (time TEXT, task TEXT, card TEXT, outcome TEXT, reason TEXT);
-CREATE TABLE IF NOT EXISTS tokens (hash BLOB PRIMARY KEY, until REAL) WITHOUT ROWID;
-"""
+_SCHEMA = (resources.files(__package__) / "ledger.sql").read_text("utf-8")
 _APPLICATION = 0x64624C31  # in the header of the file
 
 

@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainbert.encoders.loading import unknown_name
 from domainbert.errors import UserError
 from domainbert.models.storage import shipped_models
 
@@ -38,7 +39,7 @@ class Served:
 
     model: Model
     tasks: Mapping[str, AnyTask]
-    routes: Callable[[Any, Served], None] | None = None
+    routes: Callable[[Any, Served], None] = lambda *_: None
 
     @property
     def name(self) -> str:
@@ -81,11 +82,7 @@ def announced() -> list[Announced]:
 
 
 def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
-    """The kind of a model and its name: shipped, a folder, or `TASK=NAME` for any other.
-
-    Raises:
-        UserError: no such model, or its task is not announced.
-    """
+    """The kind of a model and its name: shipped, a folder, or `TASK=NAME`; else a `UserError`."""
     kinds, (task, equals, rest) = list(kinds), name.partition("=")
     for kind in kinds:
         if equals and task == kind.task:
@@ -94,8 +91,7 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
             return kind, name
     shipped = sorted({n for kind in kinds for n in shipped_models(kind.package)})
     tasks = ", ".join(sorted({kind.task for kind in kinds})) or "none announced: install again"
-    msg = f"no model {name!r}: expected {', '.join(shipped)}, a folder, or TASK=NAME ({tasks})"
-    raise UserError(msg)
+    raise UserError(f"{unknown_name(name, shipped, what='model')} Or write TASK=NAME ({tasks}).")
 
 
 @dataclass

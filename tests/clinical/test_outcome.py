@@ -52,7 +52,7 @@ def test_the_service_card_names_the_outcome(new_network, tokenizer, tmp_path, ev
     model = ReadmissionModel(new_network(), tokenizer)
     assert ReadmissionTask(model).about()["outcome"] == EVENTS[list(EVENTS)[-1]]
     row = {"probability": 0.21, "calibrated": True, "n_tokens": 9}
-    about = {"outcome": EVENTS[event], "row": row, "method": "m f"}
+    about = {"outcome": EVENTS[event], "risk": row, "method": "m f"}
     text = _TEMPLATES.get_template("card.md.j2").render(**about, passages=[])
     assert text.splitlines()[0].lower().startswith(f"{EVENTS[event]}: 21% risk")
     assert event.startswith("readmitted") or "readmi" not in text

@@ -7,10 +7,12 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
-from clinical.bedside.cards import escaped
+from clinical.bedside.cards import _TEMPLATES, escaped
 from clinical.bedside.hooks import next_page, read_documents
 from clinical.cohort.fhir import entries
+from domainbert.service.ledger import read_ledger
 from tests.clinical.bedside.conftest import NOTES, document
 
 
@@ -81,6 +83,14 @@ def test_no_risk_is_an_outcome(client, valid, given, words):
     assert words in answer.json()["issue"][0]["diagnostics"]
 
 
+def test_a_risk_assessment_is_in_the_ledger(start, tmp_path):
+    file = tmp_path / "ledger.sqlite"
+    client = TestClient(start(ledger=str(file)).app, base_url="http://localhost")
+    assert ask(client, records()).status_code == 200
+    served, _ = read_ledger(file)
+    assert served[["task", "status", "card"]].values.tolist() == [["readmission", "ok", ""]]
+
+
 def nested(inner):
     return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
 
@@ -108,3 +118,16 @@ def test_escaped_text_has_no_markup_left(text):
     assert "\n" not in plain
     assert "](" not in plain
     assert "<" not in plain.replace("\\<", "")
+
+
+def test_a_long_passage_and_a_long_category_are_cut_at_a_word():
+    text = "chest pain " * 100
+    risk = {"probability": 0.2, "calibrated": True, "n_tokens": 200, "reason": ""}
+    passages = [{"direction": "raises", "note": 0, "text": text}]
+    records = [{"category": text, "chart_time": "", "text": text}]
+    about = {"outcome": "death", "method": "m", "risk": risk, "unread": {}}
+    template = _TEMPLATES.get_template("card.md.j2")
+    lines = template.render(**about, passages=passages, records=records).splitlines()
+    cut = [line for line in lines if line.endswith(("chest …", "pain …"))]
+    assert len(cut) == 2
+    assert max(map(len, cut)) <= 310

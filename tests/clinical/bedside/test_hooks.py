@@ -256,6 +256,13 @@ def test_notes_are_in_time_order_whatever_order_they_come_in(client):
     assert card["detail"] == card_of(ask(client))["detail"]
 
 
+def test_of_a_document_that_was_sent_twice_the_first_is_read_and_shown(client):
+    card = card_of(client.post(PATH, json=hook_request(document(NOTES[0]), document(NOTES[1]))))
+    evidence = client.get(f"/evidence/{key_of(card)}").json()
+    assert [record["text"] for record in evidence["records"]] == [NOTES[0]]
+    assert "not read" not in card["detail"]
+
+
 # --- feedback
 
 
