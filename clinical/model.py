@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from clinical.evidence.view import Explanation, StayView
     from clinical.risk.task import Notes
+    from clinical.stays.stays import Given
     from clinical.training.training import ReadmissionRecipe
 
 
@@ -54,13 +55,13 @@ class ReadmissionModel(RiskModel):
 
         return score_frame(ReadmissionTask(self, notes=notes), frame, named=named, keep=keep)
 
-    def explain(self, stay: str | Sequence[str], *, top: int = 5) -> Explanation:
+    def explain(self, stay: Given, *, top: int = 5) -> Explanation:
         """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
         from clinical.evidence.explain import explain
 
         return explain(self, stay, top=top)
 
-    def show(self, stay: str | Sequence[str]) -> StayView:
+    def show(self, stay: Given) -> StayView:
         """The notes of a stay with those passages tinted, for a notebook."""
         return self.explain(stay).show()
 

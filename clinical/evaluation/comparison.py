@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from clinical.evaluation.verdicts import Verdict, benefit_verdicts, group_verdic
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_keys
-from clinical.stays.stays import present_notes
+from clinical.stays.stays import present_notes, shifts
 from domainbert.cli.console import counted
 from domainbert.errors import UserError
 from domainbert.tables import id_key, require_columns
@@ -123,8 +124,9 @@ def compare(
     caveats += remarks
     train, val = (rows[rows["split"] == name] for name in ("train", "val"))
     risks = {MODEL: stays["probability"].to_numpy()}
+    risks |= _without_columns(model, stays) if model and scores is None else {}
     own = model.settings.alert_threshold if model else None
-    thresholds = {MODEL: own}
+    thresholds = dict.fromkeys(risks) | {MODEL: own}
     others: dict[str, BaselineScores] = {}
     if len(train) and len(val) and split not in ("train", "val"):
         others, missing = point_scores(train, val, stays)
@@ -199,6 +201,15 @@ def measure(
     )
 
 
+def _without_columns(model: RiskModel, stays: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+    """The risks of stays from the notes alone, and without each of the columns beside them."""
+    found, part = {}, copy(model)
+    for name, fitted in model.manifest.get("without", {}).items():
+        part.settings = model.settings.replaced(**{"columns": (), **fitted})
+        found[name] = part.calibrated(stays["score"], shifts(stays, part.settings.columns))
+    return found
+
+
 def _measurable(
     model: RiskModel | None, side: pd.DataFrame, scores: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -231,7 +242,9 @@ def with_risks(model: RiskModel, rows: pd.DataFrame) -> pd.DataFrame:
     Raises:
         UserError: there is none.
     """
-    risks = list(counted(model.predict_many(rows["text"]), what="scoring", total=len(rows)))
+    risks = list(
+        counted(model.predict_many(rows.to_dict("records")), what="scoring", total=len(rows))
+    )
     scored = [risk.status == "ok" for risk in risks]
     if not any(scored):
         raise UserError(f"none of the {len(rows)} stays can be scored: {risks[0].reason}")

@@ -15,7 +15,7 @@ from domainbert.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
     from clinical.risk.model import RiskModel
-    from clinical.stays.stays import ReadStay
+    from clinical.stays.stays import Given, ReadStay
     from domainbert.text.windows import Window
 
 LONGEST = 48
@@ -84,7 +84,7 @@ class Case:
 
     Args:
         model: that scores the stay.
-        notes: one note, or a list of notes in time order.
+        notes: of the stay, as for `RiskModel.predict`.
 
     Attributes:
         model: as given.
@@ -93,7 +93,7 @@ class Case:
         risk: of the stay.
     """
 
-    def __init__(self, model: RiskModel, notes: str | Sequence[str]) -> None:
+    def __init__(self, model: RiskModel, notes: Given) -> None:
         self.model, self.stay = model, model.read(notes)
         whole = [window.input_ids for _, window in self.stay.windows]
         self.probabilities = model.score_token_ids(whole)
@@ -145,7 +145,7 @@ class Case:
         flat = self.score([ids for part in parts for ids in part])
         counts = np.array([len(part) for part in parts])
         scores = aggregate_stays(flat, counts, c=self.model.c)
-        return scores, self.model.calibrated(scores)
+        return scores, self.model.calibrated(scores, self.risk.shift)
 
 
 def _only(window: Window, kept: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from clinical.evidence.case import Piece
     from clinical.risk.model import RiskModel
-    from clinical.stays.stays import ReadStay
+    from clinical.stays.stays import Given, ReadStay
 
 TOP = 5
 
@@ -34,7 +34,7 @@ RANDOM = 2
 """Random orders of the sentences that are averaged."""
 
 
-def explain(model: RiskModel, stay: str | Sequence[str], *, top: int = TOP) -> Explanation:
+def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
 
     Each sentence of the riskiest windows is left out in turn; see `occlusion`. The strongest ones
@@ -42,7 +42,7 @@ def explain(model: RiskModel, stay: str | Sequence[str], *, top: int = TOP) -> E
 
     Args:
         model: that scores the stay.
-        stay: one note, or a list of its notes in time order.
+        stay: as for `RiskModel.predict`.
         top: at most this many raising passages, and as many lowering ones, at least 1.
 
     Raises:
@@ -184,7 +184,7 @@ def measure_stays(
         UserError: no stay can be scored.
     """
     rows, patients = [], []
-    texts = zip(stays["text"], patient_keys(stays["patient_id"]), strict=True)
+    texts = zip(stays.to_dict("records"), patient_keys(stays["patient_id"]), strict=True)
     for text, patient in counted(texts, what="explaining", total=len(stays)):
         case = Case(model, text)
         if case.risk.status == "ok":

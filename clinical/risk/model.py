@@ -13,6 +13,8 @@ from pydantic import Field
 from clinical.risk.aggregation import DEFAULT_C, aggregate
 from clinical.stays.choice import NoteChoice, outcome_of
 from clinical.stays.stays import (
+    ColumnEffect,
+    Given,
     OtherLanguages,
     ReadStay,
     StayReader,
@@ -62,12 +64,17 @@ class ReadmissionSettings(ReadingSettings):
 
     Attributes:
         calibration: slope and intercept on the logit scale; None without a calibrator.
+        columns: what is read beside the notes, and how it shifts the calibrated log-odds.
         alert_threshold: the probability from which validation reached 80% precision; None if no
             probability did.
         notes: which notes of a stay training read; None if its table did not say.
     """
 
     calibration: Annotated[tuple[float, float], Field(strict=False)] | None = None  # JSON: a list
+    # Left out where there are none: the fingerprint of a model without columns stays.
+    columns: Annotated[
+        tuple[ColumnEffect, ...], Field(strict=False, exclude_if=lambda found: not found)
+    ] = ()
     alert_threshold: float | None = None
     notes: NoteChoice | None = None
 
@@ -137,21 +144,22 @@ class RiskModel(Model):
         vars(result).update(vars(model))
         return result
 
-    def predict(self, stay: str | Sequence[str]) -> StayRisk:
+    def predict(self, stay: Given) -> StayRisk:
         """The risk of one stay: one note, or a list of its notes in time order.
 
+        A model that reads columns too wants a record: the notes as `text`, and its columns.
         A stay without text has the `status` "empty", as in `predict_many`.
 
         Raises:
-            UserError: a note is not a string, or too long.
+            UserError: a note is not a string, or too long; a column is not given, or no number.
         """
         result = next(self.predict_many([stay]))
         if result.status == "error":
             raise UserError(f"this stay cannot be scored: {result.reason}")
         return result
 
-    def predict_many(self, stays: Iterable[str | Sequence[str]]) -> Iterator[StayRisk]:
-        """The risks of many stays (each a note or a list of notes), in order, in flat memory.
+    def predict_many(self, stays: Iterable[Given]) -> Iterator[StayRisk]:
+        """The risks of many stays (each as for `predict`), in order, in flat memory.
 
         A stay that cannot be scored has a `status` and a `reason`, and does not affect the others.
 
@@ -165,7 +173,7 @@ class RiskModel(Model):
             )
         return self._predict_many(stays)
 
-    def _predict_many(self, stays: Iterable[str | Sequence[str]]) -> Iterator[StayRisk]:
+    def _predict_many(self, stays: Iterable[Any]) -> Iterator[StayRisk]:
         if self.settings.calibration is None and not self._said_uncalibrated:
             self._said_uncalibrated = True
             log.warning(UNCALIBRATED)
@@ -181,9 +189,9 @@ class RiskModel(Model):
             for stay, end in zip(chunk, ends, strict=True):
                 yield self.risk_of(stay, probabilities[end - len(stay.windows) : end])
 
-    def read(self, stay: str | Sequence[str]) -> ReadStay:
-        """Cut a stay (a note, or a list of notes in time order) into windows."""
-        return self._reader.read(stay)
+    def read(self, stay: Given) -> ReadStay:
+        """Cut a stay (as for `predict`) into windows, and weigh its columns."""
+        return self._reader.read(stay).with_columns(self.settings.columns, stay)
 
     def score_token_ids(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         """Token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,)."""
@@ -197,7 +205,7 @@ class RiskModel(Model):
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,), for training."""
-        prepared = (self.read(stay) for stay in stays)
+        prepared = map(self._reader.read, stays)
         return [[window.input_ids for _, window in stay.windows] for stay in prepared]
 
     def window_probabilities(
@@ -211,10 +219,14 @@ class RiskModel(Model):
         logits = runner.logits([window for stay in windows for window in stay])
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 
-    def calibrated(self, score: ArrayLike) -> np.ndarray:
-        """The probabilities of scores, of any shape; the scores themselves without a calibrator."""
-        calibration = self.settings.calibration
-        return calibrated(score, *calibration) if calibration else np.asarray(score)
+    def calibrated(self, score: ArrayLike, shift: Any = 0.0) -> np.ndarray:
+        """The probabilities of scores, of any shape; the scores themselves without a calibrator.
+
+        `shift` is what columns add to the log-odds, a number or one for each score.
+        """
+        if (fitted := self.settings.calibration) is None:
+            return np.asarray(score)
+        return calibrated(score, fitted[0], fitted[1] + shift)
 
     def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
         """The risk of a stay from the probabilities of its windows, shape (windows,)."""
@@ -224,7 +236,10 @@ class RiskModel(Model):
             reason = f"the model gave no number for window {np.argmin(finite)}"
             return replace(stay.risk, status="error", reason=reason)
         score = aggregate(probabilities, self.c)
-        probability, threshold = float(self.calibrated(score)), self.settings.alert_threshold
+        probability, threshold = (
+            float(self.calibrated(score, stay.risk.shift)),
+            self.settings.alert_threshold,
+        )
         windows = [
             WindowRisk(note, window.start, window.end, float(p))
             for (note, window), p in zip(stay.windows, probabilities, strict=True)

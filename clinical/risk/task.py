@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -14,14 +14,14 @@ from clinical.stays.choice import AS_GIVEN, CHOICE, COLUMNS, checked_choice
 from clinical.stays.stays import listed, note_times
 from domainbert.scoring import Fault, Task
 from domainbert.settings import check_choice
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, id_key, id_text, is_missing
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column, id_key, id_text, is_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from clinical.risk.model import RiskModel
     from clinical.stays.stays import StayRisk
-    from domainbert.tables import Column, Row
+    from domainbert.tables import Row
 
 Notes = Literal["chosen", "as-given"]
 Trajectory: TypeAlias = "tuple[StayRisk, list[dict[str, Any]]]"
@@ -34,6 +34,7 @@ _NUMBERS = ("probability", "score", "p_max", "p_mean")
 class ReadNotes:
     """The notes of a stay in time order, and what was noticed while reading them.
 
+    Where the model reads columns, `notes` is a record with them.
     `labels` are the `note_id` and `chart_time` of each note where it has a row of its own.
     """
 
@@ -59,6 +60,8 @@ class ReadmissionTask(Task):
         self._choice = model.settings.notes
         if self._choice:
             self.columns = (*self.columns, *COLUMNS)
+        self._beside = [effect.name for effect in model.settings.columns]
+        self.columns += tuple(Column(name, required=True) for name in self._beside)
         self._alerts = model.settings.alert_threshold is not None
 
     @property
@@ -71,7 +74,17 @@ class ReadmissionTask(Task):
         return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
 
     def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
-        """The notes of one stay that the model reads."""
+        """The notes of one stay that the model reads, with its columns."""
+        item = self._read_notes(rows)
+        cells = {tuple(id_key(row.cells.get(name)) for name in self._beside) for row in rows}
+        if isinstance(item, Fault) or not self._beside:
+            return item
+        if len(cells) > 1:
+            return Fault(f"the rows of this stay differ in {' or '.join(self._beside)}")
+        columns = dict(zip(self._beside, cells.pop(), strict=True))
+        return replace(item, notes={**columns, "text": item.notes})
+
+    def _read_notes(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         cells = rows[0].cells
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
@@ -175,20 +188,21 @@ class TrajectoryTask(ReadmissionTask):
 
 
 def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
-    """The trajectories of stays (each a note, or its notes in time order), in flat memory.
+    """The trajectories of stays (each as for `RiskModel.predict`), in flat memory.
 
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
     after each note; of its windows, those that a new note left as they were are not scored again.
     """
+    records = (dict(s if isinstance(s, Mapping) else {}, text=listed(s)) for s in stays)
     if not model.settings.join_notes:
-        given, asked = itertools.tee(map(listed, stays))
+        given, asked = itertools.tee(records)
         # Risks first: a thread reads ahead, and only what it has read is asked for here.
-        for risk, notes in zip(model.predict_many(asked), given, strict=True):
-            yield risk, _points(model, risk, notes=len(notes))
+        for risk, stay in zip(model.predict_many(asked), given, strict=True):
+            yield risk, _points(model, risk, notes=len(stay["text"]))
         return
-    for notes in map(listed, stays):
-        ends = range(min(1, len(notes)), len(notes) + 1)
-        risks = list(model.predict_many(notes[:end] for end in ends))
+    for stay in records:
+        ends = range(min(1, len(stay["text"])), len(stay["text"]) + 1)
+        risks = list(model.predict_many({**stay, "text": stay["text"][:end]} for end in ends))
         points = [
             {"n_windows": one.coverage.windows}
             | {name: getattr(one, name) for name in _NUMBERS if one.windows}
@@ -207,7 +221,8 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, A
         if end:
             so_far = values[:end]
             score = aggregate(so_far, model.c)
-            numbers = (float(model.calibrated(score)), score, so_far.max(), so_far.mean())
+            chance = float(model.calibrated(score, risk.shift))
+            numbers = (chance, score, so_far.max(), so_far.mean())
         points.append({"n_windows": end, **dict(zip(_NUMBERS, numbers, strict=False))})
     return points
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.tables.columns import is_missing
+from domainbert.settings import Settings
+from domainbert.tables.columns import id_key, is_missing
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 NOTE_JOINT = "\n\n"
 
+Given: TypeAlias = "str | Sequence[str] | Mapping[str, Any]"
+"""A stay: a note, a list of notes in time order, or a record with these as `text` and columns."""
 Status = Literal["ok", "empty", "error"]
 OtherLanguages = Literal["remark", "error", "accept"]
 
@@ -112,6 +116,7 @@ class StayRisk:
         alert: whether `probability` reaches the model's alert threshold; None without one.
         status: "ok", "empty" (no note has text) or "error" (not text, or no number).
         reason: why it is not "ok"; else a remark, or "".
+        shift: what the columns beside the notes add to the log-odds of `probability`.
     """
 
     probability: float
@@ -124,6 +129,29 @@ class StayRisk:
     alert: bool | None = None
     status: Status = "ok"
     reason: str = ""
+    shift: float = 0.0
+
+
+class ColumnEffect(Settings):
+    """What a column adds to the log-odds of a stay; `median` is of the stays it was fitted on."""
+
+    name: str
+    median: float = 0.0
+    weight: float = 1.0
+
+    def shift(self, cell: Any) -> float:
+        """Weight × (value - median); NaN for a missing cell, infinite for one that is no number."""
+        if (text := id_key(cell)) is None:
+            return math.nan
+        with suppress(ValueError):
+            value = float({"true": "1", "false": "0"}.get(text, text))
+            return self.weight * (value - self.median) if math.isfinite(value) else math.inf
+        return math.inf
+
+
+def shifts(rows: pd.DataFrame, effects: Sequence[ColumnEffect]) -> np.ndarray:
+    """What the columns of stays add in all, shape (stays,); a missing value adds nothing."""
+    return np.nansum([[one.shift(cell) for cell in rows[one.name]] for one in effects], axis=0)
 
 
 @dataclass(frozen=True)
@@ -136,6 +164,20 @@ class ReadStay:
     windows: list[tuple[int, Window]] = field(repr=False)
     risk: StayRisk
     texts: dict[int, str] = field(repr=False)
+
+    def with_columns(self, effects: Sequence[ColumnEffect], given: Given) -> ReadStay:
+        """The stay with its shift; a missing value is a remark, and what is no number an error."""
+        if not effects or self.risk.status != "ok":
+            return self
+        record = given if isinstance(given, Mapping) else {}
+        found = {one.name: one.shift(record.get(one.name, "absent")) for one in effects}
+        if wrong := [name for name, shift in found.items() if math.isinf(shift)]:
+            reason = f"no number as {', '.join(wrong)}; expected {{'text': notes, {wrong[0]!r}: 3}}"
+            return replace(self, windows=[], risk=replace(self.risk, status="error", reason=reason))
+        unknown = ", ".join(name for name, shift in found.items() if math.isnan(shift))
+        remarks = [self.risk.reason, f"no {unknown}: the median is read" if unknown else ""]
+        reason, shift = "; ".join(filter(None, remarks)), float(np.nansum([*found.values()]))
+        return replace(self, risk=replace(self.risk, reason=reason, shift=shift))
 
 
 @dataclass(frozen=True)
@@ -178,7 +220,9 @@ class StayReader:
 
 
 def listed(stay: Any) -> list[Any]:
-    """The notes of a stay as a list; one note, or what is no stay, as a list of one."""
+    """The notes of a stay (see `Given`) as a list; one note, or what is none, as a list of one."""
+    if isinstance(stay, Mapping) and "text" in stay:
+        stay = stay["text"]
     if isinstance(stay, np.ndarray) and stay.ndim == 0:
         stay = stay.item()
     alone = isinstance(stay, str | bytes | dict) or not isinstance(stay, Iterable)

@@ -68,6 +68,9 @@ def recalibrate(
     model: options.ModelName,
     out: options.ModelFolder,
     split: Annotated[str, typer.Option(help="The side to fit on.")] = "val",
+    columns: Annotated[
+        str, typer.Option(help="Numbers to read beside the notes, such as age,prior_admissions.")
+    ] = "",
 ) -> None:
     """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
     from clinical.evaluation.comparison import compare, record
@@ -78,7 +81,8 @@ def recalibrate(
 
     with training_run(out) as run:
         table, loaded = read_cohort(cohort_file), RiskModel.from_pretrained(model)
-        fit_again(loaded, table, split=split)
+        names = [name.strip() for name in columns.split(",") if name.strip()]
+        fit_again(loaded, table, split=split, columns=names)
         if split != "test" and (table["split"] == "test").any():
             record(compare(loaded, table), loaded)
         run.save(loaded)

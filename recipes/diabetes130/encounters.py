@@ -79,7 +79,8 @@ def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
     Every encounter of the source is a row, in its order. Encounters that ended in death or hospice
     cannot be followed by a readmission: they have an `exclusion` and no `split`. The others are
     split by patient, according to `seed`. The source has no dates, so the times and
-    `days_to_readmission` are null. `age` is a band such as `[70-80)`, `insurance` a payer code.
+    `days_to_readmission` are null. `age` is a band such as `[70-80)`, `insurance` a payer code;
+    `age_from` is where the band starts, and the counts of the source are columns too.
 
     Raises:
         TableError: a missing file or column, or an unknown value.
@@ -103,6 +104,8 @@ def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
             "split": pd.Series(sides, dtype="str").mask(excluded),
             "exclusion": pd.Series(DIED_OR_HOSPICE, index=source.index).where(excluded),
             **{name: _or_null(source[column]) for name, column in _GROUPS.items()},
+            "age_from": source["age"].str.extract(r"(\d+)", expand=False).astype("int64"),
+            **{name: source[name].astype("int64") for name in _COUNTS},
         }
     )
 

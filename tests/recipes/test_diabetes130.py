@@ -194,6 +194,12 @@ def test_ids_are_strings_with_their_zeros(folder: Path) -> None:
     assert list(frame["stay_id"]) == ["1", "2", "3", "4"]
 
 
+def test_numbers_are_columns_too(folder: Path) -> None:
+    frame = build_diabetes130(folder)
+    assert frame["age_from"].tolist()[0] == 70
+    assert frame["time_in_hospital"].dtype == frame["number_inpatient"].dtype == "int64"
+
+
 def test_subgroups_are_null_where_unknown(folder: Path) -> None:
     frame = build_diabetes130(folder)
     groups = frame[["age", "sex", "ethnicity", "insurance"]]

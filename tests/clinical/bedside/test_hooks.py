@@ -138,6 +138,28 @@ def test_the_numbers_are_those_of_the_model(client, model_folder):
     assert rows[0]["probability"] == pytest.approx(chance, abs=1e-5)
 
 
+def test_a_model_of_notes_and_columns_reads_them_in_the_records(
+    start, new_network, tokenizer, tmp_path
+):
+    from clinical import ReadmissionModel, ReadmissionSettings
+
+    age = {"name": "age", "median": 60.0, "weight": 0.05}
+    settings = ReadmissionSettings(calibration=(1.0, 0.0), columns=[age])
+    model = ReadmissionModel(new_network(), tokenizer, settings=settings)
+    model.save_pretrained(tmp_path / "wide")
+    app = start(folder=tmp_path / "wide").app
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    record = {"stay_id": "e", "text": list(NOTES)}
+    answer = client.post("/v1/readmission", json={"records": [record | {"age": 80}]})
+    chance = model.predict(record | {"age": 80}).probability
+    assert answer.json()["records"][0]["probability"] == pytest.approx(chance, abs=1e-5)
+    assert chance > model.predict(record | {"age": None}).probability
+    refused = client.post("/v1/readmission", json={"records": [record]})
+    assert refused.status_code == 400
+    assert "no column 'age'" in refused.json()["error"]
+    assert ask(client).status_code == 400  # CDS Hooks sends notes only
+
+
 def test_no_alert_is_an_info(start, new_network, tokenizer, tmp_path):
     from clinical import ReadmissionModel, ReadmissionSettings
 

@@ -1,13 +1,20 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
 
-from clinical import ReadmissionModel
+from clinical import ReadmissionModel, ReadmissionSettings
+from clinical.cli import app
+from clinical.evaluation.comparison import compare, record
 from clinical.stays.patients import overlap, patient_hashes
 from clinical.training.recalibration import recalibrate
 from clinical.training.training import ReadmissionRecipe, ReadmissionTable
 from domainbert.errors import UserError
-from domainbert.statistics.calibration import calibrated
+from domainbert.statistics.calibration import calibrated, logit
+from domainbert.tables import TableError, read_table, write_table
 
 
 @pytest.fixture
@@ -80,3 +87,156 @@ def test_the_card_says_on_what_it_was_calibrated_and_measured(model, cohort, tmp
     card = (tmp_path / "model" / "README.md").read_text()
     assert "On the test side of the cohort that it was calibrated on, which" in card
     assert "fitted on 400 other stays" in card
+
+
+COLUMNS = ["age", "prior"]
+
+
+@pytest.fixture
+def wide(model, cohort):
+    """The cohort with columns: age counts, prior admissions do not; every seventh age is missing.
+
+    The outcome depends on the score and on age, 0.08 of log-odds a year.
+    """
+    generator = np.random.default_rng(1)
+    age, prior = generator.integers(20, 95, 800), generator.poisson(1, 800)
+    scores = np.array([risk.score for risk in model.predict_many(cohort["text"])])
+    order = (scores - np.median(scores)) / scores.std()
+    chance = 1 / (1 + np.exp(-(order + 0.08 * (age - 60))))
+    known = np.where(np.arange(800) % 7, age, np.nan)
+    readmitted = (generator.random(800) < chance).astype(int)
+    return cohort.assign(age=known, prior=prior, readmitted=readmitted)
+
+
+def test_columns_are_weighed_as_scikit_learn_does(model, wide):
+    recalibrate(model, wide, columns=COLUMNS)
+    val = wide[wide["split"] == "val"]
+    scores = np.array([risk.score for risk in model.predict_many(val.to_dict("records"))])
+    assert model.settings.columns[0].median == val["age"].median()
+    table = np.column_stack(
+        [logit(scores), val["age"].fillna(val["age"].median()), val["prior"]],
+    )
+    # The tolerance of its default is too coarse to compare with.
+    theirs = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8))
+    expected = theirs.fit(table, val["readmitted"]).predict_proba(table)[:, 1]
+    found = [risk.probability for risk in model.predict_many(val.to_dict("records"))]
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert 0.05 < model.settings.columns[0].weight < 0.11
+    assert all(risk.calibrated for risk in model.predict_many(val.head().to_dict("records")))
+
+
+def test_columns_are_read_from_tables_records_and_files(model, wide, tmp_path):
+    recalibrate(model, wide, columns=COLUMNS)
+    model.save_pretrained(tmp_path / "model")
+    loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
+    assert loaded.settings == model.settings
+    assert loaded.fingerprint() == model.fingerprint()
+    rows = wide.head(20).assign(stay_id=[f"s{i}" for i in range(20)], text=wide["text"].str[0])
+    found = loaded.predict_frame(rows)
+    records = rows.to_dict("records")
+    expected = [risk.probability for risk in model.predict_many(records)]
+    assert found["probability"].to_numpy() == pytest.approx(expected)
+    write_table(rows.drop(columns=["readmitted", "split"]), tmp_path / "new.csv")
+    words = ["score", "new.csv", "--out", "risks.csv", "--model", "model"]
+    run = CliRunner().invoke(
+        app, [str(tmp_path / w) if "." in w or w == "model" else w for w in words]
+    )
+    assert run.exit_code == 0, run.output
+    written = read_table(tmp_path / "risks.csv", schema={"probability": "float"})
+    assert written["probability"].to_numpy() == pytest.approx(expected)
+    # Of a table of notes, each row of a stay repeats the columns.
+    notes = pd.concat([rows, rows.assign(text="Heart failure.")])
+    both = loaded.predict_frame(notes)
+    pair = {**records[3], "text": [records[3]["text"], "Heart failure."]}
+    assert both["probability"][3] == pytest.approx(loaded.predict(pair).probability)
+    passages = loaded.explain(pair)
+    assert passages.risk.probability == pytest.approx(loaded.predict(pair).probability)
+    followed = loaded.trajectory_frame(notes)
+    assert followed["probability"][7] == pytest.approx(loaded.predict(pair).probability)
+
+
+def test_a_missing_value_is_the_median_and_a_wrong_one_an_error(model, wide):
+    recalibrate(model, wide, columns=COLUMNS)
+    median = model.settings.columns[0].median
+    rows = pd.DataFrame(
+        {
+            "stay_id": list("abcd"),
+            "text": "heart failure",
+            "age": [str(median), None, "old", "nan"],
+            "prior": ["1", "true", "1", "1"],
+        }
+    )
+    found = model.predict_frame(rows)
+    assert found["status"].tolist() == ["ok", "ok", "error", "error"]
+    assert found["probability"][0] == pytest.approx(found["probability"][1], abs=1e-12)
+    assert found["reason"][0] == ""
+    assert found["reason"][1] == "no age: the median is read"
+    assert found["reason"][2] == "no number as age; expected {'text': notes, 'age': 3}"
+    with pytest.raises(TableError, match="has no column 'prior'"):
+        model.predict_frame(rows.drop(columns="prior"))
+    with pytest.raises(UserError, match="no number as age, prior; expected"):
+        model.predict("heart failure")
+    twice = pd.concat([rows.head(1), rows.head(1).assign(prior="2")])
+    assert "rows of this stay differ in age or prior" in model.predict_frame(twice)["reason"][0]
+
+
+def test_what_each_column_adds_is_measured_on_the_test_side(model, wide, tmp_path):
+    recalibrate(model, wide, columns=COLUMNS)
+    comparison = compare(model, wide, bootstrap=200)
+    names = ["domainbert", "the notes alone", "without age", "without prior"]
+    assert list(comparison.evaluations) == names
+    own, alone, no_age, no_prior = comparison.evaluations.values()
+    assert own.minus(alone)["auroc"].low > 0.02
+    assert own.minus(no_age)["auroc"].low > 0.02
+    assert abs(own.minus(no_prior)["auroc"].value) < 0.02
+    plain = ReadmissionModel.of(model)
+    plain.manifest = {}
+    recalibrate(plain, wide.assign(text=wide["text"]))
+    assert [c.name for c in plain.settings.columns] == COLUMNS  # kept where none are named
+    model.manifest["recalibrated"]["stays"] = 400
+    record(comparison, model)
+    model.save_pretrained(tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "a logistic regression on its log-odds and on the columns `age` (+0.0" in card
+    assert 'model.predict({"text": note, "age": ' in card
+    assert "| the notes alone | without age | without prior |" in card
+
+
+def test_columns_that_cannot_be_known_or_weighed_are_refused(model, wide):
+    for name, cells in {
+        "readmitted": wide["readmitted"],
+        "insurance_id": wide["prior"],
+        "band": "[70-80)",
+        "constant": 3,
+        "nothing": None,
+    }.items():
+        with pytest.raises(UserError, match=f"column '{name}': expected numbers that vary"):
+            recalibrate(model, wide.assign(**{name: cells}), columns=[name])
+    with pytest.raises(TableError, match="the cohort has no column 'weight'"):
+        recalibrate(model, wide, columns=["weight"])
+    few = wide.assign(readmitted=(np.arange(800) % 14 == 0).astype(int))
+    with pytest.raises(UserError, match="at least 40 with the outcome"):
+        recalibrate(model, few, columns=COLUMNS)
+
+
+def test_a_model_without_columns_is_what_it_was(model, cohort):
+    assert "columns" not in ReadmissionSettings().model_dump()  # nor in a fingerprint
+    model.manifest["example"] = {"record": {"text": ["x"]}, "row": {"probability": 0.5}}
+    recalibrate(model, cohort)
+    assert "columns" not in model.settings.model_dump()
+    assert "example" not in model.manifest  # its probability is no longer right
+    record = {"text": ["heart failure"], "age": 70}
+    assert model.predict(record).probability == model.predict("heart failure").probability
+    assert model.predict("heart failure").shift == 0.0
+
+
+def test_the_command_reads_columns(model, wide, tmp_path):
+    model.save_pretrained(tmp_path / "model")
+    write_table(wide, tmp_path / "cohort.parquet")
+    words = ["recalibrate", "cohort.parquet", "--model", "model", "--columns", "age, prior"]
+    places = [str(tmp_path / w) if "." in w or w == "model" else w for w in words]
+    run = CliRunner().invoke(app, [*places, "--out", str(tmp_path / "new")])
+    assert run.exit_code == 0, run.output
+    loaded = ReadmissionModel.from_pretrained(tmp_path / "new")
+    assert [column.name for column in loaded.settings.columns] == COLUMNS
+    assert "without age" in loaded.manifest["scores"]
