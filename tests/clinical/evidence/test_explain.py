@@ -50,10 +50,10 @@ def test_without_all_raising_passages(evidence_model_of_words, every_window):
     others = [note for number, note in enumerate(notes) if number != passage.note]
     assert passage.text == notes[passage.note]
     assert found.without_raising == pytest.approx(
-        evidence_model_of_words.predict(others).probability
+        evidence_model_of_words.predict(others).probability, abs=1e-5
     )
     assert found.raising_alone == pytest.approx(
-        evidence_model_of_words.predict(passage.text).probability
+        evidence_model_of_words.predict(passage.text).probability, abs=1e-5
     )
 
 
