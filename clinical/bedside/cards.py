@@ -17,13 +17,12 @@ from jinja2 import Environment, PackageLoader
 from starlette.exceptions import HTTPException
 
 import domainbert
-from clinical.bedside.hooks import HookService, operation_outcome
+from clinical.bedside.hooks import HookRequest, HookService, operation_outcome
 from clinical.risk.exports import risk_assessment
 from domainbert.service.http import Answer
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:
-    from clinical.bedside.hooks import HookRequest
     from domainbert.service.app import Service
     from domainbert.service.served import Served
 

@@ -23,6 +23,7 @@ from domainbert.service.http import Answer
 if TYPE_CHECKING:
     from domainbert.service.app import Service
 
+Documents = tuple[list[dict[str, Any]], Counter[str]]  # records; how many are left out, and why
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
 _SCHEMA = load_schema("fhir")
@@ -107,9 +108,7 @@ class HookService:
             self._service.ledger.feedback(self.id, str(entry.card), entry.outcome, reason)
         return Answer({})
 
-    def documents(
-        self, request: HookRequest, stay: str
-    ) -> tuple[list[dict[str, Any]], Counter[str]]:
+    def documents(self, request: HookRequest, stay: str) -> Documents:
         """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
         sent, patient = request.prefetch or {}, request.context.patientId.rpartition("/")[2]
         encounters = [_read(each, "Encounter", patient) for each in entries(sent.get("encounter"))]
@@ -147,7 +146,7 @@ def operation_outcome(status: int, why: str) -> dict[str, Any]:
 
 def read_documents(
     resources: Iterable[dict[str, Any]], patient: str, stay: str, admitted: str | None = None
-) -> tuple[list[dict[str, Any]], Counter[str]]:
+) -> Documents:
     """The notes of a stay as records, and how many documents were left out for which reason."""
     summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
     found, unread = [], Counter[str]()
@@ -188,8 +187,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def next_page(bundle: Any) -> str:
     """The address of the next page of a search, or ""."""
     links = [each for each in values_at(bundle, "link") if values_at(each, "relation") == ["next"]]
-    urls = [url for each in links for url in values_at(each, "url") if isinstance(url, str)]
-    return urls[0] if urls else ""
+    return next((u for each in links for u in values_at(each, "url") if isinstance(u, str)), "")
 
 
 def fetch_documents(

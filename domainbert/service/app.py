@@ -7,7 +7,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest, multiprocess
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -75,10 +73,7 @@ class Service:
     def score(
         self, task: str, records: Sequence[Mapping[str, Any]], *, card: str = ""
     ) -> list[dict[str, Any]]:
-        """The output rows of records; it blocks: never call it from the event loop.
-
-        Risks of stays are kept in the ledger, with the card that they are for.
-        """
+        """The output rows of records, risks kept in the ledger; it blocks: not in an event loop."""
         lists = [value for each in records for value in each.values() if isinstance(value, list)]
         count, most = max(len(records), sum(map(len, lists))), self.settings.max_characters
         if count > MOST_RECORDS:
@@ -112,7 +107,7 @@ class Service:
         )
         if self.trust is None:  # a page of another site must not reach us by a name of its own
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
-        app.add_middleware(BaseHTTPMiddleware, dispatch=partial(shell, self))
+        app.add_middleware(shell, self)
         for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
             app.add_exception_handler(kind, lambda asked, why: self.refusal(asked.url.path, why))
         return app

@@ -21,16 +21,16 @@ from joserfc.errors import ClaimError
 from joserfc.jwk import KeySet
 from prometheus_client import Histogram
 from pydantic import Field
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
-    from starlette.middleware.base import RequestResponseEndpoint
-    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from domainbert.service.ledger import Ledger
 
@@ -51,17 +51,15 @@ _REFRESH, _TIMEOUT = 60.0, 5.0  # seconds between two reads of keys, and for one
 _SECONDS = Histogram("domainbert_request_seconds", "Time to answer", ["route", "status"])
 
 
-class Answer(Response):
+class Answer(JSONResponse):
     """JSON, in ASCII: half a surrogate pair has no other form."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """The body."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
+async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
     """The body of a request, or an `HTTPException`: 408 too slow, 413 too long.
 
     It is read to its end in any case: a client that is still sending reads no answer.
@@ -70,7 +68,7 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
     try:
         async with asyncio.timeout(seconds):
             while message.get("more_body"):
-                message = dict(await request.receive())
+                message = dict(await receive())
                 size += len(message.get("body", b""))
                 parts += [message.get("body", b"")] if size <= most else []
     except TimeoutError:
@@ -80,50 +78,68 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-async def shell(service: Any, request: Request, call_next: RequestResponseEndpoint) -> Response:
+def shell(app: ASGIApp, service: Any) -> ASGIApp:
     """What surrounds every request of a `Service`: id, token, headers, a log line, metrics."""
-    started, path = time.perf_counter(), request.scope["path"]
-    facts: dict[str, Any] = {"request": _request_id(request.headers.get("x-request-id", ""))}
-    try:
-        if path.startswith(DATA) and request.method != "OPTIONS":
-            await _admit(service, request, facts)
-        answer = await call_next(request)
-    except HTTPException as refused:
-        answer = service.refusal(path, refused)
-    except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
-        log.error("internal error", extra={"facts": facts | where(error)})
-        why = f"internal error; report the request id {facts['request']}"
-        answer = service.refusal(path, HTTPException(500, why))
-    answer.headers.update({**HEADERS, "x-request-id": facts["request"]})
-    if STOPPING.is_set():
-        answer.headers["connection"] = "close"
-    seconds = time.perf_counter() - started
-    # The pattern of the route, not the path: a path may hold an id.
-    route, status = getattr(request.scope.get("route"), "path", "none"), answer.status_code
-    facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
-    log.info("request", extra={"facts": facts})
-    _SECONDS.labels(route, status).observe(seconds)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        started, status, headers = time.perf_counter(), 0, Headers(scope=scope)
+        facts: dict[str, Any] = {"request": _request_id(headers.get("x-request-id", ""))}
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, answered = message["status"], MutableHeaders(scope=message)
+                answered.update({**HEADERS, "x-request-id": facts["request"]})
+                if STOPPING.is_set():
+                    answered["connection"] = "close"
+            await send(message)
+
+        try:
+            if scope["path"].startswith(DATA) and scope["method"] != "OPTIONS":
+                receive = await _admitted(service, scope, receive, facts)
+            await app(scope, receive, sending)
+        except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
+            why = f"internal error; report the request id {facts['request']}"
+            refused = error if isinstance(error, HTTPException) else HTTPException(500, why)
+            if refused is not error:
+                log.error("internal error", extra={"facts": facts | where(error)})
+            if not status:
+                await service.refusal(scope["path"], refused)(scope, receive, sending)
+        seconds = time.perf_counter() - started
+        # The pattern of the route, not the path: a path may hold an id.
+        route, status = getattr(scope.get("route"), "path", "none"), status or 499
+        facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
+        log.info("request", extra={"facts": facts})
+        _SECONDS.labels(route, status).observe(seconds)
+
     return answer
 
 
-async def _admit(service: Any, request: Request, facts: dict[str, Any]) -> None:
-    """Check token, type and length, and read the body for the routes."""
-    seconds, given = service.settings.seconds, request.headers
+async def _admitted(service: Any, scope: Scope, receive: Receive, facts: dict[str, Any]) -> Receive:
+    """Check token, type and length; what then gives the body."""
+    seconds, headers = service.settings.seconds, Headers(scope=scope)
     try:
         if service.trust:
-            token, path = given.get("authorization", ""), request.scope["path"]
-            facts["client"] = await asyncio.to_thread(service.trust.check, token, path)
-        kind = given.get("content-type", "").partition(";")[0].strip().lower()
-        if request.method == "POST" and kind not in JSON:
+            token = headers.get("authorization", "")
+            facts["client"] = await asyncio.to_thread(service.trust.check, token, scope["path"])
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] == "POST" and kind not in JSON:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:
         with suppress(HTTPException):
-            await read_body(request, most=0, seconds=seconds)
+            await read_body(receive, most=0, seconds=seconds)
         raise
-    body = await read_body(request, most=service.most_bytes, seconds=seconds)
+    body = await read_body(receive, most=service.most_bytes, seconds=seconds)
     with suppress(ValueError, RecursionError):  # FastAPI says what is wrong with other JSON
         json.loads(body, object_pairs_hook=_once)
-    request._body = body  # where the middleware of Starlette has it for the routes
+
+    async def received() -> Message:
+        return {"type": "http.request", "body": body}
+
+    return received
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
@@ -155,9 +171,6 @@ class JsonLines(logging.Formatter):
         line = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
         error = record.exc_info[1] if record.exc_info else None
         return json.dumps(line | getattr(record, "facts", {}) | (where(error) if error else {}))
-
-
-# --- tokens of clients
 
 
 class Client(Settings):

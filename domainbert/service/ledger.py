@@ -37,7 +37,6 @@ class Ledger:
             with closing(self._connect()) as con, con:
                 if con.execute("PRAGMA application_id").fetchone()[0] not in (0, _APPLICATION):
                     raise UserError(f"{path} is a database of another program; name a new file")
-                con.execute("PRAGMA journal_mode = WAL")
                 con.execute(f"PRAGMA application_id = {_APPLICATION}")
                 con.executescript(_SCHEMA)
                 secret = secrets.token_bytes(32)

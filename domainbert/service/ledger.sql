@@ -1,5 +1,7 @@
 -- The ledger of a service: numbers, times and keyed hashes of ids; no text, no id.
 
+PRAGMA journal_mode = WAL;  -- several workers write
+
 -- The key of the hashes, made with the file.
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);
 
